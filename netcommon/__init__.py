@@ -1,0 +1,4 @@
+"""Joins virtual machines' host-side devices to the network, and takes them out again.
+
+Layers, top to bottom: doors and cli, lifecycle, plan, modes, operations, host; the package ``runtime`` lies below all of them.
+"""

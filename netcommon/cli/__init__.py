@@ -1,0 +1,10 @@
+"""The door for people: the command line ``netcommon``. Subcommands are imported when they are called, so that help is quick."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The console script."""
+    from netcommon.cli.group import netcommon
+
+    netcommon.main(prog_name="netcommon")

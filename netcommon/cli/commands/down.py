@@ -1,0 +1,58 @@
+"""netcommon down: takes NICs out of the network."""
+
+from __future__ import annotations
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import complete, hint, order
+from netcommon.cli.output import each, json_option
+from netcommon.cli.results import Results
+from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
+from runtime.environment import DownHint
+
+
+@click.command("down")
+@click.argument("names", nargs=-1, metavar="[NIC]...", shell_complete=complete)
+@click.option(
+    "--context",
+    type=click.Choice([SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE]),
+    default=SHUTDOWN,
+    show_default=True,
+    help="What is happening to the guest; the site's scripts are told.",
+)
+@click.option("--force", is_flag=True, help="Also while a process still holds the device: the guest is cut off.")
+@click.option("--all", "every", is_flag=True, help="Every NIC on record.")
+@json_option
+@click.pass_context
+def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, every: bool, as_json: bool) -> None:
+    """Take NICs out of the network, by UUID, device or INSTANCE/INDEX: exactly what was recorded when each came up is undone.
+
+    A NIC that is down already, or was never seen, is no failure. Where a process still holds the device the NIC is marked, and
+    undone when the device goes; --force does not wait for that.
+    """
+    from netcommon.lifecycle.down import down as leave
+
+    app: App = ctx.obj
+    if bool(names) == every:
+        raise click.UsageError("name NICs, or give --all")
+    node, results = app.node(strict=False), Results()
+    if every:
+        records, problems = node.store.all()
+        for problem in problems:
+            app.log.warning(problem)
+        hints = [(record.nic.label, DownHint(record.uuid, record.device)) for record in sorted(records, key=order)]
+    else:
+        hints = [(name, hint(node.store, name)) for name in names]
+
+    def work(named: tuple[str, DownHint]) -> None:
+        name, given = named
+        record = node.store.read(given.uuid) if given.uuid else None
+        with results.of(record.nic if record else None, name):
+            results.done(leave(node, given, app.call(context, record.nic if record else None, final=force)))
+
+    each(hints, work, "down", quiet=as_json)
+    ctx.exit(results.show(as_json))
+
+
+COMMANDS = {"down": down}

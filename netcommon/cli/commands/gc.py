@@ -1,0 +1,42 @@
+"""netcommon gc: undoes what no NIC needs any more."""
+
+from __future__ import annotations
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.output import emit, json_option, say, table, ticker, untick
+from netcommon.lifecycle.node import DEVICE_GONE
+from runtime.errors import UNAVAILABLE
+
+#: Seconds for all of it; each wait for a lock or a service has a limit of its own.
+LIMIT = 600.0
+
+
+@click.command("gc")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed; needs no root.")
+@json_option
+@click.pass_context
+def gc(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Undo what no NIC needs any more: of records whose device is gone or whose hook died, and whatever else bears our mark.
+
+    What others made is never touched. Nothing is removed before the whole host was read.
+    """
+    from netcommon.lifecycle.gc import gc as collect
+
+    app: App = ctx.obj
+    node = app.node(strict=False, readonly=dry_run)
+    try:
+        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, ticker())
+    finally:
+        untick()
+    if as_json:
+        emit([thing._asdict() for thing in found])
+    elif found:
+        say(table(("WHAT", "WHY", "ACTION"), found))
+    else:
+        say("nothing to collect")
+    ctx.exit(UNAVAILABLE if any(thing.action == "failed" for thing in found) else 0)
+
+
+COMMANDS = {"gc": gc}

@@ -1,0 +1,54 @@
+"""netcommon list: the NICs on record, and those defined."""
+
+from __future__ import annotations
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import chosen
+from netcommon.cli.output import emit, json_option, say, table
+from netcommon.host.base import View
+from netcommon.lifecycle.node import Node, alive
+from runtime import definitions
+from runtime.errors import NetcommonError
+from runtime.nic import Nic
+from runtime.record import Record
+
+HEADINGS = ("NIC", "MODE", "LINK", "DEVICE", "IP", "MAC", "VLAN", "STATE", "UUID")
+
+
+@click.command("list")
+@json_option
+@click.pass_obj
+def list_(app: App, as_json: bool) -> None:
+    """List the NICs on record, and those defined that are not up."""
+    node = app.node(strict=False, readonly=True)
+    problems: list[str] = []
+    records = chosen(node.store, (), problems)
+    nics, wrong = definitions.all_of(app.paths)
+    for problem in problems + wrong:
+        app.log.warning(problem)
+    view = node.host.snapshot() if len(records) > 1 else node.host.view()
+    rows = [(record.nic, _state(node, view, record)) for record in records]
+    rows += [(nic, "defined") for nic in nics if not any(record.uuid == nic.uuid for record in records)]
+    if as_json:
+        emit([_row(nic, state) for nic, state in rows])
+    elif rows:
+        say(table(HEADINGS, [list(_row(nic, state).values()) for nic, state in rows]))
+    else:
+        say("no NICs: none is on record, none is defined")
+
+
+def _row(nic: Nic, state: str) -> dict[str, object]:
+    values = (nic.label, nic.mode, nic.link, nic.interface, nic.ip, nic.mac, str(nic.vlan), state, nic.uuid)
+    return dict(zip(map(str.lower, HEADINGS), values, strict=True))
+
+
+def _state(node: Node, view: View, record: Record) -> str:
+    try:
+        return record.state if alive(node, view, record) else f"{record.state}, device gone"
+    except NetcommonError:
+        return f"{record.state}, host not readable"
+
+
+COMMANDS = {"list": list_}

@@ -1,0 +1,90 @@
+"""netcommon plan: what would be done for a NIC, and undone, without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import complete, defined
+from netcommon.cli.nicinput import nic_options, read_environment, variables
+from netcommon.cli.output import emit, json_option, say
+from netcommon.operations.base import Operation, to_json
+from netcommon.plan import plan as planned
+from runtime.environment import environment_of, generated_uuid, nic_from_environment
+from runtime.nic import Nic
+
+
+@click.command("plan")
+@click.argument("name", default="", metavar="[NIC]", shell_complete=complete)
+@click.option("--env-file", default="", metavar="FILE", help='NAME=VALUE lines, or a dump of /proc/PID/environ; "-" is stdin.')
+@click.option("--from-environment", is_flag=True, help="The variables of this process, as a hypervisor passes them.")
+@nic_options
+@click.option("--resolve", is_flag=True, help="Look at this host too, and say what would be chosen on it.")
+@json_option
+@click.pass_obj
+def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve: bool, as_json: bool, **values: Any) -> None:
+    """Show what would be done for a NIC, and undone. Touches nothing, and needs no root.
+
+    The NIC is that of a definition (its UUID or device), of an environment, or the one that the flags describe.
+    """
+    nic = _source(app, name, env_file, from_environment, values)
+    operations: Sequence[Operation] = planned(nic, app.settings())
+    if resolve:
+        operations = _resolved(app, nic, operations)
+    if as_json:
+        emit(document(nic, operations, resolve))
+    else:
+        say(text(nic, operations))
+
+
+def _source(app: App, name: str, env_file: str, from_environment: bool, values: dict[str, Any]) -> Nic:
+    """The NIC of plan: of a definition, an environment, or flags; exactly one of them. Raises NicInvalid."""
+    given = variables(values)
+    if sum(map(bool, (name, env_file, from_environment, given))) != 1:
+        raise click.UsageError("name one source of the NIC: a definition, --env-file, --from-environment, or flags such as --interface")
+    if name:
+        return nic_from_environment(environment_of(defined(app.paths, name)))
+    if given:
+        # not random: the same flags give the same plan
+        index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None
+        made = generated_uuid(given.get("INSTANCE", ""), index, given.get("MAC", "") or given.get("INTERFACE", ""))
+        return nic_from_environment({**given, "INTERFACE_UUID": made})
+    return nic_from_environment(read_environment(env_file) if env_file else app.environ)
+
+
+def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:
+    from netcommon.lifecycle import steps
+
+    node = app.node(readonly=True)
+    record = node.store.read(nic.uuid)
+    earlier = steps.decode(record)[0] if record and record.device == nic.interface else []
+    return steps.resolve(node, node.host.view(), operations, earlier, nic.uuid, app.log)
+
+
+def document(nic: Nic, operations: Sequence[Operation], resolved: bool) -> dict[str, object]:
+    """The plan as JSON. What only the host knows is left out of a pure plan."""
+    return {
+        "nic": environment_of(nic),
+        "up": [
+            {name: value for name, value in to_json(one).items() if resolved or name not in one.CHOSEN} | {"does": one.describe()}
+            for one in operations
+        ],
+        "down": [one.undo() for one in reversed(operations)],
+    }
+
+
+def text(nic: Nic, operations: Sequence[Operation]) -> str:
+    """The plan for people."""
+    link = f", link {nic.link}" if nic.link else ""
+    lines = [f"{nic.label} ({nic.uuid}) on {nic.interface}: {nic.mode}{link}"]
+    if not operations:
+        return "\n".join([*lines, "nothing of ours: only the site's scripts run"])
+    lines += ["up:", *(f"  {number}. {one.describe()}" for number, one in enumerate(operations, 1))]
+    lines += ["down:", *(f"  {number}. {one.undo()}" for number, one in enumerate(reversed(operations), 1))]
+    return "\n".join(lines)
+
+
+COMMANDS = {"plan": plan}

@@ -1,0 +1,133 @@
+"""netcommon show: everything about a NIC."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import EXPECTED, complete, defined, matching
+from netcommon.cli.output import emit, fields, json_option, say
+from netcommon.host.base import View
+from netcommon.lifecycle.node import Node, alive
+from netcommon.lifecycle.steps import decode
+from netcommon.operations.base import Operation
+from runtime import definitions
+from runtime.environment import environment_of
+from runtime.errors import NetcommonError, NicInvalid
+from runtime.record import Record
+
+Document = dict[str, Any]
+
+#: The NIC's lines for people, and the variables they come from.
+VARIABLES = (
+    ("uuid", "INTERFACE_UUID"),
+    ("device", "INTERFACE"),
+    ("mode", "MODE"),
+    ("link", "LINK"),
+    ("instance", "INSTANCE"),
+    ("index", "INTERFACE_INDEX"),
+    ("name", "INTERFACE_NAME"),
+    ("mac", "MAC"),
+    ("ip", "IP"),
+    ("vlan", "VLAN"),
+    ("tags", "TAGS"),
+    ("network", "NETWORK_NAME"),
+)
+#: What else of a document people see as a line.
+ABOUT = ("state", "alive", "record", "ifindex", "door", "scripts", "created")
+
+
+@click.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="NIC...", shell_complete=complete)
+@json_option
+@click.pass_obj
+def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
+    """Show everything about NICs: what was received, what was done and chosen for each, whether it holds, who shares it."""
+    node = app.node(strict=False, readonly=True)
+    records, problems = node.store.all()
+    for problem in problems:
+        app.log.warning(problem)
+    view = node.host.view()
+    documents: dict[str, Document] = {}
+    for name in names:
+        found = matching(records, name)
+        for record in found:
+            documents[record.key] = _document(node, view, record)
+        if not found:
+            documents |= _defined(app, name)
+    if as_json:
+        emit(list(documents.values()))
+    else:
+        say("\n\n".join(map(_text, documents.values())))
+
+
+def _defined(app: App, name: str) -> dict[str, Document]:
+    """What is defined under this name, but not up. Raises NicInvalid where nothing is."""
+    try:
+        nic = defined(app.paths, name)
+    except definitions.DefinitionInvalid:
+        raise
+    except NicInvalid:
+        raise NicInvalid("NIC", name, EXPECTED) from None
+    return {nic.uuid: {"state": "defined", "nic": environment_of(nic), "operations": []}}
+
+
+def _document(node: Node, view: View, record: Record) -> Document:
+    operations, unknown = decode(record)
+    there = alive(node, view, record)
+    shown = [_operation(node, view, record, one, there) for one in operations]
+    for stored in unknown:
+        does = f"an operation of the unknown kind {stored.get('kind')}"
+        shown.append({"does": does, "chose": {}, "drift": "cannot tell", "shared_with": []})
+    return {
+        "state": record.state,
+        "alive": there,
+        "nic": environment_of(record.nic),
+        "environment": dict(record.nic.environment),
+        "record": node.store.path(record.key),
+        "ifindex": record.ifindex,
+        "boot": record.boot,
+        "netns": record.netns,
+        "door": record.door,
+        "scripts": record.scripts,
+        "created": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(record.created)),
+        "operations": shown,
+    }
+
+
+def _operation(node: Node, view: View, record: Record, operation: Operation, there: bool) -> Document:
+    stored = operation._asdict()
+    try:
+        drift = operation.differs(view) if there else "the device is gone"
+    except NetcommonError as error:
+        drift = f"cannot tell: {error}"
+    return {
+        "does": operation.describe(),
+        "kind": operation.KIND,
+        "chose": {name: value for name, value in stored.items() if name in operation.CHOSEN},
+        "drift": drift,
+        "shared_with": sorted({other for key in operation.shared() for other in node.store.owners.others(key, record.key)}),
+    }
+
+
+def _text(document: Document) -> str:
+    about = [(name, document["nic"].get(variable, "")) for name, variable in VARIABLES]
+    about += [(name, _shown(document.get(name, ""))) for name in ABOUT]
+    lines = [fields(about)]
+    for number, one in enumerate(document["operations"], 1):
+        chose = ", ".join(f"{name} {_shown(value)}" for name, value in one["chose"].items() if value not in ("", None, ()))
+        lines.append(f"  {number}. {one['does']}")
+        lines.append(f"     {'DRIFT: ' + one['drift'] if one['drift'] else 'holds'}" + (f"; {chose}" if chose else ""))
+        if one["shared_with"]:
+            lines.append(f"     shared with {', '.join(one['shared_with'])}")
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> object:
+    return ("yes" if value else "no") if isinstance(value, bool) else value
+
+
+COMMANDS = {"show": show}

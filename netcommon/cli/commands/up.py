@@ -1,0 +1,56 @@
+"""netcommon up: joins NICs to the network."""
+
+from __future__ import annotations
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import complete, defined
+from netcommon.cli.nicinput import read_environment
+from netcommon.cli.output import each, json_option
+from netcommon.cli.results import Results
+from runtime import definitions
+from runtime.environment import environment_of, nic_from_environment
+from runtime.errors import USAGE
+from runtime.nic import Nic
+
+
+@click.command("up")
+@click.argument("names", nargs=-1, metavar="[NIC]...", shell_complete=complete)
+@click.option("--env-file", default="", metavar="FILE", help='NAME=VALUE lines, or a dump of /proc/PID/environ; "-" is stdin.')
+@click.option("--from-environment", is_flag=True, help="The variables of this process, as a hypervisor passes them.")
+@click.option("--all", "every", is_flag=True, help="Every NIC that is defined.")
+@json_option
+@click.pass_context
+def up(ctx: click.Context, names: tuple[str, ...], env_file: str, from_environment: bool, every: bool, as_json: bool) -> None:
+    """Join NICs to the network: defined ones by UUID or device, or the one that an environment describes.
+
+    Again for a NIC that is up: what has drifted is mended, and nothing else is changed.
+    """
+    from netcommon.lifecycle.up import up as join
+
+    app: App = ctx.obj
+    if sum(map(bool, (names, env_file, from_environment, every))) != 1:
+        raise click.UsageError("name NICs that are defined, or give --env-file, --from-environment or --all")
+    node, results = app.node(), Results()
+    nics, unreadable = _nics(app, names, env_file, from_environment, every)
+    for problem in unreadable:
+        app.log.error(problem)
+
+    def work(nic: Nic) -> None:
+        with results.of(nic):
+            results.done(join(node, nic, app.call(nic=nic)))
+
+    each(nics, work, "up", quiet=as_json)
+    ctx.exit(results.show(as_json) or (USAGE if unreadable else 0))
+
+
+def _nics(app: App, names: tuple[str, ...], env_file: str, from_environment: bool, every: bool) -> tuple[list[Nic], list[str]]:
+    """The NICs that are meant, and what is wrong with definitions that cannot be read. Raises NicInvalid."""
+    if env_file or from_environment:
+        return [nic_from_environment(read_environment(env_file) if env_file else app.environ)], []
+    found, problems = definitions.all_of(app.paths) if every else ([defined(app.paths, name) for name in names], [])
+    return [nic_from_environment(environment_of(nic)) for nic in found], problems
+
+
+COMMANDS = {"up": up}

@@ -1,0 +1,94 @@
+"""The group of all subcommands: knows their names and help, and imports each one only to run it."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import IO, Any, cast
+
+import click
+
+from runtime.errors import UNAVAILABLE, NetcommonError
+
+#: name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of a NIC's life.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "define": ("define", "Describe a NIC of plain QEMU beforehand, or change or remove its description."),
+    "plan": ("plan", "Show what would be done for a NIC, and undone, without touching anything."),
+    "up": ("up", "Join NICs to the network."),
+    "down": ("down", "Take NICs out of the network."),
+    "list": ("listing", "List the NICs on record and those defined."),
+    "show": ("show", "Show everything about a NIC."),
+    "check": ("check", "Compare NICs with the host; exit status 1 if something has drifted."),
+    "repair": ("check", "Make again what of a NIC has drifted."),
+    "gc": ("gc", "Undo what no NIC needs any more."),
+    "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
+    "config": ("config", "Print the effective settings and where each comes from."),
+    "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
+    "install": ("install", "Put the hooks where a hypervisor expects them, or take them out."),
+    "completion": ("completion", "Print the shell's completion script."),
+}
+
+
+class Failed(click.ClickException):
+    """An error of ours, said in one line on stderr, with its exit status."""
+
+    def __init__(self, error: NetcommonError) -> None:
+        super().__init__(str(error))
+        self.status = error.status
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        for line in self.message.splitlines():
+            click.echo(f"netcommon: {line}", file=file, err=file is None)
+        if self.status == UNAVAILABLE and os.geteuid() != 0:
+            click.echo("netcommon: this was not run by root, which may be the reason", file=file, err=file is None)
+
+
+class LazyGroup(click.Group):
+    """Commands by COMMANDS; turns the errors of this project into exit statuses."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module("netcommon.cli.commands." + COMMANDS[cmd_name][0])
+        return cast(click.Command, module.COMMANDS[cmd_name])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NetcommonError as error:
+            from netcommon.cli.output import JSON, emit
+
+            if ctx.meta.get(JSON):
+                emit({"error": str(error), "status": error.status})
+            Failed(error).show()
+            ctx.exit(error.status)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.option("--root", default="", hidden=True, help="Every path below this folder: for tests and simulated nodes.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr each step as it is done.")
+@click.version_option(package_name="netcommon", message="%(prog)s %(version)s")
+@click.pass_context
+def netcommon(ctx: click.Context, root: str, verbose: bool) -> None:
+    """Networking of virtual machines' NICs: what is done for each, what of it holds, and taking all of it down again.
+
+    A NIC is named by its UUID, its device, or INSTANCE/INDEX.
+
+    Exit status: 0 done; 1 check found drift, or doctor an error; 2 wrong usage; 64 the NIC's description is wrong;
+    69 the host refused; 75 try again; 78 the settings are wrong.
+    """
+    from netcommon.cli.app import App
+    from runtime.paths import Paths
+
+    if ctx.obj is None:
+        root = os.path.abspath(root) if root else ""
+        ctx.obj = App(Paths.under(root) if root else Paths(), root=root or "/")
+    ctx.obj.verbose = verbose
+    ctx.call_on_close(ctx.obj.finish)

@@ -1,0 +1,109 @@
+"""How people name NICs: by UUID (or a record's key), device, INSTANCE/INDEX, or instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+from click.shell_completion import CompletionItem
+
+from runtime import definitions, validate
+from runtime.environment import DownHint
+from runtime.errors import NetcommonError, NicInvalid
+from runtime.nic import Nic
+from runtime.paths import Paths
+from runtime.record import Record
+from runtime.store import Store
+
+EXPECTED = "the UUID, device or INSTANCE/INDEX of a NIC: netcommon list shows them"
+
+
+def matching(records: Iterable[Record], name: str, instances: bool = True) -> list[Record]:
+    """The records that ``name`` means: by key, else by UUID, else by device, else by INSTANCE/INDEX, else by instance."""
+    records, uuid = list(records), name.lower()
+    kinds = (
+        [record for record in records if record.key == uuid],
+        [record for record in records if record.uuid == uuid],
+        [record for record in records if record.device == name],
+        [record for record in records if record.nic.instance and record.nic.index is not None and record.nic.label == name],
+        [record for record in records if instances and record.nic.instance == name],
+    )
+    return next((found for found in kinds if found), [])
+
+
+def chosen(store: Store, names: Sequence[str], problems: list[str]) -> list[Record]:
+    """The records that ``names`` mean, each once; all where there are no names. ``problems`` gets what is wrong with others.
+
+    Raises NicInvalid for a name that is on no record.
+    """
+    records, unreadable = store.all()
+    problems += unreadable
+    if not names:
+        return sorted(records, key=order)
+    found: dict[str, Record] = {}
+    for name in names:
+        meant = matching(records, name)
+        if not meant:
+            raise NicInvalid("NIC", name, EXPECTED)
+        found |= {record.key: record for record in meant}
+    return list(found.values())
+
+
+def order(record: Record) -> tuple[str, int, str]:
+    """People look for instances by name."""
+    return record.nic.instance, -1 if record.nic.index is None else record.nic.index, record.key
+
+
+def hint(store: Store, name: str) -> DownHint:
+    """What ``name`` tells a down. Raises NicInvalid where it means several NICs, or cannot mean any.
+
+    What is on no record is left to the lookup that the hooks use, which asks Ganeti's files.
+    """
+    found = matching(store.all()[0], name, instances=False)
+    if len(found) > 1:
+        raise NicInvalid("NIC", name, "one NIC, not several: " + ", ".join(record.key for record in found))
+    if found:
+        return DownHint(found[0].uuid, found[0].device)
+    if _fits(validate.uuid, name):
+        return DownHint(name.lower())
+    instance, slash, index = name.rpartition("/")
+    if slash:
+        return DownHint(instance=validate.instance(instance, "NIC"), index=validate.index(index, "NIC"))
+    return DownHint(device=validate.interface(name, "NIC"))
+
+
+def defined(paths: Paths, name: str) -> Nic:
+    """The definition that ``name`` means: by UUID, else by device, else by INSTANCE/INDEX. Raises NicInvalid where there is none."""
+    nic = None
+    if _fits(validate.uuid, name):
+        nic = definitions.read(paths, name.lower())
+    elif _fits(validate.interface, name):
+        nic = definitions.find(paths, name)
+    if nic is None:
+        labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
+        nic = labelled[0] if len(labelled) == 1 else None
+    if nic is None:
+        raise NicInvalid("NIC", name, "the UUID or device of a NIC defined beforehand: netcommon define")
+    return nic
+
+
+def _fits(rule: Callable[[str], str], name: str) -> bool:
+    try:
+        rule(name)
+    except NicInvalid:
+        return False
+    return True
+
+
+def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: labels, devices and UUIDs on record and of definitions. Says nothing where they cannot be read."""
+    root = str(ctx.find_root().params.get("root") or "")
+    try:
+        from netcommon.cli.app import App
+
+        app = App(Paths.under(root) if root else Paths())
+        nics = [record.nic for record in app.node(strict=False, readonly=True).store.all()[0]] + definitions.all_of(app.paths)[0]
+    except NetcommonError:
+        return []
+    offered = {text: nic for nic in nics for text in (nic.uuid, nic.interface, nic.label)}
+    return [CompletionItem(text, help=f"{nic.label} {nic.mode}") for text, nic in sorted(offered.items()) if text.startswith(incomplete)]

@@ -1,0 +1,48 @@
+"""What became of each of several NICs, and the exit status of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from netcommon.cli.output import emit, say
+from netcommon.lifecycle.node import Outcome
+from runtime.errors import OK, NetcommonError
+from runtime.nic import Nic
+
+
+class Results:
+    """Gathers outcomes and failures; one NIC's failure does not stop the next."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, object]] = []
+        self.status = OK
+
+    @contextmanager
+    def of(self, nic: Nic | None, name: str = "") -> Iterator[None]:
+        """Work for one NIC, or for one that is only a ``name``; its failure is kept, and the first one's exit status."""
+        known = {"nic": nic.label, "uuid": nic.uuid, "device": nic.interface} if nic else {"nic": name}
+        self.rows.append(known | {"changed": False, "text": "", "error": ""})
+        try:
+            yield
+        except NetcommonError as error:
+            self.rows[-1]["error"] = str(error)
+            self.status = self.status or error.status
+
+    def done(self, outcome: Outcome) -> None:
+        """The NIC's outcome."""
+        self.rows[-1] |= {"changed": outcome.changed, "text": outcome.text}
+
+    def show(self, as_json: bool) -> int:
+        """Prints them, failures on stderr; returns the exit status."""
+        if as_json:
+            emit(self.rows)
+            return self.status
+        for row in self.rows:
+            if row["error"]:
+                say(f"netcommon: {row['nic']}: {row['error']}", err=True)
+            else:
+                say(str(row["text"]))
+        if not self.rows:
+            say("no NICs: nothing to do")
+        return self.status

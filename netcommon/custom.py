@@ -1,0 +1,223 @@
+"""The site's own scripts: which there are, in which order they run, and running them.
+
+After the built-in up and before the built-in down, each with the arguments TAP and CONTEXT:
+
+    /etc/ganeti/kvm-vif-bridge      up only; as Ganeti calls it: without arguments, and instead of the built-in
+    /etc/ganeti/kvm-ifup-custom     and kvm-ifdown-custom
+    /etc/netcommon/ifup.d/*         and ifdown.d/*, by name, names as run-parts(8) takes them
+
+A file that is executable by nobody is not there, as for Ganeti (`test -x`). A door of ours under such a name is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from netcommon.settings import Settings
+from runtime.environment import undescribed
+from runtime.paths import Paths
+
+#: The folder of our doors in this installation.
+HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hooks")
+
+#: Set for custom scripts: "UUID PID TAP" of the NIC and of the door that runs them, so that a door called by one of them knows.
+GUARD = "NETCOMMON_DOOR"
+
+#: A script finds the usual commands even where the hypervisor gave no PATH.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: More lines of a script's output than these are not written to the log.
+LINES = 200
+
+
+class Script(NamedTuple):
+    """One script of the site."""
+
+    path: str
+    arguments: bool = True  #: called with TAP and CONTEXT; kvm-vif-bridge is called without arguments
+    problem: str = ""  #: why it must not be run, in words; it then counts as failed
+
+
+class Plan(NamedTuple):
+    """What runs for this node's NICs."""
+
+    instead: bool = False  #: the up scripts take the place of the built-in
+    up: tuple[Script, ...] = ()
+    down: tuple[Script, ...] = ()
+
+
+class Call(NamedTuple):
+    """For which NIC, and in which situation, scripts are called."""
+
+    tap: str
+    context: str  #: "up" or one of the contexts of down
+    environment: Mapping[str, str]  #: what the hypervisor gave at up; lone surrogates stand for bytes that are no UTF-8
+    uuid: str = ""
+    phase: str = ""  #: MIGRATION_PHASE
+    record: str = ""  #: path of the NIC's record
+
+
+class Result(NamedTuple):
+    """How one script ended; ``status`` is None where a signal ended it or it did not run."""
+
+    script: Script
+    status: int | None = None
+    signal: int = 0
+    timed_out: bool = False
+    output: bytes = b""
+    error: str = ""  #: what went wrong, in words; "" if it succeeded
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+class Reporter(Protocol):
+    """What is needed of netcommon.log.Log."""
+
+    def info(self, text: str) -> None: ...
+    def warning(self, text: str) -> None: ...
+    def error(self, text: str) -> None: ...
+
+
+def order(paths: Paths, settings: Settings, hooks: str = HOOKS) -> Plan:
+    """What runs on this node, by its files and ``custom.order``.
+
+    Not chosen: kvm-vif-bridge instead of the built-in, everything else after it. "after" and "instead" speak of the two
+    Ganeti scripts of up; without them the built-in always runs.
+    """
+    bridge = list(named(paths.ganeti_etc + "/kvm-vif-bridge", hooks, arguments=False))
+    up = list(named(paths.ganeti_etc + "/kvm-ifup-custom", hooks))
+    down = list(named(paths.ganeti_etc + "/kvm-ifdown-custom", hooks))
+    if bridge and up and os.path.realpath(bridge[0].path) == os.path.realpath(up[0].path):
+        up = []  # one script under two names: kvm-vif-bridge is what Ganeti calls
+    instead = bool(bridge) if not settings.custom_order else settings.custom_order == "instead" and bool(bridge or up)
+    return Plan(
+        instead,
+        (*bridge, *up, *_folder(paths.etc + "/ifup.d", hooks)),
+        (*down, *_folder(paths.etc + "/ifdown.d", hooks)),
+    )
+
+
+def recursing(environ: Mapping[str, str], device: str = "", uuid: str = "", proc: str = "/proc") -> bool:
+    """Whether a door was called by a custom script that runs for the same NIC: it then has nothing to do.
+
+    ``device`` and ``uuid`` are the called door's NIC, where they are known otherwise than from INTERFACE and INTERFACE_UUID. A call
+    for another device or another UUID is another NIC's. A guard that a daemon has inherited from a door long gone says nothing.
+    """
+    guarded, tap = _guard(environ, proc)
+    if not guarded:
+        return False
+    uuid, device = uuid or environ.get("INTERFACE_UUID", ""), device or environ.get("INTERFACE", "")
+    return (not uuid or uuid.lower() == guarded) and (not device or not tap or device == tap)
+
+
+def own(environ: Mapping[str, str], device: str, proc: str = "/proc") -> Mapping[str, str]:
+    """The environment of a door whose argument names ``device``, without a description that is another NIC's.
+
+    A custom script that calls a door for a second NIC, by its device alone, passes on the description of the NIC it runs for.
+    """
+    guarded, tap = _guard(environ, proc)
+    if not guarded or not device or device == tap or environ.get("INTERFACE", "") not in ("", tap):
+        return environ
+    return environ if environ.get("INTERFACE_UUID", "").lower() not in ("", guarded) else undescribed(environ)
+
+
+def _guard(environ: Mapping[str, str], proc: str) -> tuple[str, str]:
+    """UUID and device of the NIC whose custom script we were called by; "" and "" if we were not."""
+    uuid, _, rest = environ.get(GUARD, "").partition(" ")
+    pid, _, tap = rest.partition(" ")
+    gone = pid.isascii() and pid.isdigit() and not os.path.exists(f"{proc}/{pid}")
+    return ("", "") if gone else (uuid.lower(), tap)
+
+
+def environment(call: Call) -> dict[bytes, bytes]:
+    """What a script gets: exactly what the hypervisor gave, a PATH in any case, and our own variables."""
+    added = {
+        "NETCOMMON_CONTEXT": call.context,
+        "NETCOMMON_MIGRATION_PHASE": call.phase,
+        "NETCOMMON_RECORD": call.record,
+        GUARD: f"{call.uuid} {os.getpid()} {call.tap}",
+    }
+    values = {"PATH": PATH, **{name: value for name, value in call.environment.items() if value or name != "PATH"}, **added}
+    return {os.fsencode(name): os.fsencode(value) for name, value in values.items()}
+
+
+def run_each(
+    scripts: Sequence[Script],
+    call: Call,
+    settings: Settings,
+    deadline: float,
+    log: Reporter,
+    stop: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Result]:
+    """Runs the scripts until ``deadline`` (of ``clock``); the list ends with the failed one if ``stop``.
+
+    Otherwise each script gets an equal share of the time that is left, so that one that hangs does not cost the others theirs.
+    """
+    results: list[Result] = []
+    for position, script in enumerate(scripts):
+        left = deadline - clock()
+        seconds = left if stop else left / (len(scripts) - position)
+        result = run(script, call, settings, seconds, clock)
+        _report(result, log)
+        results.append(result)
+        if stop and not result.ok:
+            break
+    return results
+
+
+def run(script: Script, call: Call, settings: Settings, seconds: float, clock: Callable[[], float] = time.monotonic) -> Result:
+    """Runs one script for at most ``seconds``, if it may be run at all."""
+    if script.problem:
+        return Result(script, error=f"not run: {script.problem}")
+    from netcommon import runner  # subprocess is dear, and most nodes have no script
+
+    argv = [script.path, call.tap, call.context] if script.arguments else [script.path]
+    outcome = runner.run(argv, environment(call), seconds, settings.custom_output_limit, clock)
+    return Result(script, outcome.status, outcome.signal, outcome.timed_out, outcome.output, outcome.text)
+
+
+def _report(result: Result, log: Reporter) -> None:
+    name = result.script.path
+    lines = result.output.decode("utf-8", "surrogateescape").splitlines()
+    for line in lines[:LINES]:
+        log.info(f"{name}: {line}")
+    if len(lines) > LINES:
+        log.info(f"{name}: {len(lines) - LINES} more lines")
+    if result.ok:
+        log.info(f"{name} done")
+        return
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    log.error(f"custom script {name} {result.error}" + (f": {last[:200]}" if last else ""))
+
+
+def named(path: str, hooks: str, arguments: bool = True) -> Iterator[Script]:
+    """The script at ``path``, if there is one that is not ours."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    if not status.st_mode & 0o111 or status.st_mode & 0o170000 == 0o040000:
+        return
+    from netcommon import ours, trust  # only where there is a script
+
+    if not ours.is_door(path, hooks):
+        yield Script(path, arguments, trust.distrust(path))
+
+
+def _folder(path: str, hooks: str) -> Iterator[Script]:
+    """The scripts in a folder, by name; other names than run-parts(8) takes are not looked at."""
+    try:
+        names = sorted(os.listdir(path))
+    except OSError:
+        return
+    for name in names:
+        if name.isascii() and name.replace("-", "_").replace("_", "a").isalnum():
+            if os.path.islink(f"{path}/{name}") and not os.path.exists(f"{path}/{name}"):
+                yield Script(f"{path}/{name}", problem=f"{path}/{name} is a symbolic link to nothing")
+            yield from named(f"{path}/{name}", hooks)

@@ -1,0 +1,84 @@
+"""Examines a node: what would make NICs fail, what was left behind, and the remedy of each. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from netcommon import settings
+from netcommon.custom import HOOKS
+from netcommon.doctor import files, kernel, leftovers, networkd, probe, services
+from netcommon.doctor.finding import LEVELS, Finding, Patient
+from netcommon.host.base import Host
+from netcommon.settings import Settings
+from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.paths import Paths
+from runtime.record import Record
+from runtime.store import Store
+
+__all__ = ["LEVELS", "Finding", "findings"]
+
+CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
+    ("kernel", kernel.modules),
+    ("forwarding", kernel.forwarding),
+    ("netfilter", kernel.netfilter),
+    ("networkd", networkd.check),
+    ("ovs", services.ovs),
+    ("syslog", services.syslog),
+    ("doors", files.doors),
+    ("custom scripts", files.scripts),
+    ("permissions", files.permissions),
+    ("routing tables", files.tables),
+    ("quarantine", files.quarantine),
+    ("leftovers", leftovers.rules),
+    ("leftovers", leftovers.ports),
+    ("leftovers", leftovers.records),
+)
+
+
+def findings(
+    paths: Paths,
+    host: Host | None = None,
+    root: str = "/",
+    hooks: str = HOOKS,
+    try_kernel: Callable[[], Mapping[str, str]] = probe.run,
+) -> list[Finding]:
+    """Everything found on this node, the heaviest first. A check that fails is a finding itself."""
+    found: list[Finding] = []
+    chosen = Settings()
+    try:
+        chosen = settings.load(paths)
+    except SettingsInvalid as error:
+        found += files.broken(error)
+    found += files.python()
+    found += kernel.features(try_kernel())
+    own = None
+    if host is None:
+        from netcommon.host.linux import LinuxHost
+
+        host = own = LinuxHost(paths, chosen.service_timeout)
+    try:
+        found += _examined(paths, host, root, hooks, chosen)
+    finally:
+        if own is not None:
+            own.close()
+    return sorted(dict.fromkeys(found), key=lambda finding: LEVELS.index(finding.level))
+
+
+def _examined(paths: Paths, host: Host, root: str, hooks: str, chosen: Settings) -> list[Finding]:
+    """What the checks find, each on its own."""
+    found: list[Finding] = []
+    records: list[Record] = []
+    try:
+        identity = host.identity()
+        with Store(paths, identity.netns, identity.boot, readonly=True) as store:
+            records, problems = store.all()
+        found += [Finding("warning", "records", problem, "netcommon gc moves it to quarantine") for problem in problems]
+    except NetcommonError as error:
+        found.append(Finding("error", "records", f"cannot be read: {error}", f"see the message; {paths.state} must belong to root alone"))
+    patient = Patient(paths, root, hooks, chosen, host.snapshot(), records)
+    for topic, check in CHECKS:
+        try:
+            found += check(patient)
+        except (NetcommonError, OSError) as error:
+            found.append(Finding("error", topic, f"could not be examined: {error}", "see the message"))
+    return found

@@ -1,0 +1,148 @@
+"""Our files: the settings, who may write what, the site's scripts, the doors, and what is in quarantine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+from netcommon import custom
+from netcommon.doctor.finding import Finding, Patient
+from netcommon.install import manifest
+from netcommon.install.rooted import resolved
+from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, existing_scripts
+from netcommon.ours import is_door
+from netcommon.trust import distrust, distrust_folder
+from runtime.errors import NetcommonError, SettingsInvalid
+
+PYTHON = "/usr/bin/python3"
+
+
+def python(interpreter: str = PYTHON) -> Iterator[Finding]:
+    """The interpreter that the doors name in their first line."""
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([interpreter, "-IS", "-c", program], capture_output=True, text=True, timeout=10, check=True)
+        version = done.stdout.strip()
+        old = tuple(map(int, version.split("."))) < (3, 11)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        yield Finding("error", "python", f"{interpreter} cannot be run: {error}", "install python3")
+        return
+    if old:
+        yield Finding("error", "python", f"{interpreter} is {version}: the doors need 3.11", "install python3 3.11 or later")
+    else:
+        yield Finding("ok", "python", f"{interpreter} is {version}")
+
+
+def permissions(patient: Patient) -> Iterator[Finding]:
+    """Nobody but root may write what runs as root, or what it believes."""
+    for folder in (patient.paths.state, patient.paths.etc, patient.paths.definitions):
+        if os.path.lexists(folder) and (reason := distrust_folder(folder)):
+            yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
+    try:
+        doors = sorted(os.listdir(patient.hooks))
+    except OSError as error:
+        yield Finding("error", "permissions", f"{patient.hooks}: {error.strerror}", "install the project anew")
+        return
+    for door in doors:
+        path = f"{patient.hooks}/{door}"
+        if reason := distrust(path):
+            yield Finding(
+                "error", "permissions", f"a door that runs as root: {reason}", "chown root, chmod go-w; or install below /usr/lib"
+            )
+            return
+        if not os.stat(path).st_mode & 0o100:
+            yield Finding("error", "permissions", f"{path} is not executable", f"chmod 755 {path}")
+
+
+def scripts(patient: Patient) -> Iterator[Finding]:
+    """The site's scripts that would be refused, and those that would run."""
+    plan = custom.order(patient.paths, patient.settings, patient.hooks)
+    for script in (*plan.up, *plan.down):
+        if script.problem:
+            yield Finding("error", "custom scripts", f"{script.path} is not run: {script.problem}", "chown root, chmod go-w")
+        else:
+            yield Finding("ok", "custom scripts", script.path)
+    if not patient.settings.custom_order:
+        for path in existing_scripts(patient.paths, patient.hooks):
+            when = "instead of" if path.endswith("/kvm-vif-bridge") else "after"
+            yield Finding(
+                "warning",
+                "custom scripts",
+                f"{path} runs {when} the built-in, since the settings do not say",
+                f'{patient.paths.config}: [custom] order = "after" or "instead"',
+            )
+
+
+def tables(patient: Patient) -> Iterator[Finding]:
+    """The names of routing tables."""
+    if not any(os.path.isfile(f"{folder}/rt_tables") for folder in patient.paths.iproute2):
+        where = " or ".join(f"{folder}/rt_tables" for folder in patient.paths.iproute2)
+        yield Finding("warning", "routing tables", f"no {where}: a routed NIC's LINK can be a number only", "install iproute2")
+
+
+def doors(patient: Patient) -> Iterator[Finding]:
+    """Whose scripts Ganeti and QEMU call, against what our install has on record."""
+    installs: manifest.Installs = {}
+    try:
+        installs = manifest.read(patient.root)
+    except NetcommonError as error:
+        yield Finding("error", "doors", str(error), "move it away, then netcommon install again")
+    for kind, changes in installs.items():
+        for change in changes:
+            if change.kind == "file" and change.path.rsplit(".", 1)[-1] != "conf" and not is_door(patient.at(change.path), patient.hooks):
+                text = f"{change.path} is no longer ours: a package upgrade, or somebody, has replaced it"
+                yield Finding("error", "doors", text, f"netcommon install --{kind}")
+    try:
+        up = resolved(patient.root, f"{PKGLIBDIR}/kvm-ifup")
+    except NetcommonError as error:
+        yield Finding("error", "doors", str(error), "install Ganeti anew")
+        return
+    if not os.path.exists(patient.at(up)):
+        yield Finding("info", "doors", "Ganeti is not there")
+    elif is_door(patient.at(up), patient.hooks):
+        yield Finding("ok", "doors", f"Ganeti's {up} is our door")
+        for word in OPERATIONS:
+            folder = f"{HOOKS_DIR}/instance-{word}-post.d"
+            if not any(is_door(f"{patient.at(folder)}/{name}", patient.hooks) for name in _names(patient.at(folder))):
+                text = f"no hook of ours in {folder}: after {word} nothing takes the NICs down on Ganeti 3.0 and 3.1"
+                yield Finding("warning", "doors", text, "netcommon install --ganeti")
+    elif "ganeti" not in installs and not _wired(patient):
+        yield Finding("warning", "doors", f"Ganeti's {up} is not our door", "netcommon install --ganeti")
+    for name in ("/etc/qemu-ifup", "/etc/qemu-ifdown"):
+        if os.path.exists(patient.at(name)) and not is_door(patient.at(name), patient.hooks) and _names(patient.paths.definitions):
+            yield Finding("info", "doors", f"{name} is not our door: it serves QEMUs started without script=", "netcommon install --qemu")
+
+
+def _wired(patient: Patient) -> bool:
+    """Whether the site calls our door under one of the names for its own scripts."""
+    return any(is_door(f"{patient.paths.ganeti_etc}/{name}", patient.hooks) for name in ("kvm-vif-bridge", "kvm-ifup-custom"))
+
+
+def quarantine(patient: Patient) -> Iterator[Finding]:
+    """Records that did not parse."""
+    for folder in (f"{patient.paths.state}/quarantine", *_nested(patient.paths.state)):
+        for name in _names(folder):
+            yield Finding(
+                "warning",
+                "quarantine",
+                f"{folder}/{name}: a record that does not parse; what it made on the host may still be there",
+                "netcommon gc undoes what bears our mark; then delete the file",
+            )
+
+
+def _nested(state: str) -> list[str]:
+    return [f"{state}/netns.d/{name}/quarantine" for name in _names(f"{state}/netns.d")]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def broken(error: SettingsInvalid) -> Iterator[Finding]:
+    """The settings' errors, one each."""
+    for line in str(error).splitlines():
+        yield Finding("error", "settings", line, "mend the file: every up fails with status 78 until then")

@@ -1,0 +1,100 @@
+"""What the running kernel can do, and how it forwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from netcommon.doctor.finding import Finding, Patient
+from netcommon.host.base import AF_INET6
+
+#: Features by the names of netcommon.doctor.probe: who needs it, and what brings it.
+FEATURES = {
+    "bridge": ("error", "bridged NICs need it", "modprobe bridge"),
+    "vlan_filtering": ("warning", "bridged NICs with a VLAN need it", "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING"),
+    "tun": ("error", "every tap needs it", "modprobe tun"),
+    "rule_protocol": ("error", "it marks our policy rules", "use Linux 4.17 or later"),
+    "neighbour_protocol": ("error", "it marks our proxy neighbours", "use Linux 5.2 or later"),
+}
+
+#: Modules that only some nodes need.
+MODULES = {"8021q": "VLAN interfaces of the host", "vrf": "VRFs of the host", "openvswitch": "the kernel datapath of Open vSwitch"}
+
+RA = 9  #: RTPROT_RA: the route was learned from a router advertisement (rtnetlink(7))
+
+
+def features(probed: Mapping[str, str]) -> Iterator[Finding]:
+    """What trying in a network namespace of its own has shown: "" works, else why not; nothing where it could not be tried."""
+    if not probed:
+        yield Finding("info", "kernel", "its features were not tried", "run netcommon doctor as root")
+    for name, (level, why, remedy) in FEATURES.items():
+        if name in probed:
+            problem = probed[name]
+            yield Finding(level, "kernel", f"no {name}: {problem}; {why}", remedy) if problem else Finding("ok", "kernel", f"{name} works")
+
+
+def modules(patient: Patient) -> Iterator[Finding]:
+    """Modules that are neither loaded nor built in nor installed for the running kernel."""
+    folder = patient.at(f"/lib/modules/{os.uname().release}")
+    known = ""
+    for name in ("modules.builtin", "modules.dep"):
+        try:
+            with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as stream:
+                known += stream.read()
+        except OSError:
+            continue
+    for module, who in MODULES.items():
+        there = os.path.isdir(patient.at(f"/sys/module/{module}")) or f"/{module}.ko" in known
+        if there:
+            yield Finding("ok", "kernel", f"module {module} is there")
+        elif module != "openvswitch" or os.path.exists(patient.paths.ovsdb):
+            yield Finding("info", "kernel", f"module {module} was not found; {who} need it", f"where you need it: modprobe {module}")
+
+
+def forwarding(patient: Patient) -> Iterator[Finding]:
+    """Whether packets of routed NICs pass this node in both directions."""
+    view = patient.view
+    level = "error" if patient.uses("routed") else "info"
+    if view.sysctl("net/ipv4/ip_forward") == "0":
+        yield Finding(
+            level,
+            "forwarding",
+            "net.ipv4.ip_forward is 0: packets towards routed IPv4 NICs pass only interfaces whose own forwarding is 1",
+            "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
+        )
+    everything = view.sysctl("net/ipv6/conf/all/forwarding")
+    names = {link.index: link.name for link in view.links()}
+    learned = sorted({names.get(route.index, "?") for route in view.routes(AF_INET6) if route.protocol == RA and route.gateway})
+    deaf = [name for name in learned if view.sysctl(f"net/ipv6/conf/{name}/accept_ra") != "2"]
+    if everything == "0":
+        first = "".join(f"sysctl -w net.ipv6.conf.{name.replace('.', '/')}.accept_ra=2; " for name in deaf)
+        yield Finding(
+            level,
+            "forwarding",
+            "net.ipv6.conf.all.forwarding is 0: routed IPv6 NICs are refused",
+            f"{first}sysctl -w net.ipv6.conf.all.forwarding=1, and the same in /etc/sysctl.d",
+        )
+        return
+    for link in view.links():
+        name = link.name
+        if link.kind or name == "lo" or view.sysctl(f"net/ipv6/conf/{name}/accept_ra") != "1":
+            continue
+        if view.sysctl(f"net/ipv6/conf/{name}/forwarding") == "1":
+            yield Finding(
+                "warning" if name in learned else "info",
+                "forwarding",
+                f"net.ipv6.conf.{name}.accept_ra is 1: since this node forwards, {name} ignores router advertisements",
+                f"where its default route comes from them: sysctl -w net.ipv6.conf.{name.replace('.', '/')}.accept_ra=2",
+            )
+
+
+def netfilter(patient: Patient) -> Iterator[Finding]:
+    """br_netfilter sends bridged frames through the filters of routed packets."""
+    for name in ("iptables", "ip6tables", "arptables"):
+        if patient.view.sysctl(f"net/bridge/bridge-nf-call-{name}") == "1":
+            yield Finding(
+                "warning",
+                "netfilter",
+                f"net.bridge.bridge-nf-call-{name} is 1: frames between bridged guests pass {name}' rules for forwarding",
+                f"unless you want that: sysctl -w net.bridge.bridge-nf-call-{name}=0",
+            )

@@ -1,0 +1,57 @@
+"""The services of the host that we talk to: Open vSwitch's database and syslog."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from netcommon.doctor.finding import Finding, Patient
+from netcommon.host.jsonrpc import JsonRpc
+from runtime.errors import TryAgain
+
+#: Doctor does not wait as long as a hook (seconds).
+PATIENCE = 3.0
+
+
+def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterator[Finding]:
+    """Whether the database answers, and ports whose device is gone that are not ours to remove."""
+    path = patient.paths.ovsdb
+    if not os.path.exists(path):
+        level = "error" if patient.uses("openvswitch") else "info"
+        yield Finding(level, "ovs", f"{path} is not there: openvswitch NICs are refused", "where you need them: install openvswitch-switch")
+        return
+    query = {"op": "select", "table": "Interface", "where": [], "columns": ["name", "type", "ofport", "error"]}
+    client = JsonRpc(path, clock)
+    try:
+        answer: Any = client.call("transact", ["Open_vSwitch", query], clock() + PATIENCE)
+        rows = answer[0]["rows"]
+    except (OSError, TryAgain, LookupError, TypeError) as error:
+        yield Finding("error", "ovs", f"{path} does not answer: {error}", "systemctl restart ovsdb-server")
+        return
+    finally:
+        client.close()
+    yield Finding("ok", "ovs", f"{path} answers, {len(rows)} interfaces")
+    for row in rows:
+        name = str(row["name"])
+        if row["type"] == "" and row["ofport"] == -1 and patient.view.link(name) is None:
+            port = patient.view.ovs_port(name)
+            if port is None or port.owner:
+                continue
+            yield Finding("warning", "leftovers", f"OVS port {name}: its device is gone", f"ovs-vsctl del-port {name}")
+
+
+def syslog(patient: Patient) -> Iterator[Finding]:
+    """Whether somebody reads our lines."""
+    path = patient.paths.log
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError as error:
+            yield Finding(
+                "warning", "syslog", f"{path}: {error.strerror}: what hooks do is written nowhere", "start systemd-journald or a syslogd"
+            )
+            return
+    yield Finding("ok", "syslog", f"{path} is read")

@@ -1,0 +1,153 @@
+"""What every door does around its own convention: settings, node, deadline, log, and the exit status.
+
+0 done; 64 the NIC's description is wrong; 69 the host refused; 75 try again; 78 the settings are wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from netcommon.custom import own, recursing
+from netcommon.host.linux import LinuxHost
+from netcommon.lifecycle.node import START, Call, Clock, Node
+from netcommon.log import Log, Syslog
+from netcommon.settings import Settings, load
+from runtime.errors import OK, UNAVAILABLE, NetcommonError, SettingsInvalid, TryAgain
+from runtime.nic import Nic
+from runtime.paths import Paths
+from runtime.store import Store
+
+#: How long a full standard error is waited for (seconds).
+PATIENCE = 0.5
+
+#: Beyond the hook's own limit the process ends itself: something below us did not keep its time limit (seconds).
+OVERTIME = 5.0
+
+HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "hooks")
+
+
+def open_node(paths: Paths, settings: Settings, clock: Clock) -> Node:
+    """The node we run on. Raises TryAgain or HostRefused."""
+    host = LinuxHost(paths, settings.service_timeout, clock.now)
+    identity = host.identity()
+    return Node(paths, settings, host, Store(paths, identity.netns, identity.boot), identity, clock, (HOOKS,))
+
+
+class Door:
+    """One run of one door."""
+
+    def __init__(self, name: str, paths: Paths | None = None, clock: Clock | None = None) -> None:
+        self.name = name
+        self.paths, self.clock = paths or Paths(), clock or Clock()
+        self.started = self.clock.now()
+        self.settings = Settings()
+        self._syslog = Syslog(self.paths.log)
+        self.log = Log(self._syslog)
+        self._broken: SettingsInvalid | None = None
+        self._node: Node | None = None
+
+    def load(self) -> None:
+        """Reads the settings, before there is anything to log. What is wrong with them is for ``node`` to say."""
+        try:
+            self.settings = load(self.paths)
+        except SettingsInvalid as error:
+            self._broken = error
+        self._syslog.facility = self.settings.syslog_facility
+
+    def node(self, strict: bool) -> Node:
+        """The node, by the settings. A broken settings file is an error if ``strict``; else the defaults serve, and it is said."""
+        if self._broken and strict:
+            raise self._broken
+        if self._broken:
+            self.log.warning(f"the settings are broken, the defaults are used: {self._broken}")
+        limit(self.settings.hook_timeout - (self.clock.now() - self.started))
+        self._node = open_node(self.paths, self.settings, self.clock)
+        return self._node
+
+    def finish(self) -> None:
+        """Says what was wrong with files met on the way: they are in quarantine, or left alone."""
+        for problem in self._node.store.problems if self._node else ():
+            self.log.warning(problem)
+
+    def call(self, context: str = START, phase: str = "", nic: Nic | None = None, final: bool = False) -> Call:
+        """The call as the lifecycle wants it; its lines bear the NIC's names."""
+        if nic is not None:
+            self.log = self.log.bind(nic.instance, nic.index, nic.uuid, nic.interface)
+        deadline = self.started + self.settings.hook_timeout
+        return Call(self.log, deadline, self.name, context, phase, os.getppid(), final)
+
+
+def run(name: str, body: Callable[[Door, Mapping[str, str], Sequence[str]], int], device: str = "") -> NoReturn:
+    """Runs a door, with the environment and the arguments, and ends the process with its status; a failure is said in one line on stderr.
+
+    ``device`` is the one that the arguments name, if they do.
+    """
+    open_standard()
+    if recursing(os.environ, device):
+        os._exit(OK)  # a site's script called us for the NIC that we are at work on
+    door = Door(name)
+    status = UNAVAILABLE
+    try:
+        limit(door.settings.hook_timeout)
+        door.load()
+        if os.geteuid() != 0:
+            raise TryAgain("needs root; what is left is undone by gc")
+        status = body(door, own(os.environ, device), sys.argv[1:])
+    except NetcommonError as error:
+        status = error.status
+        door.log.error(str(error))
+    except Exception as error:  # whatever it is, the hypervisor gets an answer and the log the place
+        door.log.error(f"{type(error).__name__}: {error} ({_place(error)})")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    door.finish()
+    _say(door.log.summary())
+    os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
+
+
+def open_standard() -> None:
+    """Opens on /dev/null what of descriptors 0, 1 and 2 the caller has closed: no file or socket of ours shall be taken for an output."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # the lowest free number, which is this one: open(2)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def limit(seconds: float) -> None:
+    """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone."""
+
+    def ended(number: int, _frame: object) -> None:
+        raise TryAgain("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
+
+    for number in (signal.SIGALRM, signal.SIGTERM):
+        signal.signal(number, ended)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.0) + OVERTIME)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else ""
+
+
+def _say(text: str) -> None:
+    """To stderr, which may be closed: then nobody listens; or a full pipe: whoever does not read within PATIENCE is not waited for."""
+    if sys.stderr is None:  # it was closed when we began: whatever has its number now is no output
+        return
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        descriptor = sys.stderr.fileno()
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        # a pipe that takes anything takes PIPE_BUF bytes at once, 4096 (pipe(7))
+        while data and poll.poll(PATIENCE * 1000):
+            data = data[os.write(descriptor, data[:4096]) :]
+    except (OSError, ValueError):
+        return

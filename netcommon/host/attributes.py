@@ -1,0 +1,109 @@
+"""Netlink messages and attributes as bytes (netlink(7)): built, and taken apart."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from struct import Struct, error
+
+from netcommon.host.base import AF_INET, AF_INET6
+
+HEADER = Struct("=IHHII")  #: struct nlmsghdr: length, type, flags, sequence, port
+ATTRIBUTE = Struct("=HH")  #: struct nlattr: length, type
+U16, U32, S32 = Struct("=H"), Struct("=I"), Struct("=i")
+
+NLMSG_ERROR, NLMSG_DONE = 2, 3
+NLM_F_REQUEST, NLM_F_MULTI, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x2, 0x4, 0x10
+NLM_F_DUMP = 0x300
+NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
+NLM_F_ACK_TLVS = 0x200
+NLA_TYPE_MASK = 0x3FFF  #: without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+
+LENGTHS = {AF_INET: 4, AF_INET6: 16}  #: of an address, in bytes
+
+
+class MalformedError(Exception):
+    """A message from the kernel, or a service, that does not follow its own rules."""
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """One attribute, padded to four bytes."""
+    return ATTRIBUTE.pack(4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def number(kind: int, value: int) -> bytes:
+    """An attribute of 32 bits."""
+    return attribute(kind, U32.pack(value))
+
+
+def as_bytes(value: str) -> bytes:
+    """Names and aliases may hold any byte but NUL, in and out the same whatever the locale says."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def text(kind: int, value: str) -> bytes:
+    """A NUL-terminated string attribute."""
+    return attribute(kind, as_bytes(value) + b"\0")
+
+
+def message(kind: int, flags: int, body: bytes, sequence: int) -> bytes:
+    """A whole request; the kernel finds the sender's port by itself."""
+    return HEADER.pack(16 + len(body), kind, flags | NLM_F_REQUEST, sequence, 0) + body
+
+
+def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
+    """The attributes from ``offset`` on; of a repeated one the last. Raises MalformedError."""
+    return dict(each(data, offset))
+
+
+def each(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The attributes from ``offset`` on, in order. Raises MalformedError."""
+    end = len(data)
+    while offset + 4 <= end:
+        length, kind = ATTRIBUTE.unpack_from(data, offset)
+        if length < 4 or offset + length > end:
+            raise MalformedError("an attribute reaches beyond its message")
+        yield kind & NLA_TYPE_MASK, data[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+
+
+def u32(value: bytes | None, default: int = 0) -> int:
+    """A 32-bit number, ``default`` where the attribute is missing. Raises MalformedError."""
+    if value is None:
+        return default
+    try:
+        return int(U32.unpack(value)[0])
+    except error:
+        raise MalformedError("a number of an unexpected size") from None
+
+
+def string(value: bytes | None) -> str:
+    """A string attribute's text, the inverse of ``as_bytes``."""
+    return "" if value is None else value.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def pack_address(family: int, address: str) -> bytes:
+    """The bytes of an address in text form. Raises OSError where it is none of that family."""
+    return socket.inet_pton(family, address)
+
+
+def show_address(family: int, value: bytes) -> str:
+    """The canonical text of an address, as the ipaddress module writes it. Raises MalformedError."""
+    if len(value) != LENGTHS.get(family):
+        raise MalformedError("an address of an unexpected size")
+    shown = socket.inet_ntop(family, value)
+    if family == AF_INET6 and "." in shown:  # ::192.0.2.1 and its like, where inet_ntop(3) and ipaddress differ
+        import ipaddress  # seldom needed, dear to a hook
+
+        return str(ipaddress.IPv6Address(value))
+    return shown
+
+
+def split_prefix(family: int, destination: str) -> tuple[bytes, int]:
+    """ "10.0.0.5/32" as address bytes and length; without a length it is a host. Raises OSError or ValueError."""
+    address, slash, length = destination.partition("/")
+    packed = pack_address(family, address)
+    bits = int(length) if slash else 8 * len(packed)
+    if not 0 <= bits <= 8 * len(packed):
+        raise ValueError(f"no prefix length: {destination}")
+    return packed, bits

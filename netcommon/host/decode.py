@@ -1,0 +1,162 @@
+"""What rtnetlink tells (rtnetlink(7)), as the facts of netcommon.host.base.
+
+Each function takes a message's body; all raise MalformedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct, error
+
+from netcommon.host.attributes import U16, MalformedError, attributes, each, show_address, string, u32
+from netcommon.host.base import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.encode import (
+    BRIDGE_VLAN_INFO_PVID,
+    BRIDGE_VLAN_INFO_UNTAGGED,
+    BRVLAN,
+    FR_ACT_TO_TBL,
+    FRA_IIFNAME,
+    FRA_PRIORITY,
+    FRA_PROTOCOL,
+    FRA_TABLE,
+    IFF_UP,
+    IFINFO,
+    IFLA_ADDRESS,
+    IFLA_IFALIAS,
+    IFLA_IFNAME,
+    IFLA_LINK,
+    IFLA_LINKINFO,
+    IFLA_MASTER,
+    IFLA_MTU,
+    NDA_DST,
+    NDA_PROTOCOL,
+    NDMSG,
+    NTF_PROXY,
+    RTA_DST,
+    RTA_GATEWAY,
+    RTA_OIF,
+    RTA_PRIORITY,
+    RTA_TABLE,
+    RTMSG,
+    RULE,
+    VLAN_INFO,
+)
+
+IFLA_CARRIER, IFLA_LINK_NETNSID = 33, 37
+INFO_KIND, INFO_DATA, INFO_SLAVE_KIND = 1, 2, 4
+TUN_PERSIST, TUN_MULTI_QUEUE, TUN_NUM_QUEUES, TUN_NUM_DISABLED_QUEUES = 6, 7, 8, 9
+BR_VLAN_FILTERING, BR_VLAN_DEFAULT_PVID = 7, 39
+VLAN_ID = 1
+FIB_RULE_IIF_DETACHED = 8
+FRA_SUPPRESS_PREFIXLEN = 14
+RTM_F_CLONED = 0x200
+RTA_VIA = 18
+ENTRY, ENTRY_INFO, ENTRY_RANGE = 1, 1, 2
+
+#: The attributes of a rule that selects by incoming interface alone and looks up a table; 0 pads.
+PLAIN = frozenset({0, FRA_IIFNAME, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, FRA_SUPPRESS_PREFIXLEN})
+NO_SUPPRESSION = 0xFFFFFFFF
+ANYWHERE = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
+
+
+def _unpack(header: Struct, body: bytes) -> tuple[int, ...]:
+    try:
+        return header.unpack_from(body)
+    except error:
+        raise MalformedError("a message shorter than its header") from None
+
+
+def link(body: bytes) -> Link:
+    """RTM_NEWLINK."""
+    _, _, index, flags, _ = _unpack(IFINFO, body)
+    found = attributes(body, IFINFO.size)
+    info = attributes(found.get(IFLA_LINKINFO, b""))
+    kind = string(info.get(INFO_KIND))
+    data = attributes(info.get(INFO_DATA, b"")) if kind in ("tun", "bridge", "vlan") else {}
+    return Link(
+        index=index,
+        name=string(found.get(IFLA_IFNAME)),
+        kind=kind,
+        address=found.get(IFLA_ADDRESS, b"").hex(":"),
+        mtu=u32(found.get(IFLA_MTU)),
+        up=bool(flags & IFF_UP),
+        master=u32(found.get(IFLA_MASTER)),
+        port_kind=string(info.get(INFO_SLAVE_KIND)),
+        alias=string(found.get(IFLA_IFALIAS)),
+        vlan_filtering=kind == "bridge" and data.get(BR_VLAN_FILTERING, b"\0") != b"\0",
+        default_pvid=_unpack(U16, data[BR_VLAN_DEFAULT_PVID])[0] if kind == "bridge" and BR_VLAN_DEFAULT_PVID in data else 0,
+        vlan=_unpack(U16, data[VLAN_ID])[0] if kind == "vlan" and VLAN_ID in data else 0,
+        lower=u32(found.get(IFLA_LINK)),
+        foreign_lower=IFLA_LINK_NETNSID in found,
+        holders=_holders(data, found.get(IFLA_CARRIER, b"\0")) if kind == "tun" else -1,
+    )
+
+
+def _holders(data: dict[int, bytes], carrier: bytes) -> int:
+    """How many descriptors are attached to a tap. The kernel counts the queues of multi-queue ones only.
+
+    A single-queue tap that is not persistent lives as long as its descriptor; a persistent one loses its carrier when the descriptor
+    goes (drivers/net/tun.c, __tun_detach). A holder that took the carrier away itself (TUNSETCARRIER) is not seen.
+    """
+    if data.get(TUN_MULTI_QUEUE, b"\0") != b"\0":
+        return u32(data.get(TUN_NUM_QUEUES)) + u32(data.get(TUN_NUM_DISABLED_QUEUES))
+    if data.get(TUN_PERSIST, b"\0") == b"\0":
+        return 1
+    return int(carrier != b"\0")
+
+
+def rule(body: bytes) -> Rule:
+    """RTM_NEWRULE, whatever it selects by; one without an interface has iif "" and is not plain."""
+    family, dst, src, tos, table, _, _, action, flags = _unpack(RULE, body)
+    found = attributes(body, RULE.size)
+    iif = string(found.get(FRA_IIFNAME))
+    plain = (
+        bool(iif)
+        and not (dst or src or tos or flags & ~FIB_RULE_IIF_DETACHED)
+        and action == FR_ACT_TO_TBL
+        and found.keys() <= PLAIN
+        and u32(found.get(FRA_SUPPRESS_PREFIXLEN), NO_SUPPRESSION) == NO_SUPPRESSION
+    )
+    protocol = found.get(FRA_PROTOCOL, b"\0")
+    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, u32(found.get(FRA_TABLE), table), protocol[0] if protocol else 0, plain)
+
+
+def route(body: bytes) -> Route | None:
+    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0."""
+    family, length, _, _, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
+    if flags & RTM_F_CLONED or family not in ANYWHERE:
+        return None
+    found = attributes(body, RTMSG.size)
+    address = found.get(RTA_DST)
+    destination = ANYWHERE[family] if address is None else show_address(family, address) + f"/{length}"
+    gateway = found.get(RTA_GATEWAY)
+    shown = "" if gateway is None else show_address(family, gateway)
+    if RTA_VIA in found:  # an IPv4 route by an IPv6 neighbour: struct rtvia is a family and an address
+        shown = show_address(AF_INET6, found[RTA_VIA][2:])
+    number = u32(found.get(RTA_TABLE), table)
+    index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind)
+
+
+def neighbour(body: bytes) -> Neighbour | None:
+    """RTM_NEWNEIGH; None for one that is no proxy entry."""
+    family, index, _, flags, _ = _unpack(NDMSG, body)
+    if not flags & NTF_PROXY or family not in ANYWHERE:
+        return None
+    found = attributes(body, NDMSG.size)
+    protocol = found.get(NDA_PROTOCOL, b"")
+    return Neighbour(family, show_address(family, found.get(NDA_DST, b"")), index, protocol[0] if protocol else 0)
+
+
+def vlans(body: bytes) -> Iterator[tuple[int, BridgeVlan]]:
+    """RTM_NEWVLAN: (device index, VLAN) pairs, ranges spread out."""
+    _, index = _unpack(BRVLAN, body)
+    for kind, entry in each(body, BRVLAN.size):
+        if kind != ENTRY:
+            continue
+        found = attributes(entry)
+        flags, vid = _unpack(VLAN_INFO, found.get(ENTRY_INFO, b""))
+        last = found.get(ENTRY_RANGE)
+        end = vid if last is None else _unpack(U16, last)[0]
+        for each_vid in range(vid, end + 1):
+            yield index, BridgeVlan(each_vid, bool(flags & BRIDGE_VLAN_INFO_PVID), bool(flags & BRIDGE_VLAN_INFO_UNTAGGED))

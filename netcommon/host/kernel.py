@@ -1,0 +1,133 @@
+"""A view of the kernel's tables by rtnetlink, and of /proc/sys: each answer is the state of now."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from netcommon.host import decode, encode
+from netcommon.host.attributes import MalformedError, as_bytes, attribute, split_prefix, text
+from netcommon.host.base import BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.netlink import Filter, Netlink, Reply
+from runtime.errors import HostRefused, TryAgain
+
+Fact = TypeVar("Fact")
+
+NOTHING: frozenset[int] = frozenset()
+NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
+NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
+
+
+class KernelView:
+    """The rtnetlink half of a live view. Every method raises TryAgain where the kernel gives no complete answer."""
+
+    def __init__(self, netlink: Netlink) -> None:
+        self._netlink = netlink
+
+    def link(self, name: str) -> Link | None:
+        """The link of that name; its alternative names do not count."""
+        if not 0 < len(as_bytes(name)) <= NAME_ROOM or "\0" in name:
+            return None
+        found = self._link(encode.get_link(name=name))
+        return found if found is not None and found.name == name else None
+
+    def link_at(self, index: int) -> Link | None:
+        return self._link(encode.get_link(index=index)) if 0 < index < 1 << 31 else None
+
+    def links(self) -> Sequence[Link]:
+        return [_sane(decode.link, body) for body in self._dump("links", encode.dump_links())]
+
+    def ports(self, bridge: int) -> Sequence[Link]:
+        found = [_sane(decode.link, body) for body in self._dump("ports", encode.dump_links(bridge))] if bridge > 0 else []
+        return [link for link in found if link.master == bridge]
+
+    def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
+        wanted: Filter | None = None
+        if iif:
+            # The kernel can only dump them all: thousands are passed over by their bytes.
+            needle = text(encode.FRA_IIFNAME, iif)
+
+            def wanted(body: bytes) -> bool:
+                return needle in body
+
+        bodies = self._dump("rules", encode.dump_rules(family), wanted, NO_FAMILY)
+        found = [_sane(decode.rule, body) for body in bodies]
+        return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
+
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        wanted: Filter | None = None
+        address, length = b"", 0
+        if destination is not None:
+            try:
+                address, length = split_prefix(family, destination)
+            except (OSError, ValueError):
+                return []
+            needle = attribute(encode.RTA_DST, address) if length else b""
+
+            def wanted(body: bytes) -> bool:
+                return body[1] == length and needle in body
+
+        gone = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  # the table was never made
+        bodies = self._dump("routes", encode.dump_routes(family, table or 0), wanted, gone)
+        found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
+        found = [route for route in found if route.family == family and table in (None, route.table)]
+        if destination is None:
+            return found
+        return [route for route in found if split_prefix(family, route.destination) == (address, length)]
+
+    def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
+        gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
+        bodies = self._dump("neighbours", encode.dump_neighbours(family, index or 0), None, gone)
+        found = [neighbour for body in bodies if (neighbour := _sane(decode.neighbour, body)) is not None]
+        return [neighbour for neighbour in found if neighbour.family == family and index in (None, neighbour.index)]
+
+    def vlans(self, index: int) -> Sequence[BridgeVlan]:
+        """Empty, too, for what is no bridge port and where the kernel knows no VLAN filtering."""
+        return [vlan for at, vlan in self._vlans(index) if at == index] if index > 0 else []
+
+    def every_vlan(self) -> Sequence[tuple[int, BridgeVlan]]:
+        """Pairs of device index and VLAN of all bridge ports."""
+        return self._vlans(0)
+
+    def _vlans(self, index: int) -> list[tuple[int, BridgeVlan]]:
+        gone = frozenset({errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOENT})
+        bodies = self._dump("VLANs", encode.dump_vlans(index), None, gone)
+        return [pair for body in bodies for pair in _sane(_vlans, body)]
+
+    def _link(self, request: encode.Encoded) -> Link | None:
+        found = self._netlink.get(request)
+        if isinstance(found, bytes):
+            return _sane(decode.link, found)
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return None
+        raise _refused("links", found)
+
+    def _dump(
+        self, what: str, request: encode.Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING
+    ) -> list[bytes]:
+        found = self._netlink.dump(request, wanted)
+        if isinstance(found, list):
+            return found
+        if found.errno in gone:
+            return []
+        raise _refused(what, found)
+
+
+def _refused(what: str, reply: Reply) -> TryAgain | HostRefused:
+    told = reply.text or errno.errorcode.get(reply.errno, str(reply.errno))
+    if reply.errno in (errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR):
+        return TryAgain(f"the kernel cannot list its {what} now: {told}")
+    return HostRefused(f"the kernel does not list its {what}: {told}")
+
+
+def _vlans(body: bytes) -> list[tuple[int, BridgeVlan]]:
+    return list(decode.vlans(body))
+
+
+def _sane(decoder: Callable[[bytes], Fact], body: bytes) -> Fact:
+    """What ``decoder`` makes of a message; one that it cannot read is no answer."""
+    try:
+        return decoder(body)
+    except MalformedError as problem:
+        raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem

@@ -1,0 +1,205 @@
+"""The Linux host: rtnetlink, OVSDB and procfs behind the interface of netcommon.host.base. No other program is run."""
+
+from __future__ import annotations
+
+import errno
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from netcommon.host.base import (
+    NOT_TRIED,
+    Answer,
+    DeleteOvsPort,
+    Identity,
+    OvsPort,
+    PutOvsPort,
+    Request,
+    SetLink,
+    SetSysctl,
+)
+from netcommon.host.encode import Encoded, encode, set_link
+from netcommon.host.kernel import KernelView
+from netcommon.host.netlink import Netlink
+from netcommon.host.procfs import Proc
+from netcommon.host.refusals import answer, subject
+from netcommon.host.tables import Tables
+from runtime.paths import Paths
+
+if TYPE_CHECKING:
+    from netcommon.host.base import View
+    from netcommon.host.ovsdb import Ovsdb
+
+NODE = Paths()
+SERVICE_TIMEOUT = 10.0
+
+
+class LiveView(KernelView):
+    """Each answer is the state of now; only the names of routing tables are kept."""
+
+    def __init__(self, host: LinuxHost) -> None:
+        super().__init__(host.netlink)
+        self._host = host
+        self._tables = Tables(host.paths.iproute2)
+
+    def sysctl(self, path: str) -> str | None:
+        return self._host.proc.sysctl(path)
+
+    def table(self, name: str) -> int | None:
+        return self._tables.number(name)
+
+    def ovs_bridge(self, name: str) -> bool:
+        return self._host.ovsdb.bridge(name)
+
+    def ovs_port(self, name: str) -> OvsPort | None:
+        return self._host.ovsdb.port(name)
+
+    def ovs_ports(self) -> Sequence[OvsPort]:
+        return [port for port in self.every_ovs_port() if port.owner]
+
+    def every_ovs_port(self) -> Sequence[OvsPort]:
+        """All ports, with our mark or without."""
+        return self._host.ovsdb.ports()
+
+
+class LinuxHost:
+    """This machine, in the network namespace that the caller is in at the first request. One for each thread.
+
+    ``service_timeout``: seconds that the kernel, and OVSDB for each request, may take. ``clock``: monotonic seconds.
+    """
+
+    def __init__(
+        self, paths: Paths = NODE, service_timeout: float = SERVICE_TIMEOUT, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.paths = paths
+        self.netlink = Netlink(service_timeout)
+        self.proc = Proc(paths.proc)
+        self._timeout, self._clock = service_timeout, clock
+        self._ovsdb: Ovsdb | None = None
+
+    def close(self) -> None:
+        """Closes what is open; the next request opens it again."""
+        self.netlink.close()
+        if self._ovsdb is not None:
+            self._ovsdb.close()
+
+    @property
+    def ovsdb(self) -> Ovsdb:
+        """The connection to OVSDB: one, kept, and loaded only where it is needed."""
+        if self._ovsdb is None:
+            from netcommon.host.ovsdb import Ovsdb  # two modes of three do without
+
+            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self._clock)
+        return self._ovsdb
+
+    def identity(self) -> Identity:
+        """Which boot and network namespace this is; the namespace's inode where the kernel has no cookies (before 5.14)."""
+        return Identity(self.proc.boot(), self.netlink.cookie() or self.proc.namespace())
+
+    def view(self) -> LiveView:
+        return LiveView(self)
+
+    def snapshot(self) -> View:
+        from netcommon.host.snapshot import Snapshot  # not in the path of one NIC
+
+        return Snapshot(self.view())
+
+    def holder(self, device: str, candidates: Iterable[int]) -> int:
+        return self.proc.holder(device, candidates)
+
+    def execute(self, requests: Sequence[Request], stop: bool) -> list[Answer]:
+        """See Host. With ``stop`` each netlink message waits for the one before: the kernel would go on to the next.
+
+        A link's requests that share a message are not atomic: after a refusal, one that is answered "not tried" may hold.
+        """
+        answers: list[Answer] = []
+        for group in _groups(requests):
+            if stop and any(not each.ok for each in answers):
+                answers += [NOT_TRIED] * len(group)
+            else:
+                answers += self._execute(group, stop)
+        return answers
+
+    def _execute(self, group: Sequence[Request], stop: bool) -> list[Answer]:
+        first = group[0]
+        if isinstance(first, SetSysctl):
+            return [self.proc.write(first.path, first.value)]
+        if isinstance(first, PutOvsPort):
+            return [self.ovsdb.put(first.port)]
+        if isinstance(first, DeleteOvsPort):
+            return [self.ovsdb.delete(first.name, first.owner, first.wait)]
+        units = _merged(group)
+        size = 1 if stop else len(units)
+        answers: list[Answer] = []
+        for start in range(0, len(units), size):
+            if stop and any(not each.ok for each in answers):
+                answers += [NOT_TRIED] * len(units[start])
+            else:
+                answers += self._send(units[start : start + size], stop)
+        return answers
+
+    def _send(self, units: Sequence[Sequence[Request]], stop: bool) -> list[Answer]:
+        messages: list[Encoded] = []
+        broken: dict[int, Answer] = {}
+        for position, unit in enumerate(units):
+            try:
+                messages.append(_encoded(unit))
+            except (OSError, ValueError, struct.error) as problem:
+                broken[position] = Answer(errno.EINVAL, f"{subject(unit[0])}: {problem}")
+        replies = iter(self.netlink.ask(messages))
+        answers: list[Answer] = []
+        for position, unit in enumerate(units):
+            said = broken[position] if position in broken else answer(unit[0], next(replies))
+            if said.ok or len(unit) == 1 or said.errno == errno.ETIMEDOUT:
+                answers += [said] * len(unit)
+            else:
+                answers += self._one_by_one(unit, stop)
+        return answers
+
+    def _one_by_one(self, unit: Sequence[Request], stop: bool) -> list[Answer]:
+        answers: list[Answer] = []
+        for request in unit:
+            if stop and any(not each.ok for each in answers):
+                answers.append(NOT_TRIED)
+            else:
+                answers += self._send([[request]], stop)
+        return answers
+
+
+#: What travels alone: the others are rtnetlink's, and neighbouring ones go together.
+ALONE = (SetSysctl, PutOvsPort, DeleteOvsPort)
+
+
+def _groups(requests: Sequence[Request]) -> list[list[Request]]:
+    """Neighbouring requests of one service together."""
+    groups: list[list[Request]] = []
+    for request in requests:
+        if groups and not isinstance(request, ALONE) and not isinstance(groups[-1][-1], ALONE):
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return groups
+
+
+def _merged(requests: Sequence[Request]) -> list[list[Request]]:
+    """Neighbouring changes of one link that do not contradict each other, as units of one message each."""
+    units: list[list[Request]] = []
+    fields: set[str] = set()
+    for request in requests:
+        last = units[-1][-1] if units else None
+        named = {field for field, value in request._asdict().items() if value is not None} - {"index"}
+        if isinstance(request, SetLink) and isinstance(last, SetLink) and last.index == request.index and not fields & named:
+            units[-1].append(request)
+            fields |= named
+        else:
+            units.append([request])
+            fields = named
+    return units
+
+
+def _encoded(unit: Sequence[Request]) -> Encoded:
+    if len(unit) == 1:
+        return encode(unit[0])
+    fields = {field: value for part in unit for field, value in part._asdict().items() if value is not None}
+    return set_link(SetLink(**fields))

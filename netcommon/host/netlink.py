@@ -1,0 +1,225 @@
+"""One rtnetlink socket (netlink(7)): requests with their answers, and dumps that are complete or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct, error
+from typing import NamedTuple
+
+from netcommon.host.attributes import (
+    HEADER,
+    NLM_F_ACK,
+    NLM_F_ACK_TLVS,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_MULTI,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    S32,
+    MalformedError,
+    attributes,
+    message,
+    string,
+)
+from netcommon.host.encode import Encoded
+from runtime.errors import HostRefused, TryAgain
+
+SOL_NETLINK = 270
+NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
+NLMSGERR_ATTR_MSG = 1
+SO_RCVBUFFORCE = 33
+SO_NETNS_COOKIE = 71
+TIMEVAL = Struct("@ll")
+
+RECEIVE = 1 << 18  #: bytes asked for at once; the kernel fills at most 32 KiB of a dump into one
+QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
+BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
+INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
+
+
+class Reply(NamedTuple):
+    """The kernel's acknowledgement: 0 or an errno, and the reason where it gives one."""
+
+    errno: int = 0
+    text: str = ""
+
+
+Filter = Callable[[bytes], bool]
+
+
+class Netlink:
+    """Opened at the first request, in the network namespace the caller is in by then. Not for several threads at once."""
+
+    def __init__(self, timeout: float) -> None:
+        """``timeout`` in seconds is how long the kernel may take to answer."""
+        self.timeout = timeout
+        self.requests = 0  #: messages sent, for tests and figures
+        self.dumps = 0  #: dumps asked for, again ones included
+        self._socket: socket.socket | None = None
+        self._sequence = 0
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def cookie(self) -> int | None:
+        """The network namespace's number (SO_NETNS_COOKIE, Linux 5.14), None where the kernel has none."""
+        try:
+            return int.from_bytes(self._open().getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), "little")
+        except OSError:
+            return None
+
+    def ask(self, messages: Sequence[Encoded]) -> list[Reply]:
+        """Sends requests for changes and returns their answers, in order; those that got none in time say ETIMEDOUT."""
+        replies: list[Reply] = []
+        while len(replies) < len(messages):
+            replies += self._batch(messages[len(replies) :])
+        return replies
+
+    def get(self, request: Encoded) -> bytes | Reply:
+        """The body of the one object asked for, or why there is none. Raises TryAgain."""
+        sequence = self._send((request,), 0)
+        for kind, flags, got, body in self._messages():
+            if got != sequence:
+                continue
+            if kind == NLMSG_ERROR:
+                return _reply(flags, body)
+            return body
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    def dump(self, request: Encoded, wanted: Filter | None = None) -> list[bytes] | Reply:
+        """The bodies of all objects (that are ``wanted``, judged by their raw bytes), or the kernel's refusal.
+
+        An interrupted dump is asked for again; raises TryAgain if that does not help: what is returned is complete.
+        """
+        for _ in range(INTERRUPTED):
+            self.dumps += 1
+            found, complete = self._dump(request, wanted)
+            if complete:
+                return found
+        raise TryAgain("the kernel's tables changed each time while they were read")
+
+    def _dump(self, request: Encoded, wanted: Filter | None) -> tuple[list[bytes] | Reply, bool]:
+        sequence = self._send((request,), NLM_F_DUMP)
+        found: list[bytes] = []
+        complete = True
+        for kind, flags, got, body in self._messages():
+            if got != sequence:
+                continue
+            if flags & NLM_F_DUMP_INTR:
+                complete = False
+            if kind == NLMSG_ERROR:
+                return _reply(flags, body), True
+            if kind == NLMSG_DONE:
+                # The error of a dump that failed on the way stands here.
+                failed = _reply(flags, body, 4) if len(body) >= 4 else Reply()
+                return (failed, True) if failed.errno else (found, complete)
+            if wanted is None or wanted(body):
+                found.append(body)
+            if not flags & NLM_F_MULTI:
+                return found, complete
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    def _batch(self, messages: Sequence[Encoded]) -> list[Reply]:
+        size = taken = 0
+        for each in messages[:BATCH_MESSAGES]:
+            size += 16 + len(each.body) + 3
+            if taken and size > BATCH_BYTES:
+                break
+            taken += 1
+        answers: dict[int, Reply] = {}
+        lost = Reply(errno.ETIMEDOUT, f"the kernel did not answer in {self.timeout:g} s")
+        try:
+            last = self._send(messages[:taken], NLM_F_ACK)
+            first = last - taken + 1
+            for kind, flags, got, body in self._messages():
+                if kind == NLMSG_ERROR and first <= got <= last:
+                    answers[got] = _reply(flags, body)
+                    if len(answers) == taken:
+                        break
+        except (TryAgain, HostRefused) as problem:
+            lost = Reply(errno.ETIMEDOUT, str(problem))
+            first = self._sequence - taken + 1
+        return [answers.get(first + position, lost) for position in range(taken)]
+
+    def _send(self, messages: Sequence[Encoded], flags: int) -> int:
+        """Sends them at once; returns the last one's sequence number, those before count down from it."""
+        data = b""
+        for each in messages:
+            self._sequence += 1
+            data += message(each.type, each.flags | flags, each.body, self._sequence)
+            data += b"\0" * (-len(data) % 4)
+        self.requests += len(messages)
+        try:
+            self._open().send(data)
+        except OSError as problem:
+            self.close()
+            raise _unanswered(problem, self.timeout) from problem
+        return self._sequence
+
+    def _messages(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Type, flags, sequence number and body of what comes in, without end. Raises TryAgain and closes when nothing does."""
+        try:
+            while True:
+                data, sender = self._open().recvfrom(RECEIVE)
+                if sender[0]:
+                    continue  # another process may write to our port; the kernel's is 0
+                offset, end = 0, len(data)
+                while offset + 16 <= end:
+                    length, kind, flags, sequence, _ = HEADER.unpack_from(data, offset)
+                    if length < 16 or offset + length > end:
+                        raise MalformedError("a netlink message reaches beyond what was received")
+                    yield kind, flags, sequence, data[offset + 16 : offset + length]
+                    offset += (length + 3) & ~3
+        except OSError as problem:
+            self.close()
+            raise _unanswered(problem, self.timeout) from problem
+        except MalformedError as problem:
+            self.close()
+            raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+            try:
+                try:
+                    made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, QUEUE)
+                except PermissionError:
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, QUEUE)
+                seconds = int(self.timeout)
+                made.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(seconds, int((self.timeout - seconds) * 1e6) or 1)
+                )
+                for option in (NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK):
+                    made.setsockopt(SOL_NETLINK, option, 1)
+            except OSError:
+                made.close()
+                raise
+            self._socket = made
+        return self._socket
+
+
+def _unanswered(problem: OSError, timeout: float) -> TryAgain | HostRefused:
+    if problem.errno in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR, errno.ENOMEM):
+        why = f"did not answer in {timeout:g} s" if problem.errno == errno.EAGAIN else f"has no room: {problem.strerror}"
+        return TryAgain(f"the kernel {why}")
+    return HostRefused(f"rtnetlink: {problem.strerror}")
+
+
+def _reply(flags: int, body: bytes, told_at: int = 20) -> Reply:
+    """Of a struct nlmsgerr: the errno, and the kernel's words, which NETLINK_EXT_ACK brings, from byte ``told_at``.
+
+    With NETLINK_CAP_ACK the request's header alone stands between. Raises TryAgain.
+    """
+    try:
+        code = -S32.unpack_from(body)[0]
+        told = string(attributes(body, told_at).get(NLMSGERR_ATTR_MSG)) if flags & NLM_F_ACK_TLVS else ""
+    except (error, MalformedError) as problem:
+        raise TryAgain(f"the kernel's acknowledgement makes no sense: {problem}") from problem
+    return Reply(code, told)

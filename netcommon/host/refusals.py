@@ -1,0 +1,89 @@
+"""The kernel's refusals in words: what was asked of which object, and why it was not done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+from netcommon.host.base import (
+    DONE,
+    AddNeighbour,
+    AddRoute,
+    AddRule,
+    AddVlan,
+    Answer,
+    DeleteNeighbour,
+    DeleteRoute,
+    DeleteRule,
+    DeleteVlan,
+    Request,
+    SetLink,
+)
+from netcommon.host.netlink import Reply
+
+#: What strerror(3) says too generally.
+WORDS = {
+    errno.EXFULL: "the bridge has no room for another port",
+    errno.ENODEV: "no such device",
+    errno.ENETDOWN: "the device is not up",
+    errno.EEXIST: "there is one already",
+    errno.ESRCH: "there is none",
+    errno.ENOENT: "there is none",
+    errno.EOPNOTSUPP: "not supported",
+    errno.EPERM: "not permitted",
+}
+
+
+def named(index: int) -> str:
+    """A device's name for people, "device 7" where it is gone."""
+    try:
+        return socket.if_indextoname(index)
+    except (OSError, OverflowError):
+        return f"device {index}"
+
+
+Named = Callable[[int], str]
+
+
+def subject(request: Request, named: Named = named) -> str:
+    """What was asked for, shortly; ``named`` tells a device's name by its index."""
+    match request:
+        case SetLink():
+            return _link(request, named)
+        case AddRule(rule) | DeleteRule(rule):
+            return f"rule {rule.preference} iif {rule.iif} lookup {rule.table}"
+        case AddRoute(route) | DeleteRoute(route):
+            device = f" dev {named(route.index)}" if route.index else ""
+            return f"route {route.destination}{device} table {route.table}"
+        case AddNeighbour(neighbour) | DeleteNeighbour(neighbour):
+            return f"proxy neighbour {neighbour.address} dev {named(neighbour.index)}"
+        case AddVlan(index, vlan):
+            return f"VLAN {vlan.vid} of {named(index)}"
+        case DeleteVlan(index, vid):
+            return f"VLAN {vid} of {named(index)}"
+        case _:
+            return type(request).__name__
+
+
+def _link(request: SetLink, named: Named) -> str:
+    words = []
+    if request.address is not None:
+        words.append(f"address {request.address}")
+    if request.mtu is not None:
+        words.append(f"MTU {request.mtu}")
+    if request.up is not None:
+        words.append("up" if request.up else "down")
+    if request.master is not None:
+        words.append(f"bridge {named(request.master)}" if request.master else "no bridge")
+    if request.alias is not None:
+        words.append("alias")
+    return f"{named(request.index)}: {', '.join(words) or 'nothing'}"
+
+
+def answer(request: Request, reply: Reply, named: Named = named) -> Answer:
+    """The answer to ``request`` that the kernel's reply is."""
+    if not reply.errno:
+        return DONE
+    return Answer(reply.errno, f"{subject(request, named)}: {reply.text or WORDS.get(reply.errno) or os.strerror(reply.errno)}")

@@ -1,0 +1,259 @@
+"""The kernel of a simulated node: its objects, and what happens to one when another changes.
+
+Held against the real one by the contract suite: each errno, and each cascade, is what Linux does.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from netcommon.host.base import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule, SetLink
+from netcommon.host.simulated_sysctl import Settings
+
+MAXIMUM_PORTS = 1023  #: of a bridge (BR_MAX_PORTS - 1)
+MAIN, LOCAL = 254, 255
+ETHERNET = 1500
+SMALLEST_MTU = 68
+LARGEST_MTU = {"tun": 65521}  #: of others 65535
+LARGEST_ALIAS = 255
+IPV6_METRIC = 1024
+NO_ADDRESS = "00:00:00:00:00:00"
+
+
+class Refused(Exception):
+    """The kernel's refusal."""
+
+    def __init__(self, number: int, text: str = "") -> None:
+        super().__init__(number, text)
+        self.number, self.text = number, text
+
+
+class Chosen(NamedTuple):
+    """What was set on a bridge by hand, so that it does not follow the ports any more."""
+
+    mtu: bool = False
+    address: bool = False
+
+
+class Kernel:
+    """Links by index, and everything that hangs on them."""
+
+    def __init__(self) -> None:
+        self.links: dict[int, Link] = {1: Link(1, "lo", address=NO_ADDRESS, mtu=65536, up=True)}
+        self.settings = Settings()
+        self.settings.add_device("lo")
+        self.rules: list[Rule] = [
+            Rule(AF_INET, 0, "", LOCAL, 2, False),
+            Rule(AF_INET, 32766, "", MAIN, 2, False),
+            Rule(AF_INET, 32767, "", 253, 2, False),
+            Rule(AF_INET6, 0, "", LOCAL, 2, False),
+            Rule(AF_INET6, 32766, "", MAIN, 2, False),
+        ]
+        self.routes: list[Route] = []
+        self.neighbours: list[Neighbour] = []
+        self.vlans: dict[int, dict[int, BridgeVlan]] = {}
+        self._chosen: dict[int, Chosen] = {}
+        self._next = 2
+
+    def named(self, name: str) -> Link | None:
+        return next((link for link in self.links.values() if link.name == name), None)
+
+    def at(self, index: int) -> Link:
+        """The link. Raises Refused."""
+        link = self.links.get(index)
+        if link is None:
+            raise Refused(errno.ENODEV if index > 0 else errno.EINVAL)
+        return link
+
+    def ports(self, bridge: int) -> list[Link]:
+        return [link for link in self.links.values() if link.master == bridge]
+
+    def add(self, link: Link) -> Link:
+        """A new device, under the next free index, with its settings."""
+        made = link._replace(index=self._next, address=link.address or f"02:00:00:00:{self._next >> 8:02x}:{self._next & 255:02x}")
+        self._next += 1
+        self.links[made.index] = made
+        self.settings.add_device(made.name)
+        if made.kind == "bridge":
+            self._chosen[made.index] = Chosen(mtu=made.mtu != ETHERNET, address=bool(link.address))
+        return made
+
+    def remove(self, index: int) -> None:
+        """Destroys a device: its bridge port, VLANs, routes, proxy neighbours and settings go, rules that name it stay."""
+        link = self.links[index]
+        self._cut(index)
+        for port in self.ports(index):
+            self._leave(port)
+        if link.master:
+            self._leave(link)
+        del self.links[index]
+        self.settings.remove_device(link.name)
+        for other in list(self.links.values()):
+            if other.lower == index and not other.foreign_lower:
+                self.remove(other.index)
+
+    def rename(self, index: int, name: str) -> None:
+        self.settings.rename_device(self.links[index].name, name)
+        self.links[index] = self.links[index]._replace(name=name)
+
+    def set_link(self, change: SetLink) -> None:
+        """Does all of it or, where Linux refuses a part, what comes before that. Raises Refused."""
+        link = self.at(change.index)
+        if change.alias is not None and len(change.alias.encode("utf-8", "surrogateescape")) > LARGEST_ALIAS:
+            raise Refused(errno.ERANGE, "Attribute failed policy validation")
+        if change.address is not None:
+            self._set_address(link, change.address)
+        if change.mtu is not None:
+            self._set_mtu(self.at(change.index), change.mtu)
+        if change.alias is not None:
+            self.links[link.index] = self.at(link.index)._replace(alias=change.alias)
+        if change.master is not None:
+            self._set_master(self.at(change.index), change.master)
+        if change.up is not None:
+            if not change.up:
+                self._cut(link.index)
+            self.links[link.index] = self.at(link.index)._replace(up=change.up)
+
+    def _cut(self, index: int) -> None:
+        """A device that goes down loses its routes and its proxy neighbours."""
+        self.routes = [route for route in self.routes if route.index != index]
+        self.neighbours = [neighbour for neighbour in self.neighbours if neighbour.index != index]
+
+    def _set_address(self, link: Link, address: str) -> None:
+        if int(address[:2], 16) & 1 or address == NO_ADDRESS:
+            raise Refused(errno.EADDRNOTAVAIL)
+        self.links[link.index] = link._replace(address=address.lower())
+        if link.kind == "bridge":
+            self._chosen[link.index] = self._chosen[link.index]._replace(address=True)
+        self._follow(link.master)
+
+    def _set_mtu(self, link: Link, mtu: int) -> None:
+        if mtu < SMALLEST_MTU:
+            raise Refused(errno.EINVAL, "mtu less than device minimum")
+        if mtu > LARGEST_MTU.get(link.kind, 65535):
+            raise Refused(errno.EINVAL, "mtu greater than device maximum")
+        self.links[link.index] = link._replace(mtu=mtu)
+        if link.kind == "bridge":
+            self._chosen[link.index] = self._chosen[link.index]._replace(mtu=True)
+        self._follow(link.master)
+
+    def _set_master(self, link: Link, master: int) -> None:
+        if link.master == master:
+            return
+        if link.master:
+            self._leave(link)
+        if not master:
+            return
+        bridge = self.links.get(master)
+        if bridge is None or link.name == "lo":
+            raise Refused(errno.EINVAL)
+        if bridge.kind != "bridge":
+            raise Refused(errno.EOPNOTSUPP)
+        if link.kind == "bridge":
+            raise Refused(errno.ELOOP, "Can not enslave a bridge to a bridge")
+        if len(self.ports(master)) >= MAXIMUM_PORTS:
+            raise Refused(errno.EXFULL)
+        self.links[link.index] = self.links[link.index]._replace(master=master, port_kind="bridge")
+        vid = bridge.default_pvid
+        self.vlans[link.index] = {vid: BridgeVlan(vid, pvid=True, untagged=True)} if vid else {}
+        self._follow(master)
+
+    def _leave(self, link: Link) -> None:
+        """Takes the link out of its bridge."""
+        self.links[link.index] = self.links[link.index]._replace(master=0, port_kind="")
+        self.vlans.pop(link.index, None)
+        self._follow(link.master)
+
+    def _follow(self, index: int) -> None:
+        """A bridge takes its ports' smallest MTU and lowest address, unless its own were set."""
+        bridge = self.links.get(index)
+        if bridge is None or bridge.kind != "bridge":
+            return
+        ports, chosen = self.ports(index), self._chosen[index]
+        if not chosen.mtu:
+            bridge = bridge._replace(mtu=min((port.mtu for port in ports), default=ETHERNET))
+        if not chosen.address:
+            bridge = bridge._replace(address=min((port.address for port in ports), default=NO_ADDRESS))
+        self.links[index] = bridge
+
+    def add_rule(self, rule: Rule) -> None:
+        if rule in self.rules:
+            raise Refused(errno.EEXIST)
+        if len(rule.iif.encode("utf-8", "surrogateescape")) > 15:
+            raise Refused(errno.ERANGE)
+        later = (place for place, other in enumerate(self.rules) if (other.family, other.preference) > (rule.family, rule.preference))
+        self.rules.insert(next(later, len(self.rules)), rule)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """The first that fits: the kernel compares what it was told, so one with more selectors fits too."""
+        for place, other in enumerate(self.rules):
+            if other._replace(plain=True) == rule._replace(plain=True):
+                del self.rules[place]
+                return
+        raise Refused(errno.ENOENT)
+
+    def add_route(self, route: Route) -> None:
+        """Adds or replaces; ``route`` as the kernel will show it (``shown``)."""
+        link = self.links.get(route.index)
+        if link is None:
+            raise Refused(errno.ENODEV)
+        if route.family == AF_INET6 and self.settings.get(f"net/ipv6/conf/{link.name}/disable_ipv6") == "1":
+            raise Refused(errno.EACCES, "IPv6 is disabled on nexthop device")
+        if not link.up:
+            raise Refused(errno.ENETDOWN, "Device for nexthop is not up" if route.family == AF_INET else "Nexthop device is not up")
+        for place, other in enumerate(self.routes):
+            if route_key(other) == route_key(route):
+                self.routes[place] = route
+                return
+        self.routes.append(route)
+
+    def delete_route(self, route: Route) -> None:
+        for place, other in enumerate(self.routes):
+            metric = route.metric if route.metric else other.metric
+            if other._replace(gateway="") == route._replace(gateway="", metric=metric) and route.gateway in ("", other.gateway):
+                del self.routes[place]
+                return
+        raise Refused(errno.ESRCH)
+
+    def add_neighbour(self, neighbour: Neighbour) -> None:
+        """Adds one, or restamps the one that is there."""
+        self.at(neighbour.index)
+        self._forget(neighbour)
+        self.neighbours.append(neighbour)
+
+    def delete_neighbour(self, neighbour: Neighbour) -> None:
+        """Whatever its protocol."""
+        self.at(neighbour.index)
+        if not self._forget(neighbour):
+            raise Refused(errno.ENOENT)
+
+    def _forget(self, neighbour: Neighbour) -> bool:
+        kept = [other for other in self.neighbours if other[:3] != neighbour[:3]]
+        found = len(kept) < len(self.neighbours)
+        self.neighbours = kept
+        return found
+
+    def add_vlan(self, index: int, vlan: BridgeVlan) -> None:
+        port = self._bridge_port(index)
+        if not 1 <= vlan.vid <= 4094:
+            raise Refused(errno.EINVAL)
+        if vlan.pvid:
+            for vid, other in port.items():
+                port[vid] = other._replace(pvid=False)
+        port[vlan.vid] = vlan
+
+    def delete_vlan(self, index: int, vid: int) -> None:
+        self._bridge_port(index).pop(vid, None)
+
+    def _bridge_port(self, index: int) -> dict[int, BridgeVlan]:
+        if index not in self.links:
+            raise Refused(errno.ENODEV, "unknown ifindex")
+        if index not in self.vlans:
+            raise Refused(errno.EOPNOTSUPP)
+        return self.vlans[index]
+
+
+def route_key(route: Route) -> tuple[int, int, str, int]:
+    """What there is one route of."""
+    return route.family, route.table, route.destination, route.metric

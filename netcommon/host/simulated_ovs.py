@@ -1,0 +1,152 @@
+"""Open vSwitch of a simulated node, with its kernel datapath or without (datapath_type netdev)."""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from netcommon.host.base import DONE, Answer, Link, OvsPort
+from netcommon.host.ovschange import OURS
+from netcommon.host.ovsrows import Fake, inside, shown
+from netcommon.host.simulated import Kernel
+
+SYSTEM = "ovs-system"
+
+
+class Condition(NamedTuple):
+    """How Open vSwitch is."""
+
+    there: bool = True  #: its socket is
+    database: bool = True  #: ovsdb-server answers
+    switch: bool = True  #: ovs-vswitchd does its work
+
+
+class Switch:
+    """The database, and what vswitchd makes of it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.condition = Condition(there=False)
+        self.bridges: dict[str, bool] = {}  #: whether it is of the kernel's datapath
+        self.fakes: list[Fake] = []
+        self._kernel = kernel
+        self._ports: dict[str, OvsPort] = {}
+        self._count = 0
+
+    def add_bridge(self, name: str, system: bool) -> None:
+        self.condition = self.condition._replace(there=True)
+        self.bridges[name] = system
+        if system and self._kernel.named(SYSTEM) is None:
+            self._kernel.add(Link(0, SYSTEM, kind="openvswitch"))
+
+    def add_fake_bridge(self, name: str, parent: str, tag: int) -> None:
+        """As ovs-vsctl add-br with a parent; its device is vswitchd's own."""
+        self._count += 1
+        self.fakes.append(Fake(name, parent, tag, _row(self._count)))
+        if self._kernel.named(name) is None:
+            self._kernel.add(Link(0, name, "openvswitch" if self.bridges[parent] else "tun"))
+
+    def has_bridge(self, name: str) -> bool:
+        """Whether it is there, as a real one or a fake one."""
+        return name in self.bridges or any(fake.name == name for fake in self.fakes)
+
+    def ports(self) -> list[OvsPort]:
+        return [shown(port, self.fakes) for port in self._ports.values()]
+
+    def port(self, name: str) -> OvsPort | None:
+        port = self._ports.get(name)
+        return None if port is None else shown(port, self.fakes)
+
+    def insert(self, port: OvsPort) -> OvsPort:
+        """A transaction: the rows of a new port of a real bridge, which vswitchd has not seen."""
+        self._count += 1
+        self.remove(port.name)
+        made = port._replace(
+            trunks=tuple(sorted(port.trunks)),
+            external_ids=tuple(sorted(port.external_ids)),
+            interface_ids=tuple(sorted(port.interface_ids)),
+            error="",
+            ofport=0,
+            row=_row(self._count),
+        )
+        self._ports[port.name] = made
+        return made
+
+    def update(self, port: OvsPort, before: OvsPort) -> None:
+        """A transaction: new VLANs for a port that is there, and whose rows stay."""
+        ids = {key: value for key, value in before.external_ids if not key.startswith(OURS)} | dict(port.external_ids)
+        interface_ids = dict(before.interface_ids) | dict(port.interface_ids)
+        self._ports[port.name] = before._replace(
+            tag=port.tag,
+            trunks=tuple(sorted(port.trunks)),
+            vlan_mode=port.vlan_mode,
+            external_ids=tuple(sorted(ids.items())),
+            interface_ids=tuple(sorted(interface_ids.items())),
+        )
+
+    def remove(self, name: str) -> None:
+        port = self._ports.pop(name, None)
+        link = self._kernel.named(name)
+        if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
+            self._kernel.links[link.index] = link._replace(master=0, port_kind="")
+
+    def put(self, port: OvsPort) -> Answer:
+        """See PutOvsPort."""
+        if not self.condition.there:
+            return Answer(errno.ENOENT, "Open vSwitch does not run")
+        if not self.condition.database:
+            return Answer(errno.ETIMEDOUT, f"OVS port {port.name}: whether it was made is not known")
+        if port.bridge not in self.bridges:
+            found = inside(port, self.fakes)
+            if isinstance(found, Answer):
+                return found
+            port = port._replace(bridge=found.parent, tag=found.tag)
+        if any(not 0 <= vid <= 4095 for vid in (*port.trunks, port.tag or 0)):
+            return Answer(errno.EINVAL, f"OVS port {port.name}: constraint violation")
+        before = self._ports.get(port.name)
+        if before is not None and port.owner and (before.owner, before.bridge) == (port.owner, port.bridge):
+            self.update(port, before)
+        else:
+            self.insert(port)
+        if not self.condition.switch:
+            return Answer(errno.ETIMEDOUT, f"OVS port {port.name}: it is in the database, but ovs-vswitchd has not taken it")
+        self.look()
+        taken = self._ports[port.name]
+        return Answer(errno.EIO, f"OVS port {port.name}: {taken.error}") if taken.error else DONE
+
+    def delete(self, name: str, owner: str) -> Answer:
+        """See DeleteOvsPort."""
+        if not self.condition.there:
+            return Answer(errno.ENOENT, "Open vSwitch does not run")
+        if not self.condition.database:
+            return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known")
+        port = self._ports.get(name)
+        if port is None or not owner or port.owner != owner:
+            return Answer(errno.ENOENT, f"OVS port {name}: there is none of this NIC")
+        self.remove(name)
+        return DONE
+
+    def look(self) -> None:
+        """vswitchd compares its ports with the devices there are, as it does at each event."""
+        if not (self.condition.there and self.condition.switch):
+            return
+        for name, port in self._ports.items():
+            self._ports[name] = self._opened(port)
+
+    def _opened(self, port: OvsPort) -> OvsPort:
+        if port.ofport > 0 and not self.bridges[port.bridge]:
+            return port  # without the kernel's datapath vswitchd does not notice that a device goes
+        link = self._kernel.named(port.name)
+        if link is None:
+            return port._replace(error=f"could not open network device {port.name} (No such device)", ofport=-1)
+        if link.kind == "bridge" or link.port_kind == "bridge":
+            error = f"could not add network device {port.name} to ofproto (Device or resource busy)"
+            return port._replace(error=error, ofport=-1)
+        if self.bridges[port.bridge] and not link.master:
+            system = self._kernel.named(SYSTEM)
+            if system is not None:
+                self._kernel.links[link.index] = link._replace(master=system.index, port_kind="openvswitch")
+        return port._replace(error="", ofport=port.ofport if port.ofport > 0 else self._count)
+
+
+def _row(count: int) -> str:
+    return f"00000000-0000-4000-8000-{count:012x}"

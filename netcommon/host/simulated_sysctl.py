@@ -1,0 +1,108 @@
+"""/proc/sys of a simulated node (Documentation/networking/ip-sysctl.rst): a tree for each device, made with it and gone with it."""
+
+from __future__ import annotations
+
+import errno
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.procfs import inside
+
+IPV4 = {
+    "accept_local": "0",
+    "accept_redirects": "1",
+    "arp_accept": "0",
+    "arp_announce": "0",
+    "arp_filter": "0",
+    "arp_ignore": "0",
+    "arp_notify": "0",
+    "forwarding": "0",
+    "proxy_arp": "0",
+    "proxy_arp_pvlan": "0",
+    "route_localnet": "0",
+    "rp_filter": "0",
+    "send_redirects": "1",
+}
+IPV6 = {
+    "accept_dad": "1",
+    "accept_ra": "1",
+    "accept_redirects": "1",
+    "addr_gen_mode": "0",
+    "autoconf": "1",
+    "disable_ipv6": "0",
+    "forwarding": "0",
+    "proxy_ndp": "0",
+}
+TREES = (("net/ipv4/conf", IPV4), ("net/ipv6/conf", IPV6))
+IP_FORWARD = "net/ipv4/ip_forward"
+LARGEST = 2**31
+
+
+class Settings:
+    """Values by path."""
+
+    def __init__(self) -> None:
+        self._values = {IP_FORWARD: "0"}
+        self._set: set[str] = set()  #: written since the device was made
+        for group in ("all", "default"):
+            self.add_device(group)
+
+    def get(self, path: str) -> str | None:
+        return self._values.get(path)
+
+    def put(self, path: str, value: str) -> None:
+        """Makes a setting that the simulation does not know."""
+        self._values[path] = value
+
+    def add_device(self, name: str) -> None:
+        for tree, keys in TREES:
+            for key, value in keys.items():
+                self._values[f"{tree}/{name}/{key}"] = self._values.get(f"{tree}/default/{key}", value)
+
+    def remove_device(self, name: str) -> None:
+        for path in self._of(name):
+            del self._values[path]
+            self._set.discard(path)
+
+    def rename_device(self, name: str, new: str) -> None:
+        for path in self._of(name):
+            tree, _, key = path.rsplit("/", 2)
+            self._values[f"{tree}/{new}/{key}"] = self._values.pop(path)
+
+    def _of(self, name: str) -> list[str]:
+        return [path for path in self._values if path.count("/") == 4 and path.split("/")[3] == name]
+
+    def write(self, path: str, value: str) -> Answer:
+        """Sets one, and those that follow it."""
+        if not inside(path):
+            return Answer(errno.EINVAL, "not a path below /proc/sys")
+        if path not in self._values:
+            folder = any(known.startswith(path + "/") for known in self._values)
+            number = errno.EISDIR if folder else errno.ENOENT
+            return Answer(number, f"/proc/sys/{path}: {'Is a directory' if folder else 'No such file or directory'}")
+        text = value.strip()
+        if self._values[path].lstrip("-").isdigit():
+            if not text.lstrip("-").isdigit() or not -LARGEST <= int(text) < LARGEST:
+                return Answer(errno.EINVAL, f"/proc/sys/{path}: Invalid argument")
+            text = str(int(text))
+        self._values[path] = text
+        self._set.add(path)
+        self._follow(path, text)
+        return DONE
+
+    def _follow(self, path: str, value: str) -> None:
+        if path in (IP_FORWARD, "net/ipv4/conf/all/forwarding"):
+            self._values[IP_FORWARD] = value
+            self._everywhere("net/ipv4/conf", "forwarding", value)
+        elif path == "net/ipv6/conf/all/forwarding":
+            self._everywhere("net/ipv6/conf", "forwarding", value)
+        elif path.startswith("net/ipv4/conf/default/"):
+            # devinet_copy_dflt_conf: devices where it was never written follow.
+            key = path.rsplit("/", 1)[1]
+            for other in self._values:
+                if other.startswith("net/ipv4/conf/") and other.endswith("/" + key) and other not in self._set and "/all/" not in other:
+                    self._values[other] = value
+
+    def _everywhere(self, tree: str, key: str, value: str) -> None:
+        for path in self._values:
+            if path.startswith(tree + "/") and path.endswith("/" + key):
+                self._values[path] = value

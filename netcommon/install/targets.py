@@ -1,0 +1,128 @@
+"""Which doors each hypervisor expects where, and what stands in the way of putting them there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from netcommon import custom, settings
+from netcommon.install.manifest import SAVED
+from netcommon.install.rooted import outside, resolved
+from netcommon.ours import MARKER
+from runtime.errors import HostRefused, SettingsInvalid
+from runtime.paths import Paths
+
+KINDS = ("ganeti", "qemu", "xen")
+
+#: Ganeti's folder of helpers (PKGLIBDIR), and of the administrator's hooks.
+PKGLIBDIR = "/usr/lib/ganeti"
+HOOKS_DIR = "/etc/ganeti/hooks"
+
+#: The operations after which an instance's NICs may have lost their devices (Ganeti, doc/hooks.rst).
+OPERATIONS = ("stop", "remove", "migrate", "failover", "modify", "reboot")
+
+NETWORKD = "/etc/systemd/networkd.conf.d/netcommon.conf"
+
+NETWORKD_TEXT = f"""{MARKER}
+# Without these two lines systemd-networkd deletes the rules and routes of our NICs whenever it starts (networkd.conf(5)).
+[Network]
+ManageForeignRoutingPolicyRules=no
+ManageForeignRoutes=no
+"""
+
+
+class Target(NamedTuple):
+    """One file to be put in place."""
+
+    path: str
+    text: str
+    mode: int = 0o755
+
+
+def targets(kind: str, root: str, hooks: str) -> list[Target]:
+    """What ``kind`` of install puts in place on the system below ``root``. Raises HostRefused or SettingsInvalid."""
+    made = {"ganeti": _ganeti, "qemu": _qemu, "xen": _xen}[kind](root, hooks)
+    if networkd(root):
+        made.append(Target(NETWORKD, NETWORKD_TEXT, 0o644))
+    return made
+
+
+def networkd(root: str) -> bool:
+    """Whether systemd-networkd runs on the system, or is enabled."""
+    wants = "/etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
+    return any(os.path.lexists(outside(root, path)) for path in ("/run/systemd/netif/state", wants))
+
+
+def _ganeti(root: str, hooks: str) -> list[Target]:
+    up = resolved(root, PKGLIBDIR + "/kvm-ifup")
+    if not os.path.isfile(outside(root, up)):
+        raise HostRefused(f"{PKGLIBDIR}/kvm-ifup is not there: this is no Ganeti node")
+    _ask_for_order(root, hooks)
+    made = [
+        Target(up, wrapper(hooks, "kvm-ifup")),
+        Target(resolved(root, PKGLIBDIR + "/kvm-ifdown"), wrapper(hooks, "kvm-ifdown")),
+        # 3.2 calls it; on 3.0 and 3.1 it lies ready for the upgrade.
+        Target(resolved(root, PKGLIBDIR + "/kvm-nic-setup"), wrapper(hooks, "kvm-nic-setup")),
+    ]
+    made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon", wrapper(hooks, "ganeti-hook")) for word in OPERATIONS]
+    return made
+
+
+def _ask_for_order(root: str, hooks: str) -> None:
+    """A script that its author wrote to run instead of the built-in: only its owner knows whether it still shall."""
+    paths = Paths.under(root.rstrip("/"))
+    chosen = settings.load(paths).custom_order
+    found = [path for path in existing_scripts(paths, hooks) if not chosen]
+    if found:
+        raise SettingsInvalid(
+            f"{' and '.join(found)}: written to run instead of the built-in network setup, as it is usual under that name. Say in "
+            f'{paths.config} what shall hold from now on: [custom] order = "instead", or "after" if it adds to the built-in'
+        )
+
+
+def existing_scripts(paths: Paths, hooks: str) -> Iterator[str]:
+    """The site's up scripts under Ganeti's names, our own doors left out."""
+    for name in ("kvm-ifup-custom", "kvm-vif-bridge"):
+        for script in custom.named(f"{paths.ganeti_etc}/{name}", hooks):
+            yield script.path
+
+
+def _qemu(root: str, hooks: str) -> list[Target]:
+    made = []
+    for door, name in (("kvm-ifup", "/etc/qemu-ifup"), ("kvm-ifdown", "/etc/qemu-ifdown")):
+        _door(hooks, door)
+        path = resolved(root, name)
+        made.append(Target(path, _choosing(hooks, door, path)))
+    return made
+
+
+def _xen(root: str, hooks: str) -> list[Target]:
+    if not os.path.isdir(outside(root, "/etc/xen/scripts")):
+        raise HostRefused("/etc/xen/scripts is not there: this is no Xen node")
+    # Not resolved: it usually is a symbolic link to Ganeti's own script, which stays as it is.
+    return [Target("/etc/xen/scripts/vif-ganeti", wrapper(hooks, "vif-ganeti"))]
+
+
+def _door(hooks: str, name: str) -> str:
+    path = os.path.join(os.path.realpath(hooks), name)
+    if not os.access(path, os.X_OK):
+        raise HostRefused(f"{path} is not there, or not executable: the installation is not complete")
+    if any(not char.isprintable() or char in "'\\" for char in path):
+        raise HostRefused(f"{path!r}: a path with such characters cannot be written into a wrapper")
+    return path
+
+
+def wrapper(hooks: str, door: str) -> str:
+    """A script that becomes our door."""
+    return f"#!/bin/sh\n{MARKER}\nexec '{_door(hooks, door)}' \"$@\"\n"
+
+
+def _choosing(hooks: str, door: str, path: str) -> str:
+    """A script that becomes our door for taps that we know, and what stood here before for the others."""
+    library = os.path.dirname(os.path.realpath(hooks))
+    return (
+        f"#!/usr/bin/python3 -IS\n{MARKER}\n"
+        f"import sys\n\nsys.path.insert(0, {library!r})\n\n"
+        f"from netcommon.install.fallback import main\n\nmain({_door(hooks, door)!r}, {path + SAVED!r})\n"
+    )

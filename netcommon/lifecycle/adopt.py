@@ -1,0 +1,179 @@
+"""adopt: NICs of running instances, which Ganeti's own scripts brought up, come under management.
+
+No bridged or routed guest notices; the port of an openvswitch one is made anew, since Host cannot mark one in place.
+
+Each is brought up as usual, but for the site's scripts, which have run already: whatever holds is not changed by that. Then what
+Ganeti's script made for exactly this tap becomes ours, so that down removes it: its rule and route without our mark, and the tap's
+place in the bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import DeleteRule, Request, View
+from netcommon.lifecycle import steps
+from netcommon.lifecycle.guests import Asked, Match, match, read_qemu
+from netcommon.lifecycle.node import Call, Node, alive, locks
+from netcommon.lifecycle.up import up
+from netcommon.operations.base import ABSENT, FOREIGN, Operation, replaced, to_json
+from netcommon.operations.bridge import BridgePort
+from netcommon.operations.link import UP as LINK_UP
+from netcommon.operations.link import LinkSetting
+from netcommon.operations.route import GuestRoute
+from netcommon.operations.rule import PolicyRule
+from netcommon.operations.sysctl import DeviceSysctl
+from netcommon.operations.vlan import PortVlans
+from runtime import ganeti
+from runtime.environment import nic_from_environment
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.nic import Nic
+
+DOOR = "adopt"
+
+#: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
+RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
+
+ADOPTED, WOULD, ALREADY, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "skipped", "failed"
+
+
+class Adoption(NamedTuple):
+    """What became of one NIC, or of an instance as a whole (then ``nic`` is "")."""
+
+    instance: str
+    nic: str  #: its index
+    uuid: str
+    device: str
+    action: str  #: one of ADOPTED, WOULD, ALREADY, SKIPPED, FAILED
+    why: str
+
+
+def adopt(
+    node: Node,
+    make_call: Callable[[Nic], Call],
+    wanted: Sequence[str] = (),
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[Adoption]:
+    """Adopts the NICs of the instances ``wanted``, of all that run here where none is named. What is not certain is left alone."""
+    found: list[Adoption] = []
+    for instance in wanted or ganeti.instances(node.paths):
+        progress(instance)
+        try:
+            pairs = _nics(node, instance)
+        except NetcommonError as error:
+            found.append(Adoption(instance, "", "", "", SKIPPED, str(error)))
+            continue
+        for nic, matched in pairs:
+            if isinstance(nic, NicInvalid):
+                found.append(Adoption(instance, "", "", "", SKIPPED, str(nic)))
+            else:
+                found.append(_one(node, nic, matched, make_call, dry_run))
+    return found
+
+
+def _nics(node: Node, instance: str) -> list[tuple[Nic | NicInvalid, Match]]:
+    """The NICs of an instance that runs here, each with its tap. Raises HostRefused where it does not run, or cannot be looked into."""
+    runtime = ganeti.read_runtime(node.paths, instance)
+    if runtime is None:
+        raise HostRefused("it has no runtime file: it does not run here")
+    if runtime.problems:
+        raise HostRefused("; ".join(runtime.problems))
+    pid = ganeti.instance_pid(node.paths, instance)
+    if not pid:
+        raise HostRefused("it has no pid file: it does not run")
+    qemu = read_qemu(node.paths.proc, pid, instance)
+    nics: list[Nic | NicInvalid] = []
+    for stored in runtime.nics:
+        try:
+            nics.append(nic_from_environment(stored.environment(instance, "unknown")))
+        except NicInvalid as error:
+            nics.append(error)
+    # one that cannot be read may have any tap: the others are then told by QEMU's command line alone
+    asked = [Asked(nic, stored.device_id) for nic, stored in zip(nics, runtime.nics, strict=True) if isinstance(nic, Nic)]
+    files = ganeti.nic_files(node.paths, instance) if len(asked) == len(nics) else {}
+    found = iter(match(node.host.view(), qemu, asked, files))
+    return [(nic, next(found) if isinstance(nic, Nic) else Match("", "")) for nic in nics]
+
+
+def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call], dry_run: bool) -> Adoption:
+    """One NIC, whose device is known by now or not."""
+    made = Adoption(nic.instance, str(nic.index), nic.uuid, matched.tap, SKIPPED, matched.why)
+    if not matched.tap:
+        return made
+    environment = {**nic.environment, "INTERFACE": matched.tap}
+    nic = nic._replace(interface=matched.tap, environment=environment)
+    try:
+        view = node.host.view()
+        for record in (node.store.read(nic.uuid), node.store.by_device(nic.interface)):
+            if record is None or not alive(node, view, record):
+                continue
+            if record.uuid != nic.uuid or record.device != nic.interface:
+                return made._replace(why=f"{record.device} is on record for NIC {record.uuid}, Ganeti's files say otherwise")
+            if record.door == DOOR and not dry_run:
+                _take_over(node, nic.uuid, make_call(nic))
+            return made._replace(action=ALREADY, why="")
+        if dry_run:
+            return made._replace(action=WOULD)
+        call = make_call(nic)._replace(door=DOOR)
+        up(node, nic, call, run_scripts=False)
+        _take_over(node, nic.uuid, call)
+    except NetcommonError as error:
+        return made._replace(action=FAILED, why=str(error))
+    return made._replace(action=ADOPTED)
+
+
+def _take_over(node: Node, uuid: str, call: Call) -> None:
+    """Makes what Ganeti's script did for this tap ours, on the record first. Idempotent. Raises HostRefused or TryAgain."""
+    seen = node.store.read(uuid)
+    if seen is None:
+        return
+    with locks(node, call) as held:
+        held.devices({seen.device})
+        held.uuids({seen.uuid})
+        record = node.store.read(uuid)
+        if record is None or record.device != seen.device:
+            return
+        operations, unknown = steps.decode(record)
+        held.keys(steps.keys_of(operations))
+        view = node.host.view()
+        made = [_ours(operation, view) for operation in operations]
+        requests = [(new, request) for old, new in zip(operations, made, strict=True) for request in _replacing(view, old, new)]
+        stored = (*unknown, *map(to_json, made))
+        if stored != record.operations:
+            node.store.write(record._replace(operations=stored))
+        answers = node.host.execute([request for _new, request in requests], stop=True) if requests else []
+        for (new, request), answer in zip(requests, answers, strict=True):
+            call.log.info(f"taken over from Ganeti's script: {new.describe()}")
+            if not answer.ok and answer.errno not in request.gone:
+                raise steps.refusal(new, answer)
+
+
+def _ours(operation: Operation, view: View) -> Operation:
+    """``operation`` as if it had been ours from the start: before Ganeti's script the tap was new."""
+    if isinstance(operation, GuestRoute | PolicyRule) and operation.found == FOREIGN:
+        return replaced(operation, found=ABSENT)
+    if isinstance(operation, BridgePort) and operation.was == operation.master:
+        return replaced(operation, was=0)
+    if isinstance(operation, PortVlans):
+        return replaced(operation, was=())
+    if isinstance(operation, LinkSetting) and operation.setting == LINK_UP:
+        return replaced(operation, was=False)
+    if isinstance(operation, DeviceSysctl) and operation.was == operation.value:
+        new = view.sysctl(operation.path.replace(f"/conf/{operation.device}/", "/conf/default/"))
+        return replaced(operation, was=operation.was if new is None else new)
+    return operation
+
+
+def _replacing(view: View, old: Operation, new: Operation) -> list[Request]:
+    """What puts our mark in the place of Ganeti's unmarked rule or route, for this operation."""
+    if isinstance(new, PolicyRule):
+        plain = [
+            rule
+            for rule in view.rules(new.family, new.device)
+            if rule.iif == new.device and rule.plain and rule.table == new.number and rule.protocol in (RTPROT_UNSPEC, RTPROT_BOOT)
+        ]
+        removed: list[Request] = [DeleteRule(rule) for rule in plain]
+        return [*removed, *(new.apply() if old != new else ())]
+    return list(new.apply()) if isinstance(new, GuestRoute) and old != new else []

@@ -1,0 +1,112 @@
+"""down: the site's scripts first, then each recorded operation reverted on its own."""
+
+from __future__ import annotations
+
+from netcommon.host.base import View
+from netcommon.lifecycle import scripts, steps
+from netcommon.lifecycle.node import SHUTDOWN, Call, Node, Outcome, about, alive, locks
+from netcommon.operations.base import orphan, to_json
+from runtime import ganeti
+from runtime.environment import DownHint
+from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.locks import Locks
+from runtime.lookup import find
+from runtime.record import CLOSING, REVERTING, Record
+
+
+def down(node: Node, hint: DownHint, call: Call) -> Outcome:
+    """Takes out of the network the NIC that ``hint`` names. Repeated, late, or for a NIC never seen: that is said, and is no failure.
+
+    Raises HostRefused or TryAgain where something could not be undone; it stays on the record, for the next down, up or gc.
+    """
+    for _attempt in range(5):
+        found = find(node.store, node.paths, hint)
+        named = call.log.bind(hint.instance, hint.index, hint.uuid, hint.device)
+        for note in found.notes:
+            named.info(note)
+        if found.record is None:
+            if found.nic is not None:
+                return Outcome(False, f"{found.nic.label} ({found.how}) was never set up by us: nothing to undo")
+            return Outcome(False, f"nothing is known of {_named(hint)}: nothing to undo")
+        with locks(node, call) as held:
+            held.devices({found.record.device})
+            held.uuids({found.record.uuid})
+            record = node.store.read(found.record.key)
+            if record is None:
+                return Outcome(False, f"{found.record.nic.label} is down already")
+            if record.device != found.record.device:
+                continue
+            return _down(node, record, about(call, record), held)
+    raise TryAgain(f"{_named(hint)} is being moved between devices by others")
+
+
+def _named(hint: DownHint) -> str:
+    where = f"NIC {hint.index} of {hint.instance}" if hint.instance and hint.index is not None else hint.instance
+    return ", ".join(filter(None, (hint.uuid, hint.device, where))) or "this NIC"
+
+
+def _down(node: Node, record: Record, call: Call, held: Locks) -> Outcome:
+    holder = _holder(node, node.host.view(), record, call)
+    if holder and not call.final:
+        if record.state != CLOSING:
+            node.store.write(record._replace(state=CLOSING))
+        return Outcome(False, f"{record.device} is still held by process {holder}: {record.nic.label} is closed when the device goes")
+    finish(node, record, call, held)
+    return Outcome(True, f"{record.nic.label} is down on {record.device}")
+
+
+def _holder(node: Node, view: View, record: Record, call: Call) -> str:
+    """Who keeps the guest on the network, "" if nobody does: only then may a shutdown's down undo anything.
+
+    Ganeti 3.2 calls down while the guest still shuts down. QEMU's own downscript is called by the holder itself, which is final.
+    """
+    if call.context != SHUTDOWN or not alive(node, view, record):
+        return ""
+    link = view.link_at(record.ifindex)
+    if link is None or link.holders < 1:
+        return ""
+    if call.parent and node.host.holder(record.device, [call.parent]):
+        return ""
+    pid = ganeti.instance_pid(node.paths, record.nic.instance) if record.nic.instance else 0
+    return str(node.host.holder(record.device, [pid]) or "of its hypervisor") if pid else "of its hypervisor"
+
+
+def farewell(node: Node, record: Record, call: Call) -> Record:
+    """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out."""
+    if record.scripts:
+        scripts.Scripts(node, call, record.nic).down()
+    record = record._replace(state=REVERTING, scripts=False)
+    try:
+        node.store.write(record)
+    except NetcommonError as error:  # a full disk keeps nobody from cleaning up: the record as it is names every operation
+        call.log.warning(f"the record could not be written: {error}")
+    return record
+
+
+def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
+    """Undoes a record whole, under the locks of its device and UUID, and removes it.
+
+    The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
+    """
+    here = node.identity.boot == record.boot
+    operations, unknown = steps.decode(record)
+    record = farewell(node, record, call)
+    held.keys(steps.keys_of(operations))
+    left = operations if here else [orphan(operation) for operation in operations]
+    failures = steps.revert(node, left, record.key, call.log)
+    if unknown:
+        call.log.warning(f"{len(unknown)} operations of {record.key} are of kinds that this version does not know: they are kept on record")
+    if failures or unknown:
+        failed = [operation for operation, _error in failures]
+        kept = [to_json(operation) for operation in operations if operation in failed or (not here and orphan(operation) in failed)]
+        node.store.write(record._replace(operations=(*unknown, *kept)))
+    if failures:
+        raise failures[0][1]
+    if unknown:
+        raise HostRefused(f"{record.key} keeps operations of unknown kinds: {', '.join(str(stored.get('kind')) for stored in unknown)}")
+    if node.settings.ganeti_nic_files != "off":
+        ganeti.remove_nic_file(node.paths, record.nic)
+    twin = node.store.read(record.uuid) if record.moved else None
+    if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
+        node.store.remove(twin)  # a kill while the record was moved aside left both
+    node.store.remove(record)

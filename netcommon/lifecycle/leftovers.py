@@ -1,0 +1,38 @@
+"""What bears our mark on a device's name, with no record of it left: it goes before the next NIC of that name comes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from netcommon.host.base import Link, View
+from netcommon.lifecycle.node import Node
+from netcommon.log import Log
+from netcommon.operations.base import Operation, Owned
+from netcommon.operations.rule import left_behind
+
+
+def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: Log) -> bool:
+    """Removes rules of ours that wait for the device ``link``, and the OVS port that has taken it; whether there were any.
+
+    The caller holds the device's lock and has undone every record for it, so whatever else of ours is there is nobody's.
+    """
+    names = {operation.identity() for operation in known}
+    found = [owned for owned in _found(view, link) if owned.identity not in names]
+    for owned in found:
+        log.warning(f"left behind with no record, removed: {owned.text}")
+    requests = [request for owned in found for request in owned.requests]
+    for request, answer in zip(requests, node.host.execute(requests, stop=False) if requests else [], strict=True):
+        if not answer.ok and answer.errno not in request.gone:
+            log.error(f"could not be removed: {answer.text}")
+    return bool(found)
+
+
+def _found(view: View, link: Link) -> list[Owned]:
+    found = left_behind(view, link.name)
+    if link.port_kind == "openvswitch":
+        from netcommon.operations.ovs import owned_port
+
+        port = view.ovs_port(link.name)
+        if port and port.owner:
+            found.append(owned_port(port))
+    return found

@@ -1,0 +1,75 @@
+"""What the lifecycle works with: the node, and one call to it. Clock, host, store and log are passed in, never reached for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from netcommon.host.base import Host, Identity, View
+from netcommon.log import Log
+from netcommon.settings import Settings
+from runtime.locks import Locks
+from runtime.paths import Paths
+from runtime.record import Record
+from runtime.store import Store
+
+#: The contexts of a down (design-ifdown.rst, and our own): see docs/lifecycle.md.
+SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-failed", "hot-remove"
+DEVICE_GONE, SUPERSEDED, ROLLBACK = "device-gone", "superseded", "rollback"
+START = "up"
+
+
+class Clock(NamedTuple):
+    """Sources of time: ``now`` is monotonic seconds, ``wall`` seconds since the epoch, ``sleep`` waits for seconds."""
+
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+class Node(NamedTuple):
+    """One node: its files, its settings and its host."""
+
+    paths: Paths
+    settings: Settings
+    host: Host
+    store: Store
+    identity: Identity
+    clock: Clock
+    doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
+
+
+class Call(NamedTuple):
+    """One call of a door: who called, for what, until when, and where it is logged."""
+
+    log: Log
+    deadline: float  #: monotonic seconds
+    door: str = "cli"
+    context: str = START
+    phase: str = ""  #: MIGRATION_PHASE
+    parent: int = 0  #: process id of the caller
+    final: bool = False  #: down even though a process still holds the device
+
+
+class Outcome(NamedTuple):
+    """What a call came to, for its caller: whether anything was changed, and in words."""
+
+    changed: bool
+    text: str
+
+
+def alive(node: Node, view: View, record: Record) -> bool:
+    """Whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it."""
+    link = view.link_at(record.ifindex) if record.boot == node.identity.boot else None
+    return link is not None and (link.name == record.device or link.alias.startswith(record.uuid + " "))
+
+
+def about(call: Call, record: Record) -> Call:
+    """``call`` with a log whose lines bear the names of the record's NIC."""
+    return call._replace(log=call.log.bind(record.nic.instance, record.nic.index, record.uuid, record.device))
+
+
+def locks(node: Node, call: Call) -> Locks:
+    """The locks for this call; waiting for them ends with the call."""
+    return node.store.locks(call.deadline, node.clock.now, node.clock.sleep)

@@ -1,0 +1,71 @@
+"""The site's scripts for one NIC in one call (netcommon.custom says which and how)."""
+
+from __future__ import annotations
+
+from netcommon import custom
+from netcommon.lifecycle.node import Call, Node
+from netcommon.modes.communication import is_communication
+from runtime.errors import HostRefused
+from runtime.nic import Nic
+
+
+class Scripts:
+    """The scripts of ``nic``: after the built-in up, or instead of it, and before the built-in down."""
+
+    def __init__(self, node: Node, call: Call, nic: Nic) -> None:
+        self._node, self._call, self._nic = node, call, nic
+        hooks = node.doors[0] if node.doors else custom.HOOKS
+        order = custom.order(node.paths, node.settings, hooks)
+        if is_communication(nic):
+            system = custom.named(node.paths.ganeti_etc + "/kvm-ifup-os", hooks, arguments=False)
+            order = order._replace(up=(*system, *order.up))
+        self._order = order
+        self.instead = order.instead
+
+    @property
+    def any(self) -> bool:
+        """Whether a script has run by the end of up, so that those of down are owed."""
+        return bool(self._order.up or self._order.down)
+
+    def check(self) -> None:
+        """Raises HostRefused for a script that must not be run: before anything is touched."""
+        for script in self._order.up:
+            if script.problem:
+                raise HostRefused(f"custom script {script.path} is not run: {script.problem}")
+
+    def up(self) -> None:
+        """Runs the scripts of up; the first that fails ends it. Raises HostRefused."""
+        if not self._order.up:
+            return
+        results = custom.run_each(
+            self._order.up, self._custom(), self._node.settings, self._call.deadline, self._call.log, True, self._node.clock.now
+        )
+        if results and not results[-1].ok:
+            raise HostRefused(f"custom script {results[-1].script.path} {results[-1].error}")
+
+    def down(self) -> None:
+        """Runs the scripts of down; each is tried, a failure is logged and stops nothing."""
+        if self._order.down:
+            custom.run_each(
+                self._order.down, self._custom(), self._node.settings, self._call.deadline, self._call.log, False, self._node.clock.now
+            )
+
+    def _custom(self) -> custom.Call:
+        nic, call = self._nic, self._call
+        record = self._node.store.path(nic.uuid)
+        return custom.Call(nic.interface, call.context, nic.environment, nic.uuid, call.phase, record)
+
+
+class _None:
+    """No scripts: for NICs that are adopted, which the site's scripts have seen already."""
+
+    instead = any = False
+
+    def check(self) -> None:
+        """Nothing to refuse."""
+
+    def up(self) -> None:
+        """Nothing to run."""
+
+
+NONE = _None()

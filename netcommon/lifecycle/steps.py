@@ -1,0 +1,176 @@
+"""Carrying operations out on the host: resolve, apply, revert; and who owns what several NICs share."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping, Sequence
+
+from netcommon.host.base import Answer, Request, View, achieved
+from netcommon.lifecycle.node import Node
+from netcommon.log import Log
+from netcommon.operations import from_json
+from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
+from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
+from runtime.record import Record
+
+#: Refusals that time may heal.
+TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
+
+Failure = tuple[Operation, NetcommonError]
+
+
+def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
+    """The operations of a record, and those of a kind that this version does not know."""
+    known: list[Operation] = []
+    unknown: list[Mapping[str, object]] = []
+    for stored in record.operations:
+        try:
+            known.append(from_json(stored))
+        except UnknownKind:
+            unknown.append(stored)
+    return known, unknown
+
+
+def keys_of(operations: Iterable[Operation]) -> list[str]:
+    """The shared keys of some operations, sorted, each once: in the order in which they are locked."""
+    return sorted({key for operation in operations for key in operation.shared()})
+
+
+def resolve(
+    node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
+) -> list[Operation]:
+    """The planned operations with what the host is like; what ``earlier``, the NIC's own record, found before us is kept.
+
+    Raises HostRefused or TryAgain; nothing was changed.
+    """
+    warnings: list[str] = []
+    made: list[Operation] = []
+    for operation in planned:
+        for resolved in operation.resolve(view, warnings):
+            like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
+            made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
+    for text in warnings:
+        log.warning(text)
+    return made
+
+
+def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:
+    """The one of ``earlier`` whose place on the host ``new`` takes over."""
+    place = new.place()
+    return next((old for old in earlier if place and old.place() == place), None)
+
+
+def same(old: Operation, new: Operation) -> bool:
+    """Whether two operations ask for the same thing on the same device (and uplink)."""
+    places = ("ifindex", "port")
+    before, after = old._asdict(), new._asdict()
+    return intent(old) == intent(new) and all(before.get(name) == after.get(name) for name in places)
+
+
+def _shared(node: Node, operation: Operation, record_key: str) -> Operation:
+    """What looks foreign is ours where another NIC's record says that we added it (a VLAN on an uplink can bear no mark)."""
+    if operation._asdict().get("found") != FOREIGN:
+        return operation
+    for key in operation.shared():
+        for other in node.store.owners.others(key, record_key):
+            record = node.store.read(other)
+            for theirs in decode(record)[0] if record else ():
+                if theirs.identity() == operation.identity() and theirs._asdict().get("found") != FOREIGN:
+                    return replaced(operation, found=OURS)
+    return operation
+
+
+def claim(node: Node, operations: Iterable[Operation], record_key: str) -> None:
+    """Makes the record an owner of every shared key of its operations."""
+    for key in keys_of(operations):
+        node.store.owners.claim(key, record_key)
+
+
+def apply(node: Node, operations: Sequence[Operation], log: Log) -> None:
+    """Applies them in order, in as few messages as possible. Raises HostRefused or TryAgain, naming the one that failed."""
+    pairs = [(operation, request) for operation in operations for request in operation.apply()]
+    while pairs:
+        answers = node.host.execute([request for _operation, request in pairs], stop=True)
+        failed = [position for position, answer in enumerate(answers) if not answer.ok][:1]
+        for position in failed:
+            operation, request = pairs[position]
+            if not achieved(request, answers[position].errno):
+                raise refusal(operation, answers[position])
+        pairs = pairs[failed[0] + 1 :] if failed else []
+    for operation in operations:
+        log.info(operation.describe())
+
+
+def refusal(operation: Operation, answer: Answer) -> NetcommonError:
+    """The error for a refused step, with what was tried."""
+    kind = TryAgain if answer.errno in TRANSIENT else HostRefused
+    return kind(f"{operation.describe()}: {answer.text}")
+
+
+def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Log) -> list[Failure]:
+    """Reverts them in reverse order, each on its own: none stops the next. Returns those that failed.
+
+    What another NIC owns too is left to its last owner.
+    """
+    view = node.host.view()
+    failures: list[Failure] = []
+    done: list[Operation] = []
+    pairs: list[tuple[Operation, Request]] = []
+    for operation in reversed(operations):
+        try:
+            others = [other for key in operation.shared() for other in _sharer(node, key, record_key)]
+            if others:
+                log.info(f"kept, shared with {', '.join(others)}: {operation.describe()}")
+            else:
+                pairs += [(operation, request) for request in operation.revert(view)]
+            done.append(operation)
+        except NetcommonError as error:
+            failures.append((operation, error))
+        except Exception as error:  # whatever a damaged record made of it: the others are reverted all the same
+            failures.append((operation, HostRefused(f"{type(error).__name__}: {error}")))
+    answers = node.host.execute([request for _operation, request in pairs], stop=False) if pairs else []
+    for (operation, request), answer in zip(pairs, answers, strict=True):
+        if not answer.ok and answer.errno not in request.gone:
+            failures.append((operation, refusal(operation, answer)))
+    failed = [operation for operation, _error in failures]
+    for operation in done:
+        if operation not in failed:
+            if any(operation is touched for touched, _request in pairs):
+                log.info(f"undone: {operation.describe()}")
+            for key in operation.shared():
+                if not any(key in other.shared() for other in failed):
+                    node.store.owners.release(key, record_key)
+    for operation, why in failures:
+        log.error(f"could not be undone: {operation.describe()}: {why}")
+    return failures
+
+
+def _sharer(node: Node, key: str, record_key: str) -> list[str]:
+    """One other record that needs what ``key`` names, if there is any.
+
+    A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. What
+    cannot be read may need it.
+    """
+    for other in node.store.owners.others(key, record_key):
+        try:
+            record = node.store.read(other)
+        except RecordTooNew:
+            return [other]
+        if record is None or any(key in operation.shared() for operation in decode(record)[0]):
+            return [other]
+    return []
+
+
+def drift(view: View, operations: Iterable[Operation]) -> list[tuple[Operation, str]]:
+    """The operations that do not hold, each with what differs."""
+    found = ((operation, _differs(view, operation)) for operation in operations)
+    return [(operation, text) for operation, text in found if text]
+
+
+def _differs(view: View, operation: Operation) -> str:
+    try:
+        return operation.differs(view)
+    except NetcommonError:
+        raise
+    except Exception as error:  # whatever a damaged record made of it: the others are looked at all the same
+        return f"cannot be told: {type(error).__name__}: {error}"

@@ -1,0 +1,231 @@
+"""up: clean what an earlier NIC left, record the intent, apply, run the site's scripts, record that it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from netcommon.host.base import Link, View
+from netcommon.lifecycle import scripts, steps
+from netcommon.lifecycle.down import farewell, finish
+from netcommon.lifecycle.leftovers import sweep
+from netcommon.lifecycle.node import DEVICE_GONE, ROLLBACK, SUPERSEDED, Call, Node, Outcome, about, alive, locks
+from netcommon.operations.base import Operation, to_json
+from netcommon.operations.bridge import BridgePort
+from netcommon.operations.link import UP as LINK_UP
+from netcommon.operations.link import LinkSetting, device_link
+from netcommon.plan import plan
+from runtime import ganeti
+from runtime.errors import NetcommonError, TryAgain
+from runtime.locks import Locks
+from runtime.nic import Nic
+from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+
+
+def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True) -> Outcome:
+    """Joins ``nic`` to the network. A second up of the same NIC verifies, mends what drifted, and changes nothing else.
+
+    Raises NicInvalid, HostRefused or TryAgain; then the NIC is as if it had never been up, except that what could not be undone
+    stays on its record.
+    """
+    for _attempt in range(5):
+        seen = node.store.read(nic.uuid)
+        devices = {nic.interface} | ({seen.device} if seen else set())
+        with locks(node, call) as held:
+            held.devices(devices)
+            other = node.store.by_device(nic.interface)
+            held.uuids({nic.uuid} | ({other.uuid} if other else set()))
+            earlier = node.store.read(nic.uuid)
+            if earlier and earlier.device not in devices:
+                continue  # it moved between the look and the lock: its device must be locked first
+            if other:
+                other = node.store.read(other.key)
+            return _Up(node, nic, call, held, run_scripts).run(earlier, other if other and other.key != nic.uuid else None)
+    raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
+
+
+#: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
+ROLLBACK_SECONDS = 2.0
+
+
+class _Up:
+    """One up, under the locks of its device and UUID."""
+
+    def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
+        self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
+        self.scripts = scripts.Scripts(node, call, nic) if run_scripts else scripts.NONE
+
+    def run(self, earlier: Record | None, other: Record | None) -> Outcome:
+        node, nic, view = self.node, self.nic, self.node.host.view()
+        link = device_link(view, nic.interface)
+        self.scripts.check()
+        planned = [] if self.scripts.instead else plan(nic, node.settings)
+        current = earlier if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
+        aside = earlier if earlier and not current and alive(node, view, earlier) else None
+        stale = [record for record in (earlier if not current and not aside else None, other) if record]
+        old = steps.decode(current)[0] if current else []
+        touched = [record for record in (*stale, aside) if record]
+        keyed = [*planned, *old, *(operation for record in touched for operation in steps.decode(record)[0])]
+        if stale or aside:
+            steps.resolve(node, view, planned, old, nic.uuid, self.log)  # refuses before anything is touched
+        # the scripts of those who left may hang: they get a share of the time, and no other NIC waits for them
+        stale = [farewell(node, record, self._leaving(record, view)) for record in stale]
+        self.held.keys(steps.keys_of(keyed))
+        resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
+        if aside:
+            self.log.warning(f"still alive on {aside.device}: that record is closed when its device goes")
+            self._move_aside(aside)
+        for record in stale:
+            self._clean(record, self._leaving(record, view))
+        if sweep(node, view, link, old, self.log) or stale or aside:
+            resolved = steps.resolve(node, node.host.view(), planned, old, nic.uuid, self.log)
+        if current:
+            return self._converge(current, old, resolved)
+        return self._start(link, resolved)
+
+    def _clean(self, record: Record, call: Call) -> None:
+        """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
+        self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
+        try:
+            finish(self.node, record, call, self.held)
+        except NetcommonError as error:
+            self.log.error(f"of {record.nic.label} on {record.device} something is left: {error}")
+            left = self.node.store.read(record.key)
+            if left is not None and left.key == self.nic.uuid:
+                self._move_aside(left)
+
+    def _move_aside(self, record: Record) -> None:
+        """Makes room for this NIC's own record; what the earlier one shares with others goes along."""
+        store = self.node.store
+        moved = store.move_aside(record)
+        operations = steps.decode(moved)[0]
+        steps.claim(self.node, operations, moved.key)
+        for key in steps.keys_of(operations):
+            store.owners.release(key, record.key)
+
+    def _leaving(self, record: Record, view: View) -> Call:
+        """The call in which an earlier NIC is undone: its scripts get at most a third of the time that is left."""
+        now = self.node.clock.now()
+        context = SUPERSEDED if alive(self.node, view, record) else DEVICE_GONE
+        return about(self.call, record)._replace(context=context, deadline=now + max(self.call.deadline - now, 0.0) / 3)
+
+    def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
+        record = self._record(link, resolved)
+        self._carry_out(record, [], resolved, run=True)
+        return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
+
+    def _record(self, link: Link, operations: list[Operation]) -> Record:
+        node = self.node
+        return Record(
+            self.nic,
+            link.index,
+            node.identity.boot,
+            node.identity.netns,
+            APPLYING,
+            tuple(map(to_json, operations)),
+            self.call.door,
+            created=node.clock.wall(),
+            monotonic=node.clock.now(),
+        )
+
+    def _converge(self, current: Record, old: list[Operation], resolved: list[Operation]) -> Outcome:
+        """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC itself changed.
+
+        An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
+        on the record, since what they set on a port is undone before it leaves its bridge.
+        """
+        outdated = [operation for operation in old if not any(steps.same(operation, new) for new in resolved)]
+        fresh = [operation for operation in resolved if not any(steps.same(was, operation) for was in old)]
+        changed = bool(outdated or fresh) or current.nic._replace(environment={}) != self.nic._replace(environment={})
+        finished = current.state in (UP, CLOSING)
+        drifted = [operation for operation, _text in steps.drift(self.node.host.view(), resolved)]
+        # the tap is down while it joins another bridge: it must not be a port of that one's default VLAN for an instant
+        moves = any(operation.KIND == BridgePort.KIND for operation in fresh)
+        down = LinkSetting(current.device, LINK_UP, False, ifindex=current.ifindex, value=False)
+        todo = [one for one in resolved if not finished or one in drifted or (moves and one.place() == down.place())]
+        if finished and not (todo or changed):
+            if current.state == CLOSING:
+                self.node.store.write(current._replace(state=UP))
+            return Outcome(False, f"{self.nic.label} is up on {self.nic.interface} already")
+        for operation in todo if finished and not changed else ():
+            self.log.warning(f"had drifted, is mended: {operation.describe()}")
+        if changed and current.scripts:
+            self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
+            scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
+            self.held.keys(steps.keys_of([*old, *resolved]))
+        unknown = steps.decode(current)[1]
+        record = current._replace(nic=self.nic, state=APPLYING, operations=(*unknown, *map(to_json, [*resolved, *outdated])))
+        settled = (*unknown, *map(to_json, resolved))
+        self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if moves else [])
+        return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
+
+    def _carry_out(
+        self,
+        record: Record,
+        outdated: list[Operation],
+        todo: list[Operation],
+        run: bool,
+        settled: tuple[Mapping[str, object], ...] | None = None,
+        first: Sequence[Operation] = (),
+    ) -> None:
+        """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
+        node, store = self.node, self.node.store
+        record = record._replace(scripts=record.scripts or (run and self.scripts.any))
+        before = store.read(record.key)
+        try:
+            store.write(record)
+            steps.claim(node, steps.decode(record)[0], record.key)
+        except NetcommonError:
+            self._take_back(before, record)
+            raise
+        try:
+            if first:
+                steps.apply(node, first, self.log)
+            if outdated:
+                self._retire(record, outdated)
+            steps.apply(node, todo, self.log)
+            self.held.release_keys()
+            if run:
+                self.scripts.up()
+            if settled is not None:
+                record = record._replace(operations=settled)
+            store.write(record._replace(state=UP))
+        except BaseException as error:
+            self._roll_back(record, error)
+            raise
+        if node.settings.ganeti_nic_files != "off":
+            try:
+                ganeti.write_nic_file(node.paths, self.nic)
+            except (OSError, NetcommonError) as error:
+                self.log.warning(f"Ganeti's nic file was not written: {error}")
+
+    def _take_back(self, before: Record | None, record: Record) -> None:
+        """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""
+        try:
+            if before is not None:
+                self.node.store.write(before)
+            else:
+                self.node.store.remove(record)
+        except NetcommonError as error:
+            self.log.error(f"the record could not be put back: {error}")
+
+    def _retire(self, record: Record, outdated: list[Operation]) -> None:
+        """Reverts those of the record that no other takes the place of. Raises the first failure."""
+        node = self.node
+        lasting = [operation for operation in steps.decode(record)[0] if operation not in outdated]
+        surplus = [operation for operation in outdated if steps.superseded(operation, lasting) is None]
+        failures = steps.revert(node, surplus, record.key, self.log) if surplus else []
+        if failures:
+            raise failures[0][1]
+        for key in set(steps.keys_of(outdated)) - set(steps.keys_of(lasting)):
+            node.store.owners.release(key, record.key)
+        steps.claim(node, lasting, record.key)
+
+    def _roll_back(self, record: Record, error: BaseException) -> None:
+        """In reverse order, each step on its own; what cannot be undone stays recorded, for gc."""
+        self.log.info(f"rolled back: {error}")
+        now = self.node.clock.now()
+        call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
+        try:
+            finish(self.node, record._replace(state=REVERTING), call, self.held)
+        except NetcommonError as second:
+            self.log.error(f"the rollback is not complete: {second}")

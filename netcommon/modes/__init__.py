@@ -1,0 +1,1 @@
+"""What each NIC mode means: one module per mode, each with ``plan(nic, settings) -> list[Operation]``."""

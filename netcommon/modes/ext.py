@@ -1,0 +1,12 @@
+"""Mode ext: only the site's script knows what to do; it runs as a custom script."""
+
+from __future__ import annotations
+
+from netcommon.operations.base import Operation
+from netcommon.settings import Settings
+from runtime.nic import Nic
+
+
+def plan(nic: Nic, settings: Settings) -> list[Operation]:
+    """Nothing of ours."""
+    return []

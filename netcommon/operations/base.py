@@ -1,0 +1,134 @@
+"""What an operation is: one change to the host, as a value.
+
+An operation is a NamedTuple (its fields, and a class over them with what it does) of plain JSON values and tuples of them. Fields
+named in ``CHOSEN`` are filled in by ``resolve`` from what the host is like before the first change; the others are the intent, which
+the planner wrote. It never calls the host: it reads a View and returns requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
+
+from netcommon.host.base import Request, View
+from runtime.errors import NetcommonError
+
+#: What resolve found in the place of a thing that other NICs, or the administrator, may own.
+ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
+
+
+class Owned(NamedTuple):
+    """One thing on the host that bears our mark: its identity, for comparison with the records, and how to remove it."""
+
+    identity: str
+    text: str
+    requests: tuple[Request, ...]
+    owner: str = ""  #: the NIC's UUID where the mark says it
+    device: str = ""  #: the NIC's device it belongs to, "" where that is gone or the mark does not say
+
+
+class Operation(Protocol):
+    """One change to the host that can be applied, verified, reverted, and written to JSON and read back."""
+
+    KIND: ClassVar[str]
+    CHOSEN: ClassVar[frozenset[str]]
+    BEFORE: ClassVar[frozenset[str]]  #: those of CHOSEN that say what was there before our first change
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def shared(self) -> tuple[str, ...]:
+        """The shared keys: what another NIC may claim too. Known before resolve; none by default."""
+        return ()
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        """The operation with what was found on the host: none (nothing to do on this host), one, or one per uplink.
+
+        Raises HostRefused where it cannot be done; nothing was changed.
+        """
+        ...
+
+    def apply(self) -> Sequence[Request]:
+        """What makes it hold. Idempotent."""
+        ...
+
+    def differs(self, view: View) -> str:
+        """What does not hold of it now, in words; "" if all of it does."""
+        ...
+
+    def revert(self, view: View) -> Sequence[Request]:
+        """What undoes it: nothing where it was never applied, where it is not ours, or where its device is gone. Idempotent."""
+        ...
+
+    def identity(self) -> str:
+        """Equal to the ``Owned.identity`` of what it makes; "", the default, where nothing of it can be found by a mark."""
+        return ""
+
+    def place(self) -> str:
+        """What of the host it sets, by the host's own names: one of another intent for the same place takes its place over.
+
+        Known after resolve; "", the default, where nothing else can set it.
+        """
+        return ""
+
+    def describe(self) -> str:
+        """What it does, as an administrator would type it."""
+        ...
+
+    def undo(self) -> str:
+        """What undoes it, in the same way: for a plan, which has no host to ask."""
+        ...
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        """Everything of its kind on the host that bears our mark; nothing by default."""
+        return ()
+
+
+def before(ifindex: int, was: object) -> str:
+    """What was there before our first change, for ``undo``; only a resolved operation knows, and its device's index."""
+    return (str(was) or "''") if ifindex else "<as it was>"
+
+
+def replaced(operation: Operation, **changes: Any) -> Operation:
+    """``operation`` with some fields changed; every operation is a NamedTuple."""
+    made: Operation = cast(Any, operation)._replace(**changes)
+    return made
+
+
+def intent(operation: Operation) -> tuple[object, ...]:
+    """The operation's kind and what the planner wrote of it, for comparing plans."""
+    fields = operation._asdict()
+    return (operation.KIND, *(value for name, value in fields.items() if name not in operation.CHOSEN))
+
+
+def inherit(operation: Operation, earlier: Operation) -> Operation:
+    """``operation``, resolved anew, with what ``earlier``, its like in the NIC's record, had found before our first change."""
+    before = earlier._asdict()
+    kept = {name: before[name] for name in operation.BEFORE}
+    if kept.get("found") == FOREIGN:
+        del kept["found"]  # it may have gone since: what we then make is ours
+    return replaced(operation, **kept)
+
+
+def orphan(operation: Operation) -> Operation:
+    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
+    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation
+
+
+def to_json(operation: Operation) -> dict[str, object]:
+    """The operation as a JSON object; its kind first."""
+    return {"kind": operation.KIND, **operation._asdict()}
+
+
+class UnknownKind(NetcommonError):
+    """A record holds an operation of a kind this version does not know."""
+
+
+def frozen(value: object) -> object:
+    """JSON lists as the tuples that operations are made of."""
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def fields_of(stored: Mapping[str, object]) -> dict[str, Any]:
+    """The fields of a stored operation, lists as tuples."""
+    return {name: frozen(value) for name, value in stored.items() if name != "kind"}

@@ -1,0 +1,63 @@
+"""A port of a Linux bridge (ip-link(8), "master")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import Request, SetLink, View
+from netcommon.operations.base import Operation
+from netcommon.operations.link import bridge_link, device_link, link_of, marked
+from runtime.errors import HostRefused
+
+
+class BridgePortFields(NamedTuple):
+    """The fields of BridgePort."""
+
+    device: str
+    bridge: str
+    ifindex: int = 0
+    master: int = 0
+    was: int = 0
+
+
+class BridgePort(BridgePortFields, Operation):
+    """The tap is a port of the bridge. The kernel ends this by itself when the tap goes."""
+
+    __slots__ = ()
+    KIND = "bridge-port"
+    CHOSEN = frozenset({"ifindex", "master", "was"})
+    BEFORE = frozenset({"was"})
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
+        if link.port_kind == "openvswitch" and not marked(link):
+            raise HostRefused(f"{self.device} is a port of Open vSwitch: ovs-vsctl del-port {self.device}, or correct the NIC's MODE")
+        return [self._replace(ifindex=link.index, master=bridge.index, was=link.master)]
+
+    def apply(self) -> Sequence[Request]:
+        return [SetLink(self.ifindex, master=self.master)]
+
+    def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None:
+            return "the device is gone"
+        if link.master == self.master:
+            return ""
+        other = view.link_at(link.master) if link.master else None
+        return f"it is a port of {other.name if other else 'no bridge'}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None or link.master != self.master or self.was == self.master:
+            return []
+        return [SetLink(self.ifindex, master=self.was if self.was and view.link_at(self.was) else 0)]
+
+    def place(self) -> str:
+        return f"bridge-port {self.ifindex}"
+
+    def describe(self) -> str:
+        return f"ip link set dev {self.device} master {self.bridge}"
+
+    def undo(self) -> str:
+        return f"ip link set dev {self.device} nomaster"

@@ -1,0 +1,117 @@
+"""Settings of the NIC's own device: its alias (our mark), MAC address, MTU, and being up (ip-link(8))."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from netcommon.host.base import Link, Request, SetLink, View
+from netcommon.operations.base import Operation, before
+from runtime.errors import HostRefused
+
+ALIAS, ADDRESS, MTU, UP = "alias", "address", "mtu", "up"
+ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL
+
+
+def device_link(view: View, device: str) -> Link:
+    """The link ``device``. Raises HostRefused where there is none."""
+    link = view.link(device)
+    if link is None:
+        raise HostRefused(f"device {device} does not exist")
+    return link
+
+
+def link_of(view: View, ifindex: int, device: str) -> Link | None:
+    """The link that was ``device`` when ``ifindex`` was noted; None where that is gone, or the index or name is another's by now."""
+    link = view.link_at(ifindex)
+    return link if link is not None and link.name == device else None
+
+
+def bridge_link(view: View, name: str) -> Link:
+    """The bridge ``name``. Raises HostRefused where there is none, or it is something else."""
+    bridge = view.link(name)
+    if bridge is None:
+        raise HostRefused(f"bridge {name} does not exist: create it, or correct the NIC's LINK")
+    if bridge.kind != "bridge":
+        raise HostRefused(f"{name} is no Linux bridge but {bridge.kind or 'another device'}: correct the NIC's LINK or MODE")
+    return bridge
+
+
+def marked(link: Link) -> bool:
+    """Whether the link's alias is a mark of ours: a UUID, a space, and more."""
+    uuid, space, rest = link.alias.partition(" ")
+    return bool(space and rest) and len(uuid) == 36 and uuid.count("-") == 4 and set(uuid) <= set("0123456789abcdef-")
+
+
+class LinkSettingFields(NamedTuple):
+    """The fields of LinkSetting."""
+
+    device: str
+    setting: str
+    wanted: str | int | bool = ""  #: "" where the host decides: address and mtu
+    bridge: str = ""
+    ifindex: int = 0
+    value: str | int | bool = ""
+    was: str | int | bool = ""
+
+
+class LinkSetting(LinkSettingFields, Operation):
+    """One setting of the device.
+
+    alias    the NIC's UUID, then instance and index: whoever types ``ip link`` sees it
+    address  its own MAC with the first octet fe, so that a bridge never takes it for its own
+    mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
+    up       IFF_UP
+
+    All of it goes with the device. For a device that stays (a persistent tap), what was there before is put back, but only while the
+    value is still the one that we set.
+    """
+
+    __slots__ = ()
+    KIND = "link"
+    CHOSEN = frozenset({"ifindex", "value", "was"})
+    BEFORE = frozenset({"was"})
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        value = self.wanted
+        if self.setting == ADDRESS:
+            value = "fe" + link.address[2:]
+        elif self.setting == MTU:
+            value = bridge_link(view, self.bridge).mtu
+        return [self._replace(ifindex=link.index, value=value, was=self._now(link))]
+
+    def _now(self, link: Link) -> str | int | bool:
+        now: str | int | bool = getattr(link, self.setting)
+        return now
+
+    def apply(self) -> Sequence[Request]:
+        return [self._request(self.value)]
+
+    def _request(self, value: str | int | bool) -> SetLink:
+        changes: dict[str, Any] = {self.setting: value}
+        return SetLink(self.ifindex, **changes)
+
+    def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None:
+            return "the device is gone"
+        return "" if self._now(link) == self.value else f"it is {self._now(link)!r}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        return [self._request(self.was)] if link and self._now(link) == self.value != self.was else []
+
+    def place(self) -> str:
+        return f"link {self.ifindex} {self.setting}"
+
+    def describe(self) -> str:
+        if self.setting == UP:
+            return f"ip link set dev {self.device} {'up' if self.wanted else 'down'}"
+        unknown = "<its own, first octet fe>" if self.setting == ADDRESS else f"<that of {self.bridge}>"
+        return f"ip link set dev {self.device} {self.setting} {self.value or self.wanted or unknown}"
+
+    def undo(self) -> str:
+        if self.setting == UP:
+            return f"nothing: {self.device} was up before" if self.was else f"ip link set dev {self.device} down"
+        return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"

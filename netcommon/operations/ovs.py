@@ -1,0 +1,97 @@
+"""A port of an Open vSwitch bridge (ovs-vswitchd.conf.db(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import OVS_MARK, DeleteOvsPort, OvsPort, PutOvsPort, Request, View
+from netcommon.operations.base import Operation, Owned
+from netcommon.operations.link import device_link
+from runtime.errors import HostRefused
+
+
+class PortFields(NamedTuple):
+    """The fields of Port."""
+
+    device: str
+    bridge: str
+    owner: str  #: the NIC's UUID
+    tag: int | None = None
+    trunks: tuple[int, ...] = ()
+    vlan_mode: str = ""
+    external_ids: tuple[tuple[str, str], ...] = ()
+    ifindex: int = 0
+
+
+class Port(PortFields, Operation):
+    """The tap is a port of the OVS bridge. It outlives the device: a stale row takes the next tap of its name.
+
+    It is deleted by name and by our mark with this NIC's UUID together, so a guest that took the name keeps its own.
+    """
+
+    __slots__ = ()
+    KIND = "ovs-port"
+    CHOSEN = frozenset({"ifindex"})
+    BEFORE = frozenset()
+
+    def port(self) -> OvsPort:
+        """The rows as OVSDB shall have them."""
+        ids = tuple(sorted({**dict(self.external_ids), OVS_MARK: self.owner}.items()))
+        return OvsPort(self.device, self.bridge, self.tag, tuple(sorted(self.trunks)), self.vlan_mode, ids)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        if not view.ovs_bridge(self.bridge):
+            raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist: create it, or correct the NIC's LINK")
+        there = view.ovs_port(self.device)
+        if there and not there.owner:
+            warnings.append(f"a stale port {self.device} of {there.bridge} is replaced")
+        return [self._replace(ifindex=link.index)]
+
+    def apply(self) -> Sequence[Request]:
+        return [PutOvsPort(self.port())]
+
+    def differs(self, view: View) -> str:
+        now = view.ovs_port(self.device)
+        if now is None:
+            return "the port is gone"
+        if now.error or now.ofport == -1:
+            return f"Open vSwitch says: {now.error or 'the interface could not be opened'}"
+        wanted = self.port()
+        bare = now._replace(trunks=tuple(sorted(now.trunks)), error="", ofport=0, row="", interface_ids=())
+        names = [name for name in ("bridge", "tag", "trunks", "vlan_mode") if getattr(bare, name) != getattr(wanted, name)]
+        if not names and not set(wanted.external_ids) <= set(bare.external_ids):
+            names = ["external_ids"]
+        return "" if not names else ", ".join(f"its {name} is {getattr(bare, name)!r}" for name in names)
+
+    def revert(self, view: View) -> Sequence[Request]:
+        # A device that stays: closing it, vswitchd writes back the flags that it remembers, "up" too, over what we undo next.
+        return [DeleteOvsPort(self.device, self.owner, wait=view.link_at(self.ifindex) is not None)]
+
+    def identity(self) -> str:
+        return f"ovs-port {self.device} {self.owner}"
+
+    def place(self) -> str:
+        return f"ovs-port {self.device}"
+
+    def describe(self) -> str:
+        port = self.port()
+        vlans = f" tag={port.tag}" if port.tag is not None else ""
+        vlans += f" trunks={','.join(map(str, port.trunks))}" if port.trunks else ""
+        vlans += f" vlan_mode={port.vlan_mode}" if port.vlan_mode else ""
+        return f"ovs-vsctl --if-exists del-port {self.device} -- add-port {self.bridge} {self.device}{vlans}"
+
+    def undo(self) -> str:
+        return f"ovs-vsctl --if-exists del-port {self.bridge} {self.device}"
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for port in view.ovs_ports():
+            yield owned_port(port)
+
+
+def owned_port(port: OvsPort) -> Owned:
+    """A port that bears our mark, for gc and for whoever finds it in the way."""
+    text = f"Open vSwitch port {port.name} of {port.bridge}"
+    return Owned(f"ovs-port {port.name} {port.owner}", text, (DeleteOvsPort(port.name, port.owner),), port.owner, port.name)

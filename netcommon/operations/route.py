@@ -1,0 +1,125 @@
+"""The route to a guest's address (ip-route(8))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import AF_INET, AF_INET6, PROTOCOL, AddRoute, DeleteRoute, Request, Route, View
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.operations.link import device_link, link_of, marked
+from netcommon.operations.table import table_number
+from runtime.errors import HostRefused
+
+SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
+
+
+class GuestRouteFields(NamedTuple):
+    """The fields of GuestRoute."""
+
+    family: int
+    destination: str
+    table: str  #: name or number; "" is main
+    device: str
+    number: int = 0
+    ifindex: int = 0
+    found: str = ABSENT
+
+
+class GuestRoute(GuestRouteFields, Operation):
+    """The guest's address, or a prefix behind it, is reached through its tap. The kernel removes it with the device.
+
+    It is deleted by destination, table, device and protocol together: the late down of a guest whose address another one took
+    finds nothing of its own, so this needs no owners.
+    """
+
+    __slots__ = ()
+    KIND = "route"
+    CHOSEN = frozenset({"number", "ifindex", "found"})
+    BEFORE = frozenset({"found"})
+
+    @classmethod
+    def like(cls, route: Route) -> Route:
+        """The route that we would make to this destination: it tells ours from another's with the same protocol number."""
+        return cls(route.family, route.destination, "", "", route.table, route.index).route()
+
+    def route(self) -> Route:
+        """The route as the kernel has it; in IPv6 its own metric is 1024 where none is given."""
+        scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
+        return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=self._metric)
+
+    @property
+    def _metric(self) -> int:
+        return 0 if self.family == AF_INET else 1024
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        if self.family == AF_INET6 and view.sysctl("net/ipv6/conf/all/forwarding") != "1":
+            raise HostRefused(
+                "a routed IPv6 NIC needs net.ipv6.conf.all.forwarding=1, which is the administrator's to set: "
+                "sysctl -w net.ipv6.conf.all.forwarding=1 (and accept_ra=2 on uplinks whose default route comes from router advertisements)"
+            )
+        if link.master and not marked(link):
+            bridge = view.link_at(link.master)
+            raise HostRefused(
+                f"{self.device} is a port of {bridge.name if bridge else 'a bridge'}, so nothing can be routed to it: "
+                f"ip link set dev {self.device} nomaster, or correct the NIC's MODE"
+            )
+        number = table_number(view, self.table, warnings)
+        found = ABSENT
+        for other in view.routes(self.family, number, self.destination):
+            if other.metric != self._metric:
+                continue
+            if other.protocol == PROTOCOL:
+                found = OURS
+            elif other.index == link.index:
+                found = FOREIGN
+            else:
+                out = view.link_at(other.index)
+                raise HostRefused(
+                    f"{self.destination} in table {self.table or 'main'} is already routed to {out.name if out else 'nowhere'} "
+                    f"by a route that is not ours (protocol {other.protocol}): remove it, or correct the NIC's IP"
+                )
+        return [self._replace(number=number, ifindex=link.index, found=found)]
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddRoute(self.route())]
+
+    def differs(self, view: View) -> str:
+        routes = view.routes(self.family, self.number, self.destination)
+        if any(route.index == self.ifindex and route.metric == self._metric for route in routes):
+            return ""
+        away = [view.link_at(route.index) for route in routes]
+        return f"it goes to {away[0].name}" if away and away[0] else "the route is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
+            return []
+        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
+
+    def identity(self) -> str:
+        return _identity(self.route())
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        version = 4 if self.family == AF_INET else 6
+        return f"ip -{version} route replace {self.destination} dev {self.device} table {self.table or 'main'} protocol {PROTOCOL}"
+
+    def undo(self) -> str:
+        return self.describe().replace(" route replace ", " route del ", 1)
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for family in (AF_INET, AF_INET6):
+            for route in view.routes(family):
+                link = view.link_at(route.index) if route.protocol == PROTOCOL and route.index else None
+                # what is no host route of a guest's device was made by another with our number
+                if link is not None and (link.holders >= 0 or marked(link)) and route == GuestRoute.like(route):
+                    text = f"route {route.destination} in table {route.table} through {link.name}"
+                    yield Owned(_identity(route), text, (DeleteRoute(route),), device=link.name)
+
+
+def _identity(route: Route) -> str:
+    return f"route {route.family} {route.table} {route.destination} {route.index}"

@@ -1,0 +1,112 @@
+"""Policy rules (ip-rule(8)): what the guest sends is looked up in the table that its NIC names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import AF_INET, AF_INET6, PROTOCOL, AddRule, DeleteRule, Request, Rule, View
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.operations.link import marked
+from netcommon.operations.table import MAIN, table_number
+from runtime.errors import HostRefused
+
+
+class PolicyRuleFields(NamedTuple):
+    """The fields of PolicyRule."""
+
+    family: int
+    device: str
+    table: str
+    preference: int
+    number: int = 0
+    found: str = ABSENT
+
+
+class PolicyRule(PolicyRuleFields, Operation):
+    """``iif DEVICE lookup TABLE`` of one family. It outlives the device, and catches the next one of that name."""
+
+    __slots__ = ()
+    KIND = "rule"
+    CHOSEN = frozenset({"number", "found"})
+    BEFORE = frozenset({"found"})
+
+    def rule(self) -> Rule:
+        """The rule as the kernel has it."""
+        return Rule(self.family, self.preference, self.device, self.number)
+
+    def shared(self) -> tuple[str, ...]:
+        return (f"rule-{self.family}-{self.device}-{self.preference}-{self.table}",)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        number = table_number(view, self.table, warnings)
+        if number == MAIN:
+            return []  # every lookup ends there anyway
+        made = self._replace(number=number)
+        same = made._same(view)
+        for other in view.rules(self.family, self.device):
+            if other.protocol == PROTOCOL or other in same or other.table == number:
+                continue
+            version = 4 if self.family == AF_INET else 6
+            text = (
+                f"a rule that is not ours applies to {self.device}, left by an earlier guest or another script: "
+                f"ip -{version} rule del iif {other.iif} lookup {other.table} preference {other.preference}"
+            )
+            if other.plain and other.preference <= self.preference:
+                raise HostRefused(text)  # it comes first: the guest would reach another one's network
+            warnings.append(text)
+        if same:
+            made = made._replace(found=OURS if any(rule.protocol == PROTOCOL for rule in same) else FOREIGN)
+        return [made]
+
+    def _same(self, view: View) -> list[Rule]:
+        wanted = self.rule()
+        return [rule for rule in view.rules(self.family, self.device) if rule._replace(protocol=PROTOCOL) == wanted]
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddRule(self.rule())]
+
+    def differs(self, view: View) -> str:
+        return "" if self._same(view) else "the rule is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if self.found == FOREIGN or self.rule() not in self._same(view):
+            return []
+        return [DeleteRule(self.rule())]
+
+    def identity(self) -> str:
+        return _identity(self.rule())
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        version = 4 if self.family == AF_INET else 6
+        return f"ip -{version} rule add iif {self.device} lookup {self.table} preference {self.preference} protocol {PROTOCOL}"
+
+    def undo(self) -> str:
+        return self.describe().replace(" rule add ", " rule del ", 1)
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for family in (AF_INET, AF_INET6):
+            for rule in view.rules(family):
+                link = view.link(rule.iif) if rule.protocol == PROTOCOL and rule.plain else None
+                # a rule for a device that is there and no guest's was made by another with our number
+                if rule.protocol == PROTOCOL and rule.plain and (link is None or link.holders >= 0 or marked(link)):
+                    yield _owned(rule)
+
+
+def left_behind(view: View, device: str) -> list[Owned]:
+    """Rules of ours for a device of this name: to be asked before it is set up, with no record of it left."""
+    rules = [rule for family in (AF_INET, AF_INET6) for rule in view.rules(family, device)]
+    return [_owned(rule) for rule in rules if rule.protocol == PROTOCOL and rule.plain]
+
+
+def _identity(rule: Rule) -> str:
+    return f"rule {rule.family} {rule.preference} {rule.iif} {rule.table}"
+
+
+def _owned(rule: Rule) -> Owned:
+    text = f"rule iif {rule.iif} lookup {rule.table} preference {rule.preference} (family {rule.family})"
+    return Owned(_identity(rule), text, (DeleteRule(rule),), device=rule.iif)

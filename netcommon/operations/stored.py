@@ -1,0 +1,72 @@
+"""Operations as records hold them: what a file says is checked against the fields of its kind before any of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from netcommon.host.base import AF_INET, AF_INET6
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
+from netcommon.operations.link import ADDRESS, ALIAS, MTU, UP
+
+
+def _text(value: object) -> bool:
+    return type(value) is str
+
+
+def _number(value: object) -> bool:
+    return type(value) is int and -1 <= value < 1 << 32
+
+
+def _truth(value: object) -> bool:
+    return type(value) is bool
+
+
+def _each(one: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and all(map(one, value))
+
+
+def _row(*kinds: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and len(value) == len(kinds) and all(map(_is, kinds, value))
+
+
+def _is(kind: Callable[[object], bool], value: object) -> bool:
+    return kind(value)
+
+
+#: What a field of each declared type may hold. A new type in an operation needs a line here (a test says so).
+TYPES: dict[str, Callable[[object], bool]] = {
+    "str": _text,
+    "int": _number,
+    "int | None": lambda value: value is None or _number(value),
+    "str | int | bool": lambda value: _text(value) or _number(value) or _truth(value),
+    "tuple[int, ...]": _each(_number),
+    "tuple[str, ...]": _each(_text),
+    "tuple[tuple[str, str], ...]": _each(_row(_text, _text)),
+    "tuple[tuple[int, bool, bool], ...]": _each(_row(_number, _truth, _truth)),
+}
+
+#: Fields that take few values only.
+VALUES: dict[str, frozenset[object]] = {
+    "setting": frozenset({ALIAS, ADDRESS, MTU, UP}),
+    "family": frozenset({AF_INET, AF_INET6}),
+    "found": frozenset({ABSENT, OURS, FOREIGN}),
+}
+
+
+def declared(made: type[Operation]) -> dict[str, str]:
+    """The operation's fields and their types, as written in its source."""
+    fields: dict[str, Any] = {}
+    for each in reversed(made.__mro__):
+        if "_fields" in vars(each):
+            fields = vars(each).get("__annotations__", {})
+    return {name: getattr(kind, "__forward_arg__", kind) for name, kind in fields.items()}
+
+
+def wrong(made: type[Operation], values: Mapping[str, object]) -> str:
+    """The first of ``values`` that no operation of the kind ``made`` can hold, or that it has no field for; "" if all are good."""
+    types = declared(made)
+    for name, value in values.items():
+        if name not in types or not TYPES[types[name]](value) or value not in VALUES.get(name, (value,)):
+            return name
+    return ""

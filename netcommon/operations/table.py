@@ -1,0 +1,32 @@
+"""Which routing table a routed NIC's LINK means."""
+
+from __future__ import annotations
+
+from netcommon.host.base import View
+from runtime.errors import HostRefused
+
+MAIN = 254
+LOCAL = 255
+
+
+def table_number(view: View, table: str, warnings: list[str]) -> int:
+    """The number of the table that ``table`` names; "" is main.
+
+    A cluster's default LINK is a bridge, and a routed NIC created without its own carries it: such a name means main, with a
+    warning. Raises HostRefused for any other unknown name.
+    """
+    if not table:
+        return MAIN
+    number = view.table(table)
+    if number == LOCAL:
+        raise HostRefused(f"routing table {table} is the kernel's own: correct the NIC's LINK")
+    if number:
+        return number
+    link = view.link(table)
+    # the device of an OVS bridge is of any kind: a tap with the userspace datapath
+    if (link is not None and link.kind == "bridge") or view.ovs_bridge(table):
+        text = f"LINK={table} is a bridge, no routing table: the NIC uses table main"
+        if text not in warnings:
+            warnings.append(text)
+        return MAIN
+    raise HostRefused(f"routing table {table} is unknown: name it in /etc/iproute2/rt_tables.d/, or correct the NIC's LINK")

@@ -1,0 +1,174 @@
+"""VLANs of a VLAN-aware bridge (bridge(8), "vlan"): those of the tap, and those that its uplinks must carry for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import AddVlan, BridgeVlan, DeleteVlan, Link, Request, View
+from netcommon.operations.base import ABSENT, FOREIGN, Operation
+from netcommon.operations.link import bridge_link, device_link, link_of
+from runtime.errors import HostRefused
+
+
+class PortVlansFields(NamedTuple):
+    """The fields of PortVlans."""
+
+    device: str
+    bridge: str
+    access: int = 0  #: 0: none
+    trunks: tuple[int, ...] = ()
+    ifindex: int = 0
+    master: int = 0
+    default: int = 0  #: the bridge's default pvid, which every new port gets
+    now: tuple[int, ...] = ()  #: the VIDs that the tap has when this is resolved
+    was: tuple[tuple[int, bool, bool], ...] = ()  #: vid, pvid, untagged: what it has without us, as a port of this bridge
+
+
+class PortVlans(PortVlansFields, Operation):
+    """Exactly these VLANs on the tap: ``access`` is pvid and untagged, ``trunks`` are tagged; the default pvid goes."""
+
+    __slots__ = ()
+    KIND = "bridge-vlans"
+    CHOSEN = frozenset({"ifindex", "master", "default", "now", "was"})
+    BEFORE = frozenset({"was"})
+
+    def wanted(self) -> list[BridgeVlan]:
+        """The VLANs the port shall have, in the order of the notation."""
+        access = [BridgeVlan(self.access, pvid=True, untagged=True)] if self.access else []
+        return access + [BridgeVlan(vid) for vid in self.trunks]
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
+        if not bridge.vlan_filtering:
+            raise HostRefused(
+                f"the NIC has VLANs, but bridge {self.bridge} is not VLAN-aware: ip link set dev {self.bridge} type bridge vlan_filtering 1"
+            )
+        default = bridge.default_pvid
+        now = view.vlans(link.index) if link.master == bridge.index else [BridgeVlan(default, True, True)] if default else []
+        was = tuple((vlan.vid, vlan.pvid, vlan.untagged) for vlan in now)
+        vids = tuple(vlan.vid for vlan in now)
+        return [self._replace(ifindex=link.index, master=bridge.index, default=default, now=vids, was=was)]
+
+    def apply(self) -> Sequence[Request]:
+        wanted = self.wanted()
+        surplus = {self.default, *self.now} - {0} - {vlan.vid for vlan in wanted}
+        removed: list[Request] = [DeleteVlan(self.ifindex, vid) for vid in sorted(surplus)]
+        return removed + [AddVlan(self.ifindex, vlan) for vlan in wanted]
+
+    def differs(self, view: View) -> str:
+        now = sorted(view.vlans(self.ifindex)) if link_of(view, self.ifindex, self.device) else []
+        return "" if now == sorted(self.wanted()) else "its VLANs are " + (", ".join(map(_show, now)) or "none")
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None or link.master != self.master:
+            return []
+        before = [BridgeVlan(*vlan) for vlan in self.was]
+        there = {vlan.vid for vlan in view.vlans(self.ifindex)}
+        mine = ({vlan.vid for vlan in self.wanted()} & there) - {vlan.vid for vlan in before}
+        removed: list[Request] = [DeleteVlan(self.ifindex, vid) for vid in sorted(mine)]
+        return removed + [AddVlan(self.ifindex, vlan) for vlan in before]
+
+    def place(self) -> str:
+        return f"bridge-vlans {self.ifindex} {self.master}"
+
+    def describe(self) -> str:
+        return f"bridge vlan on {self.device}: " + ", ".join(map(_show, self.wanted()))
+
+    def undo(self) -> str:
+        return f"bridge vlan on {self.device}: <as they were>"
+
+
+class UplinkVlanFields(NamedTuple):
+    """The fields of UplinkVlan."""
+
+    bridge: str
+    vid: int
+    uplinks: tuple[str, ...] = ()  #: from the settings; empty: found on the host
+    port: str = ""
+    ifindex: int = 0
+    master: int = 0
+    found: str = ABSENT
+
+
+class UplinkVlan(UplinkVlanFields, Operation):
+    """One VID on one uplink of the bridge, tagged, shared by all NICs of that VLAN.
+
+    The kernel has no place for a mark here: what was there before us is known by the records alone.
+    """
+
+    __slots__ = ()
+    KIND = "uplink-vlan"
+    CHOSEN = frozenset({"port", "ifindex", "master", "found"})
+    BEFORE = frozenset({"found"})
+
+    def shared(self) -> tuple[str, ...]:
+        return (f"uplink-vlan-{self.bridge}-{self.vid}",)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        bridge = bridge_link(view, self.bridge)
+        made = []
+        for port in _uplinks(view, bridge, self.uplinks):
+            taken = [
+                link.name
+                for link in view.links()
+                if link.kind == "vlan" and link.vlan == self.vid and link.lower == port.index and not link.foreign_lower
+            ]
+            if taken:
+                raise HostRefused(f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken[0]}")
+            there = any(vlan.vid == self.vid for vlan in view.vlans(port.index))
+            made.append(self._replace(port=port.name, ifindex=port.index, master=bridge.index, found=FOREIGN if there else ABSENT))
+        return made
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddVlan(self.ifindex, BridgeVlan(self.vid))]
+
+    def differs(self, view: View) -> str:
+        there = link_of(view, self.ifindex, self.port) is not None and any(vlan.vid == self.vid for vlan in view.vlans(self.ifindex))
+        return "" if there else f"{self.port} does not carry VLAN {self.vid}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.port)
+        if self.found == FOREIGN or link is None or link.master != self.master:
+            return []
+        there = any(vlan.vid == self.vid for vlan in view.vlans(self.ifindex))
+        return [DeleteVlan(self.ifindex, self.vid)] if there else []
+
+    def identity(self) -> str:
+        return f"uplink-vlan {self.port} {self.vid}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return f"bridge vlan add dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}"
+
+    def undo(self) -> str:
+        return f"bridge vlan del dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}, with the last NIC that needs it"
+
+
+def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
+    """The ports of ``bridge`` that lead outside: those the settings name, else those that are no guest's.
+
+    A veth may lead outside (a nested node) or be another guest's. One alone, with no better port, is taken for the uplink; among
+    several only the administrator can tell.
+    """
+    ports = list(view.ports(bridge.index))
+    if named:
+        found = [port for port in ports if port.name in named]
+        missing = sorted(set(named) - {port.name for port in found})
+        if missing:
+            raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it")
+        return found
+    ports = [port for port in ports if port.kind != "tun" and not port.name.startswith("vif")]
+    better = [port for port in ports if port.kind != "veth"]
+    if better or len(ports) < 2:
+        return better or ports
+    names = ", ".join(port.name for port in ports)
+    raise HostRefused(f'cannot tell the uplinks of {bridge.name} among {names}: name them, [bridges."{bridge.name}"] uplinks')
+
+
+def _show(vlan: BridgeVlan) -> str:
+    flags = " pvid" * vlan.pvid + " untagged" * vlan.untagged
+    return f"{vlan.vid}{flags}"

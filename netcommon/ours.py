@@ -1,0 +1,82 @@
+"""Which files are our own doors, in whichever way a site or our install has put them in place."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+#: A line that our install writes into each wrapper and folder of ours.
+MARKER = "# netcommon-door: installed by netcommon install, removed by netcommon install --uninstall"
+
+#: A wrapper that only hands over to a door is smaller than this (bytes).
+SMALL = 4096
+
+
+def is_door(path: str, hooks: str) -> bool:
+    """Whether the file at ``path`` is one of the doors in the folder ``hooks``, or does nothing but start one.
+
+    A symbolic link to one, a hard link, a bind mount or a copy of one, a wrapper of our install, or a site's wrapper of a
+    single ``exec``.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    if os.path.dirname(os.path.realpath(path)) == os.path.realpath(hooks):
+        return True
+    same_size = []
+    for name in _doors(hooks):
+        try:
+            door = os.stat(name)
+        except OSError:
+            continue
+        if door.st_size == status.st_size:
+            same_size.append(name)
+    content = _content(path)
+    if any(_content(name) == content for name in same_size) and content:
+        return True
+    return is_marked(content) or _starts_door(content, hooks)
+
+
+def is_marked(content: bytes) -> bool:
+    """Whether our install wrote this file."""
+    return MARKER.encode() in content[:SMALL].splitlines()
+
+
+def _doors(hooks: str) -> list[str]:
+    try:
+        return [f"{hooks}/{name}" for name in sorted(os.listdir(hooks))]
+    except OSError:
+        return []
+
+
+def _content(path: str) -> bytes:
+    """The file's bytes; b"" of one that is larger than a door ever is, or cannot be read."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            data = stream.read((1 << 16) + 1)
+    except OSError:
+        return b""
+    return data if len(data) <= 1 << 16 else b""
+
+
+def _starts_door(content: bytes, hooks: str) -> bool:
+    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``.
+
+    Not where it names a device itself: then it is about that NIC, whichever one it was called for.
+    """
+    if not content.startswith(b"#!") or len(content) > SMALL:
+        return False
+    lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()[1:]]
+    commands = [line for line in lines if line and not line.startswith("#") and line.split()[0] != "set"]
+    if len(commands) != 1:
+        return False
+    try:
+        words = shlex.split(commands[0], comments=True)
+    except ValueError:
+        return False
+    called = [word for word in words if word != "exec" and "=" not in word]
+    program = called[0] if called else ""
+    if len(called) > 1 and called[1][:1].isalpha() and "$" not in called[1]:
+        return False
+    return os.path.dirname(os.path.realpath(program)) == os.path.realpath(hooks) if program.startswith("/") else False

@@ -1,0 +1,217 @@
+"""Runs a program that is not ours: own session, time limit, capped output; never waits for what it leaves behind.
+
+Imported only where there is a program to run: a hook without custom scripts does not pay for the subprocess module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+#: Between SIGTERM and SIGKILL, and then for the kernel to take the process away (seconds).
+GRACE = 0.5
+REAP = 1.0
+
+#: Reads at most so much at once (bytes).
+CHUNK = 1 << 16
+
+
+class Outcome(NamedTuple):
+    """How a program ended. Neither ``status`` nor ``signal`` is known if it could not be started or not be killed."""
+
+    status: int | None = None
+    signal: int = 0
+    timed_out: bool = False
+    output: bytes = b""  #: standard output and error, as they came, at most the limit
+    written: int = 0  #: how many bytes it wrote
+    error: str = ""  #: why it could not be started
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0 and not self.timed_out
+
+    @property
+    def text(self) -> str:
+        """What went wrong, in words; "" if nothing."""
+        if self.error:
+            return f"could not be started: {self.error}"
+        if self.timed_out:
+            return "was ended at the time limit"
+        if self.signal:
+            return f"was ended by signal {self.signal}"
+        return f"ended with status {self.status}" if self.status else ""
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[bytes, bytes],
+    seconds: float,
+    limit: int,
+    clock: Callable[[], float],
+    proc: str = "/proc",
+) -> Outcome:
+    """Runs ``argv`` for at most ``seconds``; back within GRACE + REAP after them, whatever the program does.
+
+    It gets a session of its own, "/" as its folder, no input, and one pipe for both outputs. At the limit it, its process group and
+    its descendants get SIGTERM, then SIGKILL. When it ends by itself, what is left of its process group is killed at once; what
+    has made itself a session of its own (a daemon that the site starts on purpose) stays.
+    """
+    if seconds <= 0:
+        return Outcome(timed_out=True)
+    end = clock() + seconds
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        os.set_blocking(writer, True)
+        try:
+            child = subprocess.Popen(  # no shell; the caller has checked whose program it is
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=writer,
+                cwd="/",
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return Outcome(error=getattr(error, "strerror", None) or str(error))
+        finally:
+            os.close(writer)
+        return _watch(child, _Output(reader, limit), end, clock, proc)
+    finally:
+        os.close(reader)
+
+
+class _Output:
+    """What a program writes: the first ``limit`` bytes are kept, the rest is counted."""
+
+    def __init__(self, reader: int, limit: int) -> None:
+        self.reader, self.limit = reader, limit
+        self.kept = bytearray()
+        self.written = 0
+        self.ended = False
+
+    def read(self) -> None:
+        """Reads once: all that a pipe of the usual size holds. Notes if nobody has it open for writing any more."""
+        try:
+            chunk = os.read(self.reader, CHUNK)
+        except BlockingIOError:
+            return
+        self.ended = not chunk
+        self.written += len(chunk)
+        self.kept += chunk[: self.limit - len(self.kept)]
+
+
+def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], proc: str) -> Outcome:
+    """Reads until the child has ended or its time is over, ends what is left, and says how it ended."""
+    handle = os.pidfd_open(child.pid)
+    try:
+        timed_out = not _follow(handle, output, end, clock)
+        if timed_out:
+            _end(child.pid, handle, output, clock, proc)
+        # The child is not reaped yet, so its number is still its own, and that of its group.
+        code = _reap(child, handle)
+    except BaseException:
+        _reap(child, handle)
+        raise
+    finally:
+        os.close(handle)
+    if code is None:
+        return Outcome(timed_out=True, output=bytes(output.kept), written=output.written)
+    return Outcome(None if code < 0 else code, max(-code, 0), timed_out, bytes(output.kept), output.written)
+
+
+def _reap(child: subprocess.Popen[bytes], handle: int) -> int | None:
+    """Ends what is left of the child and its group; its exit status, None if it hangs in the kernel and cannot be ended."""
+    _signal_group(child.pid, signal.SIGKILL)
+    if _readable(handle, REAP):
+        return child.wait()
+    child.returncode = -signal.SIGKILL  # nobody can wait for it; Popen shall not try either
+    return None
+
+
+def _follow(handle: int, output: _Output, end: float, clock: Callable[[], float]) -> bool:
+    """Reads output until the process of ``handle`` has ended (True) or the time has come (False).
+
+    poll(2) looks at the handle first: where that says "ended", all that the process wrote is in the pipe and read in the same turn.
+    What others write after that is not waited for.
+    """
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(output.reader, select.POLLIN)
+    while True:
+        left = end - clock()
+        if left <= 0:
+            return False
+        ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
+        if output.reader in ready:
+            output.read()
+            if output.ended:
+                poll.unregister(output.reader)
+        if handle in ready:
+            return True
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    """Whether ``descriptor`` becomes readable within ``seconds``."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(seconds, 0) * 1000))
+
+
+def _end(pid: int, handle: int, output: _Output, clock: Callable[[], float], proc: str) -> None:
+    """SIGTERM, then after GRACE SIGKILL, to the group of ``pid`` and to its descendants, also those in other sessions."""
+    others = _descendants(pid, proc)
+    try:
+        _signal_group(pid, signal.SIGTERM)
+        _signal_each(others, signal.SIGTERM)
+        end = clock() + GRACE
+        _follow(handle, output, end, clock)
+        for other in others:  # a child may need its grace though the script ended at once
+            _readable(other, end - clock())
+        _signal_group(pid, signal.SIGKILL)
+        _signal_each(others, signal.SIGKILL)
+    finally:
+        for other in others:
+            os.close(other)
+
+
+def _descendants(pid: int, proc: str) -> list[int]:
+    """Handles of the processes below ``pid`` (/proc/PID/task/PID/children, proc(5)); none where the kernel has no such file."""
+    found: dict[int, int] = {}
+    waiting = [pid]
+    while waiting and len(found) < 1000:
+        parent = waiting.pop()
+        try:
+            with open(f"{proc}/{parent}/task/{parent}/children", encoding="ascii") as stream:
+                children = [int(word) for word in stream.read().split()]
+        except (OSError, ValueError):
+            continue
+        for each in children:
+            try:
+                found.setdefault(each, os.pidfd_open(each))
+            except OSError:
+                continue
+            waiting.append(each)
+    return list(found.values())
+
+
+def _signal_group(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except OSError as error:
+        if error.errno not in (errno.ESRCH, errno.EPERM):
+            raise
+
+
+def _signal_each(handles: Sequence[int], number: int) -> None:
+    for handle in handles:
+        try:
+            signal.pidfd_send_signal(handle, number)
+        except OSError as error:
+            if error.errno not in (errno.ESRCH, errno.EPERM):
+                raise

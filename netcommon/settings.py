@@ -1,0 +1,57 @@
+"""The settings of a node: defaults that are good without a file, and /etc/netcommon/config.toml over them.
+
+What the file may hold, and the reading of it, is in netcommon.settings_file, which is imported only where there is a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from runtime.errors import SettingsInvalid
+from runtime.paths import Paths
+
+if TYPE_CHECKING:
+    from netcommon.settings_file import Effective
+
+
+class Settings(NamedTuple):
+    """The effective settings. Times in seconds, sizes in bytes. Each field's place in the file: settings_schema.KEYS."""
+
+    rule_preference: int = 500
+    service_timeout: float = 10.0
+    hook_timeout: float = 30.0
+    custom_order: str = ""  #: "after", "instead"; "": not chosen, each script has its own default
+    custom_output_limit: int = 65536
+    ganeti_nic_files: str = "auto"  #: "auto", "on", "off"
+    uplinks: Mapping[str, tuple[str, ...]] = {}  #: per bridge, where they shall not be guessed
+    syslog_facility: str = "daemon"
+
+
+def load(paths: Paths) -> Settings:
+    """The settings of this node. Raises SettingsInvalid, which lists every error of the file, one a line."""
+    descriptor = _open(paths.config)
+    if descriptor < 0:
+        return Settings()
+    from netcommon import settings_file  # most nodes have no file
+
+    return settings_file.read(descriptor, paths.config).settings
+
+
+def explain(paths: Paths) -> list[Effective]:
+    """Every effective setting with its source, in the schema's order. Raises SettingsInvalid as ``load`` does."""
+    from netcommon import settings_file
+
+    descriptor = _open(paths.config)
+    return settings_file.effective(settings_file.Loaded() if descriptor < 0 else settings_file.read(descriptor, paths.config))
+
+
+def _open(path: str) -> int:
+    """A descriptor of the file, -1 where there is none. Does not block on what is no regular file."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return -1
+    except OSError as error:
+        raise SettingsInvalid(f"{path}: cannot be read: {error.strerror}") from None

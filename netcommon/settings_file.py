@@ -1,0 +1,212 @@
+"""The settings file: what it may hold, and reading it with line numbers in every error.
+
+The file is validated as a whole: every error is reported at once, and a file with an error is not used at all.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+from netcommon.settings import Settings
+from netcommon.settings_schema import KEYS, Key, is_interface
+from runtime.errors import SettingsInvalid, escaped
+
+#: A settings file larger than this is a mistake (bytes).
+LARGEST = 1 << 20
+
+Path = tuple[str, ...]
+
+
+class Loaded(NamedTuple):
+    """A file read: the settings, the places it gives with their line, and its name."""
+
+    settings: Settings = Settings()
+    given: Mapping[Path, int] = {}
+    file: str = ""
+
+
+class Effective(NamedTuple):
+    """One effective setting for people: "hook.timeout", its value, and "default" or "config.toml:12"."""
+
+    key: str
+    value: object
+    source: str
+
+
+class _Problem(NamedTuple):
+    path: Path
+    text: str
+
+
+def read(descriptor: int, path: str) -> Loaded:
+    """Reads and validates the open file, and closes it. Raises SettingsInvalid, which lists every error, one a line."""
+    file = os.path.basename(path)
+    text = _text(descriptor, path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason, _, place = str(error).rpartition(" (at ")
+        line = place[5:].split(",")[0] if place.startswith("line ") else str(text.rstrip().count("\n") + 1)
+        raise SettingsInvalid(f"{file}:{line}: {reason}") from None
+    except RecursionError:
+        raise SettingsInvalid(f"{file}:1: nested too deeply") from None
+    settings, given, problems = _validate(document)
+    lines = _lines(text) if problems or given else {}
+    if problems:
+        told = sorted((_line(lines, problem.path), problem.text) for problem in problems)
+        raise SettingsInvalid("\n".join(f"{file}:{line}: {what}" for line, what in told))
+    return Loaded(settings, {place: _line(lines, place) for place in given}, file)
+
+
+def effective(loaded: Loaded) -> list[Effective]:
+    """Every setting with its source, in the schema's order."""
+    found: list[Effective] = []
+    for key in KEYS:
+        for path, value in _expanded(key, getattr(loaded.settings, key.field)):
+            source = f"{loaded.file}:{loaded.given[path]}" if path in loaded.given else "default"
+            found.append(Effective(_dotted(path), value, source))
+    return found
+
+
+def _expanded(key: Key, value: Any) -> Iterator[tuple[Path, object]]:
+    """The setting's places in the file: one, or one for each table that a "*" stands for."""
+    if key.table.endswith(".*"):
+        for name, one in value.items():
+            yield (key.table[:-2], name, key.name), one
+    else:
+        yield (key.table, key.name), value
+
+
+def _text(descriptor: int, path: str) -> str:
+    """The file's text; only of a regular file that nobody but its trusted owner can write."""
+    try:
+        status = os.fstat(descriptor)
+        if status.st_mode & 0o170000 != 0o100000:
+            raise SettingsInvalid(f"{path}: is not a regular file")
+        if status.st_uid not in (0, os.geteuid()):
+            raise SettingsInvalid(f"{path}: is owned by user {status.st_uid}; expected root (chown root {path})")
+        if status.st_mode & 0o002 or (status.st_mode & 0o020 and status.st_gid != 0):
+            raise SettingsInvalid(f"{path}: can be written by others than root (chmod go-w {path})")
+        data = os.pread(descriptor, LARGEST + 1, 0)
+    finally:
+        os.close(descriptor)
+    if len(data) > LARGEST:
+        raise SettingsInvalid(f"{path}: is larger than {LARGEST} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsInvalid(f"{os.path.basename(path)}:{data.count(10, 0, error.start) + 1}: is not UTF-8") from None
+
+
+def _validate(document: Mapping[str, Any]) -> tuple[Settings, set[Path], list[_Problem]]:
+    """Every value of the document against the schema."""
+    values: dict[str, Any] = {}
+    given: set[Path] = set()
+    problems: list[_Problem] = []
+    tables: dict[str, dict[str, Key]] = {}
+    for key in KEYS:
+        tables.setdefault(key.table, {})[key.name] = key
+    for path, body, keys in _tables(document, tables, problems):
+        for name, value in body.items():
+            place = (*path, name)
+            if name not in keys:
+                problems.append(_Problem(place, f"unknown setting {_dotted(place)}{_suggestion(name, keys.keys())}"))
+                continue
+            key = keys[name]
+            try:
+                read = key.kind.read(value)
+            except ValueError:
+                problems.append(_Problem(place, f"{_dotted(place)} = {escaped(value)}: expected {key.kind.expected}"))
+                continue
+            given.add(place)
+            if key.table.endswith(".*"):
+                values.setdefault(key.field, {})[path[-1]] = read
+            else:
+                values[key.field] = read
+    settings = Settings(**values)
+    if not problems and settings.service_timeout > settings.hook_timeout:
+        place = next(place for place in (("hook", "service_timeout"), ("hook", "timeout")) if place in given)
+        service, hook = settings.service_timeout, settings.hook_timeout
+        problems.append(_Problem(place, f"hook.service_timeout ({service:g}) is more than hook.timeout ({hook:g})"))
+    return settings, given, problems
+
+
+def _tables(
+    document: Mapping[str, Any], tables: Mapping[str, Mapping[str, Key]], problems: list[_Problem]
+) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Key]]]:
+    """Each table of the document that the schema knows, with its keys; the others become problems."""
+    known = {table.removesuffix(".*") for table in tables}
+    for name, body in document.items():
+        if name not in known:
+            what = f"table [{_dotted((name,))}]" if isinstance(body, dict) else f"setting {_dotted((name,))}"
+            problems.append(_Problem((name,), f"unknown {what}{_suggestion(name, known)}"))
+        elif not isinstance(body, dict):
+            problems.append(_Problem((name,), f"{name} = {escaped(body)}: expected a table [{name}]"))
+        elif name in tables:
+            yield (name,), body, tables[name]
+        else:
+            for each, inner in body.items():
+                place = (name, each)
+                if not isinstance(inner, dict):
+                    problems.append(_Problem(place, f"{_dotted(place)} = {escaped(inner)}: expected a table [{name}.NAME]"))
+                elif not is_interface(each):
+                    problems.append(_Problem(place, f"table [{_dotted(place)}]: {escaped(each)} is no interface name (at most 15 bytes)"))
+                else:
+                    yield place, inner, tables[name + ".*"]
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(part if part.isascii() and part.replace("-", "_").isidentifier() else escaped(part) for part in path)
+
+
+def _suggestion(name: str, known: Set[str]) -> str:
+    import difflib  # only an error pays for it
+
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
+
+
+def _lines(text: str) -> dict[Path, int]:
+    """The line at which each table and key of a valid document is first named.
+
+    A statement is the shortest run of lines that parses by itself, which also holds for strings and arrays over several lines.
+    """
+    found: dict[Path, int] = {}
+    table: Path = ()
+    pending, first = "", 1
+    for number, line in enumerate(text.split("\n"), 1):
+        if not pending:
+            first = number
+        pending += line + "\n"
+        try:
+            statement = tomllib.loads(pending)
+        except tomllib.TOMLDecodeError:
+            continue
+        header = pending.lstrip().startswith("[")
+        pending = ""
+        paths = list(_paths((), statement))
+        if header:
+            table = paths[-1]
+        for path in paths:
+            found.setdefault(path if header else table + path, first)
+    return found
+
+
+def _paths(above: Path, value: object) -> Iterator[Path]:
+    """Every path of nested tables below ``above``, the outer before the inner."""
+    if isinstance(value, list) and value:
+        value = value[-1]
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield (*above, name)
+            yield from _paths((*above, name), inner)
+
+
+def _line(lines: Mapping[Path, int], path: Path) -> int:
+    """The line of ``path``, or of the nearest table around it."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 1)

@@ -1,0 +1,63 @@
+"""The errors of this project; each says with which status a hook ends, and whether trying again can help.
+
+Exit statuses follow sysexits(3): 64 the NIC's description is wrong, 69 the host refused, 75 try again later,
+78 the settings are wrong.
+"""
+
+from __future__ import annotations
+
+OK = 0
+USAGE = 64
+UNAVAILABLE = 69
+TEMPORARY = 75
+CONFIG = 78
+
+
+def escaped(value: object, limit: int = 120) -> str:
+    """``value`` as printable ASCII in quotes, cut after ``limit`` characters: safe to show in any log."""
+    text = value if isinstance(value, str) else str(value)
+    cut = text if len(text) <= limit else text[:limit]
+    shown = cut.encode("unicode_escape", "backslashreplace").decode("ascii").replace("'", "\\'")
+    return f"'{shown}'" + ("" if cut is text else f"... ({len(text)} characters)")
+
+
+class NetcommonError(Exception):
+    """Any failure we foresaw. ``status`` is the exit status; ``retry`` says whether trying again can help."""
+
+    status = UNAVAILABLE
+    retry = False
+
+
+class NicInvalid(NetcommonError):
+    """A value in a NIC's description is not acceptable. Nothing was changed."""
+
+    status = USAGE
+
+    def __init__(self, variable: str, value: object, expected: str) -> None:
+        self.variable, self.value, self.expected = variable, value, expected
+        super().__init__(f"{variable}={escaped(value)}: expected {expected}")
+
+
+class HostRefused(NetcommonError):
+    """The host cannot do it as it is: something is missing or in the way."""
+
+
+class TryAgain(NetcommonError):
+    """A lock, a service or the kernel was busy: the same call may succeed later."""
+
+    status = TEMPORARY
+    retry = True
+
+
+class SettingsInvalid(NetcommonError):
+    """The settings file cannot be used."""
+
+    status = CONFIG
+
+
+class RecordUnreadable(NetcommonError):
+    """A file of ours does not parse. It is moved to quarantine with its bytes intact."""
+
+
+class RecordTooNew(NetcommonError):
+    """A record was written by a newer version of this software: it is left alone."""

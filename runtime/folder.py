@@ -1,0 +1,297 @@
+"""Files and links in folders that root alone may write to, reached by directory descriptors and never through a symbolic link.
+
+What others could have changed is refused, not followed. Modes are explicit, since a hook's umask is 0077 under one hypervisor
+and anything under another.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from runtime.errors import HostRefused, RecordUnreadable, escaped
+
+#: Temporary files: longer than any interface's name, and no UUID, so they are never taken for something else.
+TEMPORARY = ".netcommon-tmp-"
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def refused(what: str, path: str, error: OSError) -> HostRefused:
+    """The error for a system call that failed: one line."""
+    return HostRefused(f"{what} {escaped(path)}: {error.strerror or error}")
+
+
+def _check(found: os.stat_result, path: str) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        raise HostRefused(f"{escaped(path)} belongs to user {found.st_uid}: it must belong to root")
+    if found.st_mode & 0o022:
+        raise HostRefused(f"{escaped(path)} has mode {stat.S_IMODE(found.st_mode):04o}: nobody but root may be able to write to it")
+
+
+class Folder:
+    """One folder, held open. ``path`` is for messages only."""
+
+    def __init__(self, descriptor: int, path: str, ours: bool = True) -> None:
+        self.descriptor, self.path, self.ours = descriptor, path, ours
+
+    @classmethod
+    def find(cls, path: str, ours: bool = True) -> Folder | None:
+        """The folder at the absolute ``path``; None where there is none.
+
+        Raises HostRefused where it is a symbolic link or something else, belongs to another user, or others may write to it;
+        the latter two are not looked at where it is not ``ours`` (Ganeti makes its own 0775).
+        """
+        return cls._opened(path, None, path, ours)
+
+    @classmethod
+    def make(cls, path: str, ours: bool = True) -> Folder:
+        """The folder at the absolute ``path``, made if need be, 0755; likewise."""
+        found = cls._opened(path, None, path, ours)
+        if found is not None:
+            return found
+        try:
+            _make_parents(path)
+        except OSError as error:
+            raise refused("cannot make", path, error) from None
+        return cls._made(path, None, path, ours)
+
+    def sub(self, name: str) -> Folder | None:
+        """The folder ``name`` in this one, None where there is none; raises as find."""
+        return self._opened(name, self.descriptor, f"{self.path}/{name}", self.ours)
+
+    def make_sub(self, name: str) -> Folder:
+        """The folder ``name`` in this one, made if need be; raises as find."""
+        return self.sub(name) or self._made(name, self.descriptor, f"{self.path}/{name}", self.ours)
+
+    @classmethod
+    def _made(cls, name: str, within: int | None, path: str, ours: bool) -> Folder:
+        while True:
+            try:
+                os.mkdir(name, 0o755, dir_fd=within)
+                fresh = True
+            except FileExistsError:
+                fresh = False
+            except OSError as error:
+                raise refused("cannot make", path, error) from None
+            made = cls._opened(name, within, path, ours)
+            if made is None:
+                continue  # removed again as an empty one
+            if fresh:
+                os.fchmod(made.descriptor, 0o755)  # whatever the umask
+            return made
+
+    @classmethod
+    def _opened(cls, name: str, within: int | None, path: str, ours: bool) -> Folder | None:
+        try:
+            descriptor = os.open(name, _FOLDER, dir_fd=within)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise HostRefused(f"{escaped(path)} is not a folder, or is a symbolic link: it must be a folder") from None
+            raise refused("cannot open", path, error) from None
+        try:
+            if ours:
+                _check(os.fstat(descriptor), path)
+        except HostRefused:
+            os.close(descriptor)
+            raise
+        return cls(descriptor, path, ours)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        """The bytes of the file ``name``; None where there is none.
+
+        Raises RecordUnreadable where it is not a plain file, is longer than ``limit`` bytes or belongs to another user;
+        HostRefused where the kernel refuses (no permission, for one).
+        """
+        path = f"{self.path}/{name}"
+        try:
+            descriptor = os.open(name, _READ, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise RecordUnreadable(f"{escaped(path)} is not a plain file") from None
+            raise refused("cannot read", path, error) from None
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise RecordUnreadable(f"{escaped(path)} is not a plain file")
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+                raise RecordUnreadable(f"{escaped(path)} could be written by others than root")
+            if found.st_size > limit:
+                raise RecordUnreadable(f"{escaped(path)} holds {found.st_size} bytes, more than {limit}")
+            return _read_all(descriptor, limit)
+        except OSError as error:
+            raise refused("cannot read", path, error) from None
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, data: bytes, mode: int = 0o600, sync: bool = False) -> None:
+        """Replaces the file ``name`` at once. ``sync``: it survives a crash of the machine. Raises HostRefused."""
+
+        def make(temporary: str) -> None:
+            descriptor = os.open(temporary, _CREATE, 0o600, dir_fd=self.descriptor)
+            try:
+                os.fchmod(descriptor, mode)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+        self._replace(name, make)
+        if sync:
+            os.fsync(self.descriptor)
+
+    def create(self, name: str, data: bytes, mode: int = 0o644) -> bool:
+        """Makes the file ``name`` with all of ``data`` at once, unless there is one: then False. Raises HostRefused."""
+        aside = f"{TEMPORARY}{name}-{os.getpid()}"
+        self.write(aside, data, mode)
+        try:
+            os.link(aside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise refused("cannot make", f"{self.path}/{name}", error) from None
+        finally:
+            self.remove(aside)
+        return True
+
+    def move(self, name: str, to: Folder, new: str) -> None:
+        """Renames ``name`` into another folder; nothing happens if it is gone. Raises HostRefused."""
+        try:
+            os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refused("cannot move", f"{self.path}/{name}", error) from None
+
+    def link(self, name: str, target: str) -> None:
+        """Replaces the symbolic link (or whatever file) ``name`` at once. Raises HostRefused."""
+        self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor))
+
+    def _replace(self, name: str, make: Callable[[str], None]) -> None:
+        temporary = ""
+        try:
+            for temporary in _temporary_names():
+                try:
+                    make(temporary)
+                except FileExistsError:
+                    continue
+                break
+            os.rename(temporary, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        except OSError as error:
+            if temporary:
+                self.remove(temporary)
+            raise refused("cannot write", f"{self.path}/{name}", error) from None
+
+    def target(self, name: str) -> str:
+        """Where the symbolic link ``name`` points; "" where there is none."""
+        try:
+            return os.readlink(name, dir_fd=self.descriptor)
+        except OSError:
+            return ""
+
+    def unlink_if(self, name: str, target: str) -> bool:
+        """Removes the symbolic link ``name`` if it points at ``target``, also while others replace it. True if it did."""
+        if self.target(name) != target:
+            return False
+        for aside in _temporary_names():
+            if self.exists(aside):
+                continue
+            try:
+                os.rename(name, aside, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            except OSError:
+                return False
+            break
+        ours = self.target(aside) == target
+        if not ours:
+            # somebody replaced it between our look and our rename: put theirs back, unless a newer one is there by now
+            try:
+                os.link(aside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
+            except OSError:
+                pass
+        self.remove(aside)
+        return ours
+
+    def remove(self, name: str) -> bool:
+        """Removes the file or link ``name``; True if it was there. Raises HostRefused."""
+        try:
+            os.unlink(name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise refused("cannot remove", f"{self.path}/{name}", error) from None
+        return True
+
+    def remove_empty(self, name: str) -> None:
+        """Removes the folder ``name`` if nothing is in it."""
+        try:
+            os.rmdir(name, dir_fd=self.descriptor)
+        except OSError:
+            pass
+
+    def exists(self, name: str) -> bool:
+        """Is there anything called ``name``, a dangling link included?"""
+        return self.modified(name) != 0.0
+
+    def names(self) -> list[str]:
+        """What is in it, sorted, without temporary files. Raises HostRefused."""
+        try:
+            return sorted(name for name in os.listdir(self.descriptor) if not name.startswith(TEMPORARY))
+        except OSError as error:
+            raise refused("cannot list", self.path, error) from None
+
+    def temporary(self) -> list[str]:
+        """The temporary files in it."""
+        return sorted(name for name in os.listdir(self.descriptor) if name.startswith(TEMPORARY))
+
+    def modified(self, name: str) -> float:
+        """When ``name`` was last written, seconds since the epoch; 0 where there is none."""
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mtime
+        except OSError:
+            return 0.0
+
+
+def _temporary_names() -> Iterator[str]:
+    return (f"{TEMPORARY}{os.getpid()}-{number}" for number in count())
+
+
+def _read_all(descriptor: int, limit: int) -> bytes:
+    parts = []
+    left = limit + 1
+    while left > 0:
+        part = os.read(descriptor, min(left, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _make_parents(path: str) -> None:
+    parent = os.path.dirname(path)
+    if parent in ("/", "") or os.path.isdir(parent):
+        return
+    Folder.make(parent, ours=False).close()

@@ -1,0 +1,158 @@
+"""Locks between processes: flock(2) on a fixed set of files, in one order.
+
+There are three sets of files, for devices, UUIDs and shared keys; a name is locked through the file that its hash picks, so two
+names may share a file (they are then serialised without need, which is harmless). Lock files are never deleted: a lock on a file
+that has been unlinked would exclude nobody.
+
+Why no deadlock is possible. Order all files by (set, number), sets in the order device, uuid, key.
+
+1. A process locks the files of one set in ascending order of number, each once, for names are first reduced to the set of their
+   files.
+2. It takes no lock of a set while it holds one of that set or of a later one (``_enter`` refuses, but for names whose files it holds
+   already): keys may be locked again after ``release_keys``, when only files of earlier sets are held.
+3. So each lock that a process waits for is greater than every lock it holds. In a circle of processes, each waiting for a lock the
+   next one holds, the locks waited for would grow all the way round: a contradiction.
+
+And should something outside this program hold a lock for ever, each wait ends at the deadline.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from binascii import crc32
+from collections.abc import Callable, Iterable
+
+from runtime.errors import TryAgain, escaped
+from runtime.folder import Folder, refused
+
+FILES = 64
+DEVICE, UUID, KEY = "device", "uuid", "key"
+SETS = (DEVICE, UUID, KEY)
+#: Seconds between two attempts: short at first, since most holders are done within milliseconds.
+SHORTEST, LONGEST = 0.001, 0.05
+
+
+def number(name: str) -> int:
+    """The file of ``name`` within its set: the same in every process and version."""
+    return crc32(name.encode("utf-8", "surrogateescape")) % FILES
+
+
+class Locks:
+    """The locks that one hook holds; leaving the context releases them all.
+
+    ``deadline``: by ``clock``, in its seconds; ``sleep`` waits between attempts. Raises TryAgain at the deadline.
+    """
+
+    def __init__(
+        self, folder: Folder, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None], proc: str = "/proc"
+    ) -> None:
+        self._folder, self._deadline, self._clock, self._sleep, self._proc = folder, deadline, clock, sleep, proc
+        self._held: dict[str, list[int]] = {}
+        self._files: dict[str, set[int]] = {}
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def devices(self, names: Iterable[str]) -> None:
+        """Locks these devices' names. Raises TryAgain."""
+        self._enter(DEVICE, names)
+
+    def uuids(self, uuids: Iterable[str]) -> None:
+        """Locks these NICs. Raises TryAgain."""
+        self._enter(UUID, uuids)
+
+    def keys(self, keys: Iterable[str]) -> None:
+        """Locks these shared keys. Raises TryAgain."""
+        self._enter(KEY, keys)
+
+    def release_keys(self) -> None:
+        """Lets the shared keys go, and keeps the rest."""
+        self._release(KEY)
+
+    def release(self) -> None:
+        """Lets everything go."""
+        for which in reversed(SETS):
+            self._release(which)
+
+    def _release(self, which: str) -> None:
+        for descriptor in reversed(self._held.pop(which, [])):
+            os.close(descriptor)
+
+    def _enter(self, which: str, names: Iterable[str]) -> None:
+        names = list(names)
+        if which in self._held and {number(name) for name in names} <= self._files[which]:
+            return
+        held = [later for later in SETS[SETS.index(which) :] if later in self._held]
+        if held:
+            raise RuntimeError(f"locks of {which} asked for while holding {held}: that could end in a deadlock")
+        files: dict[int, str] = {}
+        for name in names:
+            files.setdefault(number(name), name)
+        descriptors = self._held[which] = []
+        self._files[which] = set(files)
+        try:
+            for file in sorted(files):
+                descriptors.append(self._lock(which, file, files[file]))
+        except BaseException:
+            self._release(which)
+            raise
+
+    def _lock(self, which: str, file: int, name: str) -> int:
+        descriptor = _open(self._folder, which, file)
+        try:
+            pause = SHORTEST
+            while not _try(descriptor, fcntl.LOCK_EX):
+                left = self._deadline - self._clock()
+                if left <= 0:
+                    holder = self._holder(descriptor)
+                    by = f" by process {holder}" if holder else ""
+                    raise TryAgain(f"the lock of {which} {escaped(name)} is held{by}: try again")
+                self._sleep(min(pause, left))
+                pause = min(pause * 2, LONGEST)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _holder(self, descriptor: int) -> int:
+        """The process that holds the lock, by /proc/locks (proc_locks(5)); 0 if that does not say."""
+        found = os.fstat(descriptor)
+        file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        try:
+            with open(f"{self._proc}/locks", encoding="ascii", errors="replace") as lines:
+                for line in lines:
+                    fields = line.split()
+                    if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file and fields[4].isdigit():
+                        return int(fields[4])
+        except OSError:
+            pass
+        return 0
+
+    def held(self, uuid: str) -> bool:
+        """Does another process hold the lock of this NIC, or of one that shares its file?"""
+        descriptor = _open(self._folder, UUID, number(uuid))
+        try:
+            return not _try(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
+
+
+def _open(folder: Folder, which: str, file: int) -> int:
+    name = f"{which}-{file:02d}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
+    except OSError as error:
+        raise refused("cannot open the lock", f"{folder.path}/{name}", error) from None
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

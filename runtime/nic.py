@@ -1,0 +1,47 @@
+"""The NIC model: what a hypervisor says of one virtual network interface, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from runtime.vlan import NO_VLAN, Vlan
+
+MODES = ("bridged", "routed", "openvswitch", "ext")
+
+
+class Network(NamedTuple):
+    """The Ganeti network a NIC belongs to (gnt-network(8)); every field is empty where it says nothing."""
+
+    name: str = ""
+    uuid: str = ""
+    subnet: str = ""  #: IPv4 prefix, "10.0.0.0/24"
+    subnet6: str = ""  #: IPv6 prefix
+    gateway: str = ""
+    gateway6: str = ""
+    mac_prefix: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Nic(NamedTuple):
+    """One virtual NIC as its hypervisor describes it. Made by runtime.environment, always valid."""
+
+    uuid: str  #: lower case, hyphens; where the caller gives none: uuid5 of instance, index and MAC
+    interface: str  #: the host-side device: a tap or vif, at most 15 bytes
+    mode: str  #: one of MODES
+    link: str  #: bridge, OVS bridge, or routing table (name or number), by mode
+    mac: str = ""  #: of the guest's side, "aa:bb:cc:dd:ee:ff"
+    ip: str = ""  #: IPv4 or IPv6 address, canonical text, with "/len" only where a prefix was given
+    vlan: Vlan = NO_VLAN
+    instance: str = ""
+    index: int | None = None  # type: ignore[assignment]  #: the NIC's position in its instance; shifts when NICs are removed
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    network: Network = Network()
+    environment: Mapping[str, str] = {}  #: every variable the caller gave, known or not
+
+    @property
+    def label(self) -> str:
+        """Instance and index for people, "web1/0"; the device where there is no instance."""
+        where = self.instance or self.interface
+        return where if self.index is None else f"{where}/{self.index}"

@@ -1,0 +1,161 @@
+"""A NIC's record: what was received, what is done on the host for it, and how far that got; and its JSON form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from runtime.environment import environment_of, nic_from_environment
+from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.nic import Nic
+
+SCHEMA = 1
+
+#: The longest record that is read or written, in bytes.
+LONGEST = 4 << 20
+
+#: The life of a record. Only "up" is final; a record in another state whose lock nobody holds belongs to a hook that died,
+#: except "closing", which waits for its device to go.
+APPLYING, UP, CLOSING, REVERTING = "applying", "up", "closing", "reverting"
+STATES = (APPLYING, UP, CLOSING, REVERTING)
+
+
+class Record(NamedTuple):
+    """The record of one NIC on one device, as kept in nics/<uuid>.json."""
+
+    nic: Nic
+    ifindex: int
+    boot: str  #: /proc/sys/kernel/random/boot_id
+    netns: int  #: SO_NETNS_COOKIE
+    state: str = APPLYING
+    operations: tuple[Mapping[str, object], ...] = ()  #: in JSON form, kinds we do not know included
+    door: str = ""  #: who called: "kvm-ifup", "cli", ...
+    scripts: bool = False  #: the custom ifup scripts were begun, so the ifdown scripts are owed
+    created: float = 0.0  #: seconds since the epoch; for people, never for decisions
+    monotonic: float = 0.0  #: seconds since boot
+    schema: int = SCHEMA
+    moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
+
+    @property
+    def uuid(self) -> str:
+        return self.nic.uuid
+
+    @property
+    def device(self) -> str:
+        return self.nic.interface
+
+    @property
+    def key(self) -> str:
+        """The record's file name without ".json", also its name among a shared key's owners."""
+        return f"{self.uuid}.{self.ifindex}" if self.moved else self.uuid
+
+
+def to_json(record: Record) -> bytes:
+    """The record as ASCII JSON: the NIC as validated, and beside it the environment exactly as given.
+
+    Raises NicInvalid where the environment is too large to keep.
+    """
+    stored = record._asdict() | {"schema": SCHEMA, "nic": environment_of(record.nic), "environment": dict(record.nic.environment)}
+    data = json.dumps(stored, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    if len(data) > LONGEST:
+        raise NicInvalid("environment", f"{len(data)} bytes as JSON", f"at most {LONGEST} bytes for all variables together")
+    return data
+
+
+def from_json(data: bytes) -> Record:
+    """Reads a record of this schema or an older one.
+
+    Raises RecordTooNew for a newer schema, and RecordUnreadable for whatever else is not a record: no other error.
+    """
+    if len(data) > LONGEST:
+        raise RecordUnreadable(f"{len(data)} bytes are more than a record's {LONGEST}")
+    try:
+        stored = json.loads(data.decode("ascii"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise RecordUnreadable(f"not JSON: {_line(error)}") from None
+    if not isinstance(stored, dict):
+        raise RecordUnreadable("not a JSON object")
+    schema = _typed(stored, "schema", int)
+    if schema > SCHEMA:
+        raise RecordTooNew(f"schema {schema} is newer than {SCHEMA}, the newest this version knows: use the version that wrote it")
+    while schema < SCHEMA:
+        upgrade = UPGRADES.get(schema)
+        if upgrade is None:
+            raise RecordUnreadable(f"schema {schema} is unknown")
+        stored = upgrade(stored)
+        schema += 1
+    return _record(stored)
+
+
+def _from_0(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 0 knew neither scripts nor moved records, and had the door's name not yet."""
+    return {"scripts": False, "moved": False, "door": ""} | stored
+
+
+#: From each older schema to the next one.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0}
+
+
+def _record(stored: Mapping[str, Any]) -> Record:
+    try:
+        nic = nic_from_environment(_texts(stored, "nic"))
+    except NicInvalid as error:
+        raise RecordUnreadable(f"nic: {error}") from None
+    state = _typed(stored, "state", str)
+    if state not in STATES:
+        raise RecordUnreadable(f"state is {escaped(state)}, not one of {', '.join(STATES)}")
+    operations = _typed(stored, "operations", list)
+    if not all(isinstance(item, dict) and isinstance(item.get("kind"), str) for item in operations):
+        raise RecordUnreadable("operations: not a list of objects with a kind")
+    return Record(
+        nic=nic._replace(environment=_texts(stored, "environment")),
+        ifindex=_number(stored, "ifindex"),
+        boot=_typed(stored, "boot", str),
+        netns=_number(stored, "netns"),
+        state=state,
+        operations=tuple(operations),
+        door=_typed(stored, "door", str),
+        scripts=_typed(stored, "scripts", bool),
+        created=_seconds(stored, "created"),
+        monotonic=_seconds(stored, "monotonic"),
+        moved=_typed(stored, "moved", bool),
+    )
+
+
+def _typed(stored: Mapping[str, Any], field: str, kind: type) -> Any:
+    value = stored.get(field)
+    # bool is an int to isinstance
+    if type(value) is not kind:
+        raise RecordUnreadable(f"{field}: not there, or no {kind.__name__}")
+    return value
+
+
+def _number(stored: Mapping[str, Any], field: str) -> int:
+    value: int = _typed(stored, field, int)
+    if not 0 <= value < 1 << 64:
+        raise RecordUnreadable(f"{field}: out of range")
+    return value
+
+
+def _seconds(stored: Mapping[str, Any], field: str) -> float:
+    value = stored.get(field)
+    # NaN and infinity do not pass the comparison
+    if not (isinstance(value, (int, float)) and type(value) is not bool and abs(value) <= 1e15):
+        raise RecordUnreadable(f"{field}: not a time in seconds")
+    return float(value)
+
+
+def _texts(stored: Mapping[str, Any], field: str) -> dict[str, str]:
+    value: dict[str, str] = _typed(stored, field, dict)
+    if not all(isinstance(item, str) for item in value.values()):
+        raise RecordUnreadable(f"{field}: not an object of strings")
+    return value
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _line(error: BaseException) -> str:
+    return escaped(str(error) or type(error).__name__)

@@ -1,0 +1,287 @@
+"""The records of this node: nics/<key>.json, the links by device and by instance, and what does not parse (runtime.layout: where).
+
+Everything is written by temporary file and rename. Callers hold the locks of the device and the UUID they write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runtime import validate
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.folder import Folder
+from runtime.layout import Layout
+from runtime.locks import Locks
+from runtime.owners import Owners
+from runtime.paths import Paths
+from runtime.record import APPLYING, CLOSING, LONGEST, UP, Record, from_json, to_json
+
+
+class Store:
+    """The records of one network namespace, ``netns`` (SO_NETNS_COOKIE), in the boot ``boot``.
+
+    ``readonly``: nothing is created, moved or changed, and writing methods raise AssertionError. ``problems`` gathers what was wrong
+    with files met on the way, one line each.
+    """
+
+    def __init__(self, paths: Paths, netns: int, boot: str, readonly: bool = False) -> None:
+        self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
+        self.problems: list[str] = []
+        self._layout = Layout(paths.state, netns, boot, readonly)
+        self.owners = Owners(self._layout, self.exists)
+
+    def close(self) -> None:
+        self._layout.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def locks(self, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> Locks:
+        """The locks beside these records; see runtime.locks. Raises HostRefused."""
+        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc)
+
+    def path(self, key: str) -> str:
+        """The path of the record's file, for those who are told where it is."""
+        nics = self._layout.find("nics")
+        return f"{nics.path if nics is not None else self.paths.state + '/nics'}/{key}.json"
+
+    # -- reading
+
+    def exists(self, key: str) -> bool:
+        """Is there a record file of this key, readable or not?"""
+        nics = self._layout.find("nics")
+        return nics is not None and nics.exists(f"{key}.json")
+
+    def read(self, key: str) -> Record | None:
+        """The record; None where there is none, or where it did not parse and so was moved to quarantine.
+
+        Raises RecordTooNew, and HostRefused where the state directory cannot be read.
+        """
+        if not is_key(key):
+            return None
+        nics = self._layout.find("nics")
+        return self._read(nics, f"{key}.json") if nics is not None else None
+
+    def _read(self, nics: Folder, name: str) -> Record | None:
+        try:
+            data = nics.read(name, LONGEST)
+            if data is None:
+                return None
+            record = from_json(data)
+            if f"{record.key}.json" != name:
+                raise RecordUnreadable(f"it is the record of {escaped(record.key)}")
+            return record
+        except RecordTooNew as error:
+            raise RecordTooNew(f"{nics.path}/{name}: {error}") from None
+        except RecordUnreadable as error:
+            self.quarantine(name, str(error))
+            return None
+
+    def by_device(self, tap: str) -> Record | None:
+        """The record of the NIC that came up last on this device. Raises as read."""
+        devices = self._layout.find("devices")
+        if devices is None or not _valid(validate.interface, tap):
+            return None
+        key = _key_of(devices.target(tap), "../nics/")
+        # a process that is moving a record aside, or was killed at it, has made the link first
+        record = self.read(key) or (self.read(key.partition(".")[0]) if "." in key else None)
+        return record if record is not None and record.device == tap else None
+
+    def by_instance(self, name: str, index: int) -> Record | None:
+        """The record of the NIC that came up last with this position in this instance. Raises as read."""
+        instances = self._layout.find("instances")
+        if instances is None or not _valid(validate.instance, name):
+            return None
+        links = instances.sub(name)
+        if links is None:
+            return None
+        with links:
+            record = self.read(_key_of(links.target(str(index)), "../../nics/"))
+        return record if record is not None and (record.nic.instance, record.nic.index) == (name, index) else None
+
+    def all(self) -> tuple[list[Record], list[str]]:
+        """Every record, and what is wrong with the others, one line each. Those that do not parse are moved to quarantine."""
+        nics = self._layout.find("nics")
+        records: list[Record] = []
+        before = len(self.problems)
+        if nics is None:
+            return records, []
+        for name in nics.names():
+            if not name.endswith(".json") or not is_key(name[:-5]):
+                self.problems.append(f"{nics.path}/{escaped(name)} is no record's name: left alone")
+                continue
+            try:
+                record = self._read(nics, name)
+            except RecordTooNew as error:
+                self.problems.append(str(error))
+                continue
+            if record is not None:
+                records.append(record)
+        found = self.problems[before:]
+        del self.problems[before:]
+        return records, found
+
+    # -- writing
+
+    def write(self, record: Record) -> None:
+        """Writes the record and its links; links that an earlier state of it had elsewhere go.
+
+        The links come first: a process killed in between leaves a link to nothing, never a record that the next NIC on its device
+        would not find.
+        Raises NicInvalid (too large), RecordTooNew (a newer version's record is in the way) and HostRefused.
+        """
+        data = to_json(record)
+        nics = self._layout.make("nics")
+        earlier = self._read(nics, f"{record.key}.json")
+        if earlier is None or record.state in (APPLYING, UP):
+            self._link(record)  # one that is on its way out takes no link back from the NIC that has it by now
+        nics.write(f"{record.key}.json", data)
+        if earlier is not None:
+            if earlier.device != record.device:
+                self._unlink_device(earlier)
+            if (earlier.nic.instance, earlier.nic.index) != (record.nic.instance, record.nic.index):
+                self._unlink_instance(earlier)
+
+    def _link(self, record: Record) -> None:
+        devices = self._layout.make("devices")
+        target = _device_target(record)
+        if devices.target(record.device) != target:
+            devices.link(record.device, target)
+        if not record.nic.instance or record.nic.index is None:
+            return
+        instances, target = self._layout.make("instances"), _instance_target(record)
+        while True:
+            with instances.make_sub(record.nic.instance) as links:
+                if links.target(str(record.nic.index)) == target:
+                    return
+                try:
+                    links.link(str(record.nic.index), target)
+                    return
+                except HostRefused:
+                    # another NIC's removal has removed the empty folder since we opened it
+                    if instances.exists(record.nic.instance):
+                        raise
+
+    def remove(self, record: Record) -> None:
+        """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
+        self._layout.make("nics").remove(f"{record.key}.json")  # first, as in write
+        self._unlink_device(record)
+        self._unlink_instance(record)
+
+    def _unlink_device(self, record: Record) -> None:
+        self._layout.make("devices").unlink_if(record.device, _device_target(record))
+
+    def _unlink_instance(self, record: Record) -> None:
+        if not record.nic.instance or record.nic.index is None:
+            return
+        instances = self._layout.make("instances")
+        links = instances.sub(record.nic.instance)
+        if links is None:
+            return
+        with links:
+            links.unlink_if(str(record.nic.index), _instance_target(record))
+        instances.remove_empty(record.nic.instance)
+
+    def move_aside(self, record: Record) -> Record:
+        """Moves the record of a NIC that comes up elsewhere to nics/<uuid>.<ifindex>.json, closing; returns it as it is now.
+
+        A kill on the way leaves both files, which say the same. Its owners' links are the caller's to move. Raises as write.
+        """
+        if record.moved:
+            return record
+        moved = record._replace(moved=True, state=CLOSING)
+        self.write(moved)
+        self._layout.make("nics").remove(f"{record.key}.json")
+        return moved
+
+    # -- what does not parse
+
+    def quarantine(self, name: str, why: str) -> None:
+        """Moves nics/``name`` to quarantine, bytes intact, and reports it in ``problems``."""
+        nics = self._layout.find("nics")
+        where = f"{nics.path if nics is not None else self.paths.state}/{name}"
+        if self.readonly or nics is None:
+            self.problems.append(f"{where} does not parse: {why}")
+            return
+        try:
+            kept = self._layout.make("quarantine")
+            stem = f"{name}.{int(nics.modified(name))}"
+            number = 0
+            while kept.exists(f"{stem}.{number}"):
+                number += 1
+            nics.move(name, kept, f"{stem}.{number}")
+        except HostRefused as error:
+            self.problems.append(f"{where} does not parse ({why}) and cannot be moved to quarantine: {error}")
+            return
+        self.problems.append(f"{where} does not parse ({why}): moved to quarantine/{stem}.{number}")
+
+    def quarantined(self) -> list[str]:
+        """The names of the files in quarantine: name, time of its last change (seconds since the epoch), and a counter."""
+        kept = self._layout.find("quarantine")
+        return kept.names() if kept is not None else []
+
+    def clean_temporary(self, now: float, age: float = 60.0) -> list[str]:
+        """Removes temporary files that processes left behind ``age`` seconds ago; ``now`` in seconds since the epoch."""
+        removed = []
+        for folder in self._layout.folders():
+            for name in folder.temporary():
+                if now - folder.modified(name) >= age and folder.remove(name):
+                    removed.append(f"{folder.path}/{name}")
+        return removed
+
+    def clean_links(self, now: float, age: float = 60.0) -> list[str]:
+        """Removes links by device and by instance that have led to no record since ``age`` seconds before ``now``, and empty folders."""
+        removed: list[str] = []
+        devices, instances = self._layout.find("devices"), self._layout.find("instances")
+        if devices is not None:
+            removed += self._clean(devices, "../nics/", now - age)
+        for name in instances.names() if instances is not None else ():
+            links = instances.sub(name) if instances is not None else None
+            if instances is None or links is None:
+                continue
+            with links:
+                removed += self._clean(links, "../../nics/", now - age)
+            instances.remove_empty(name)
+        return removed
+
+    def _clean(self, links: Folder, before: str, since: float) -> list[str]:
+        removed = []
+        for name in links.names():
+            target = links.target(name)
+            key = _key_of(target, before)
+            if key and not self.exists(key) and links.modified(name) <= since and links.unlink_if(name, target):
+                removed.append(f"{links.path}/{name}")
+        return removed
+
+
+def is_key(text: str) -> bool:
+    """Is it a record's key: a UUID, or a UUID, a dot and an interface's index?"""
+    uuid, dot, ifindex = text.partition(".")
+    canonical = len(uuid) == 36 and uuid == uuid.lower() and _valid(validate.uuid, uuid)
+    return canonical and (not dot or (ifindex.isascii() and ifindex.isdigit() and len(ifindex) <= 10))
+
+
+def _valid(rule: Callable[[str], str], text: str) -> bool:
+    try:
+        rule(text)
+    except NicInvalid:
+        return False
+    return True
+
+
+def _key_of(target: str, before: str) -> str:
+    """The record's key in a link's target, "" if it is not one of ours."""
+    if not (target.startswith(before) and target.endswith(".json")):
+        return ""
+    return target[len(before) : -len(".json")]
+
+
+def _device_target(record: Record) -> str:
+    return f"../nics/{record.key}.json"
+
+
+def _instance_target(record: Record) -> str:
+    return f"../../nics/{record.key}.json"

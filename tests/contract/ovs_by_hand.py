@@ -1,0 +1,86 @@
+"""Ports of Open vSwitch, and what an administrator, or another program, does to it in either world."""
+
+from __future__ import annotations
+
+from netcommon.host.base import OVS_MARK, OvsPort
+from tests.contract.worlds import LinuxWorld, SimulatedWorld
+
+MARK = ((OVS_MARK, "uuid-1"),)
+PLAIN = OvsPort("tap0", "ovs0", external_ids=MARK)
+FULL = PLAIN._replace(
+    tag=10,
+    trunks=(20, 21),
+    vlan_mode="native-untagged",
+    external_ids=(*MARK, ("other", 'a "quoted" ü')),
+    interface_ids=(("attached-mac", "fe:00:00:00:00:01"), ("iface-id", "uuid-1")),
+)
+#: Columns that are nobody's but the administrator's, as OVSDB's JSON shows them.
+OTHERS = {
+    "Port": ("other_config", "priority-tags=always", ["map", [["priority-tags", "always"]]]),
+    "Interface": ("ingress_policing_rate", "1000", 1000),
+}
+
+
+def intent(port: OvsPort | None) -> OvsPort:
+    """What was asked for, without what vswitchd wrote."""
+    assert port is not None
+    return port._replace(error="", ofport=0, row="")
+
+
+def fake_bridge(world: object, name: str, parent: str, vid: int) -> None:
+    if isinstance(world, LinuxWorld):
+        world.ovs.vsctl("add-br", name, parent, str(vid))
+    else:
+        simulated(world).host.add_fake_ovs_bridge(name, parent, vid)
+
+
+def retag(world: object, name: str, vid: int) -> None:
+    """Another VLAN for a fake bridge."""
+    if isinstance(world, LinuxWorld):
+        world.ovs.vsctl("set", "Port", name, f"tag={vid}")
+    else:
+        switch = simulated(world).host.switch
+        switch.fakes = [fake._replace(tag=vid) if fake.name == name else fake for fake in switch.fakes]
+
+
+def add_ids(world: object, name: str, port: tuple[str, str], interface: tuple[str, str]) -> None:
+    """A pair more in the external_ids of the port, and in those of its interface."""
+    if isinstance(world, LinuxWorld):
+        for table, (key, value) in (("Port", port), ("Interface", interface)):
+            world.ovs.vsctl("set", table, name, f"external_ids:{key}={value}")
+        return
+    switch = simulated(world).host.switch
+    there = switch.port(name)
+    assert there is not None
+    ids, interface_ids = dict([*there.external_ids, port]), dict([*there.interface_ids, interface])
+    switch.insert(there._replace(external_ids=tuple(ids.items()), interface_ids=tuple(interface_ids.items())))
+    switch.look()
+
+
+def set_by_others(world: object) -> None:
+    """More than the simulated rows have."""
+    if isinstance(world, LinuxWorld):
+        for table, (column, value, _) in OTHERS.items():
+            world.ovs.vsctl("set", table, "tap0", f"{column}={value}")
+
+
+def check_set_by_others(world: object) -> None:
+    if isinstance(world, LinuxWorld):
+        for table, (column, _, shown) in OTHERS.items():
+            (row,) = [row for row in world.ovs.rows(table, "name", column) if row["name"] == "tap0"]
+            assert row[column] == shown
+
+
+def port_to_br(world: object, name: str) -> tuple[str, int]:
+    """The bridge of the port, and the VLAN in its row, by ovs-vsctl; of the simulated node by what it has."""
+    if isinstance(world, LinuxWorld):
+        return world.ovs.vsctl("port-to-br", name), int(world.ovs.vsctl("get", "Port", name, "tag"))
+    switch = simulated(world).host.switch
+    port = switch.port(name)
+    assert port is not None
+    return port.bridge, next(fake.tag for fake in switch.fakes if fake.name == port.bridge)
+
+
+def simulated(world: object) -> SimulatedWorld:
+    assert isinstance(world, SimulatedWorld)
+    return world

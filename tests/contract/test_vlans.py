@@ -1,0 +1,102 @@
+"""VLANs of bridge ports: needs a kernel with VLAN filtering."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from netcommon.host.base import AddVlan, BridgeVlan, DeleteVlan, SetLink
+from tests.contract.worlds import World, do, index, told, view
+
+DEFAULT = BridgeVlan(1, pvid=True, untagged=True)
+
+
+def port(world: World, bridge: str = "br0", tap: str = "tap0") -> int:
+    """The index of a tap that is a port of the bridge."""
+    world.tap(tap)
+    found = index(world, tap)
+    assert do(world, SetLink(found, master=index(world, bridge))) == [0]
+    return found
+
+
+def test_a_bridge_says_what_it_does(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    full_world.bridge("br1")
+    full_world.bridge("br2", vlan_filtering=True, default_pvid=0)
+    full_world.bridge("br3", vlan_filtering=True, default_pvid=4)
+    said = [view(full_world).link(f"br{number}") for number in range(4)]
+    assert [(link.vlan_filtering, link.default_pvid) for link in said if link] == [(True, 1), (False, 1), (True, 0), (True, 4)]
+
+
+@pytest.mark.parametrize("pvid", [1, 4, 0])
+def test_a_new_port_has_the_default(full_world: World, pvid: int) -> None:
+    full_world.bridge("br0", vlan_filtering=True, default_pvid=pvid)
+    expected = [BridgeVlan(pvid, pvid=True, untagged=True)] if pvid else []
+    assert view(full_world).vlans(port(full_world)) == expected
+
+
+def test_add_and_delete(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    hybrid = [BridgeVlan(10, pvid=True, untagged=True), BridgeVlan(20), BridgeVlan(21), BridgeVlan(4094)]
+    requests = [DeleteVlan(tap, 1), *(AddVlan(tap, vlan) for vlan in hybrid)]
+    assert do(full_world, *requests, stop=True) == [0] * 5
+    assert view(full_world).vlans(tap) == hybrid
+    assert full_world.host.snapshot().vlans(tap) == hybrid
+    assert do(full_world, *requests) == [0] * 5
+    assert view(full_world).vlans(tap) == hybrid
+    assert do(full_world, DeleteVlan(tap, 20), DeleteVlan(tap, 20)) == [0, 0]
+    assert view(full_world).vlans(tap) == [hybrid[0], *hybrid[2:]]
+
+
+def test_the_pvid_moves(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    assert do(full_world, AddVlan(tap, BridgeVlan(10, pvid=True))) == [0]
+    assert view(full_world).vlans(tap) == [BridgeVlan(1, untagged=True), BridgeVlan(10, pvid=True)]
+    assert do(full_world, AddVlan(tap, BridgeVlan(10))) == [0]
+    assert view(full_world).vlans(tap) == [BridgeVlan(1, untagged=True), BridgeVlan(10)]
+
+
+def test_every_vid(full_world: World) -> None:
+    """Ranges are told apart, and of another port nothing is seen."""
+    full_world.bridge("br0", vlan_filtering=True)
+    tap, other = port(full_world), port(full_world, tap="tap1")
+    assert do(full_world, *(AddVlan(tap, BridgeVlan(vid)) for vid in range(2, 600))) == [0] * 598
+    assert view(full_world).vlans(tap) == [DEFAULT, *(BridgeVlan(vid) for vid in range(2, 600))]
+    assert view(full_world).vlans(other) == [DEFAULT]
+    assert full_world.host.snapshot().vlans(other) == [DEFAULT]
+
+
+def test_they_go_with_the_port(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    assert do(full_world, AddVlan(tap, BridgeVlan(10)), SetLink(tap, master=0)) == [0, 0]
+    assert view(full_world).vlans(tap) == []
+    assert do(full_world, SetLink(tap, master=index(full_world, "br0"))) == [0]
+    assert view(full_world).vlans(tap) == [DEFAULT]
+
+
+def test_without_filtering_they_are_kept(full_world: World) -> None:
+    """The kernel takes them, and does nothing with them."""
+    full_world.bridge("br0")
+    tap = port(full_world)
+    assert do(full_world, AddVlan(tap, BridgeVlan(10))) == [0]
+    assert view(full_world).vlans(tap) == [DEFAULT, BridgeVlan(10)]
+
+
+def test_refused(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    full_world.tap("tap1")
+    free = index(full_world, "tap1")
+    assert told(full_world, AddVlan(free, BridgeVlan(10))).errno == errno.EOPNOTSUPP
+    assert told(full_world, DeleteVlan(free, 10)).errno == errno.EOPNOTSUPP
+    assert told(full_world, AddVlan(9999, BridgeVlan(10))).errno == errno.ENODEV
+    assert told(full_world, DeleteVlan(9999, 10)).errno == errno.ENODEV
+    for vid in (0, 4095, 5000):
+        assert told(full_world, AddVlan(tap, BridgeVlan(vid))).errno == errno.EINVAL
+    assert view(full_world).vlans(free) == []
+    assert view(full_world).vlans(9999) == []
+    assert view(full_world).vlans(0) == []

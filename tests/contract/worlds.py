@@ -1,0 +1,198 @@
+"""The two worlds of the contract suite: a simulated node, and a real one in namespaces of its own, changed by hand in the same words."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from netcommon.host.base import Answer, Host, Link, Request, Rule, View
+from netcommon.host.linux import LinuxHost
+from netcommon.host.memory import MemoryHost
+from tests.support.netns import run, sysctl, wait_until
+from tests.support.node import Node
+from tests.support.ovs import OpenVswitch
+from tests.support.tap import Tap
+
+HOLDER = 4711  #: the process that holds the simulated taps
+
+
+class World(Protocol):
+    """A node, and what an administrator or a hypervisor does to it."""
+
+    host: Host
+
+    @property
+    def holder(self) -> int:
+        """The process that has the taps open."""
+        ...
+
+    def tap(self, name: str, persistent: bool = False) -> None: ...
+    def let_go(self, name: str) -> None:
+        """The process that holds the tap ends."""
+        ...
+
+    def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None: ...
+    def veth(self, name: str, peer: str) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def rename(self, name: str, new: str) -> None: ...
+    def rule_with_source(self, rule: Rule, source: str) -> None:
+        """A rule of the administrator's, which selects by source address too."""
+        ...
+
+    def many_ports(self, bridge: str, count: int) -> None:
+        """Fills a bridge with other ports."""
+        ...
+
+    def ovs_bridge(self, name: str) -> None: ...
+    def ovs_port(self, bridge: str, name: str) -> None:
+        """A port of the administrator's, without our mark."""
+        ...
+
+    def freeze_switch(self) -> None: ...
+    def freeze_database(self) -> None: ...
+    def settle(self) -> None:
+        """Waits until Open vSwitch has seen what happened."""
+        ...
+
+
+class SimulatedWorld:
+    """A MemoryHost."""
+
+    def __init__(self, system: bool = False) -> None:
+        """``system``: Open vSwitch uses its kernel module."""
+        self.host = MemoryHost()
+        self.holder = HOLDER
+        self._system = system
+
+    def tap(self, name: str, persistent: bool = False) -> None:
+        self.host.add_tap(name, self.holder, persistent=persistent)
+
+    def let_go(self, name: str) -> None:
+        self.host.let_go(name)
+
+    def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None:
+        self.host.add_bridge(name, vlan_filtering=vlan_filtering, default_pvid=default_pvid)
+
+    def veth(self, name: str, peer: str) -> None:
+        first = self.host.add_link(Link(0, name, "veth"))
+        second = self.host.add_link(Link(0, peer, "veth", lower=first.index))
+        self.host.kernel.links[first.index] = first._replace(lower=second.index)
+
+    def remove(self, name: str) -> None:
+        self.host.remove_link(name)
+
+    def rename(self, name: str, new: str) -> None:
+        self.host.rename_link(name, new)
+
+    def rule_with_source(self, rule: Rule, source: str) -> None:
+        self.host.kernel.add_rule(rule._replace(plain=False))
+
+    def many_ports(self, bridge: str, count: int) -> None:
+        master = self.host.kernel.named(bridge)
+        assert master is not None
+        for number in range(count):
+            self.host.add_link(Link(0, f"port{number}", "ifb", master=master.index))
+
+    def ovs_bridge(self, name: str) -> None:
+        self.host.add_ovs_bridge(name, self._system)
+
+    def ovs_port(self, bridge: str, name: str) -> None:
+        self.host.add_ovs_port(bridge, name)
+
+    def freeze_switch(self) -> None:
+        self.host.switch.condition = self.host.switch.condition._replace(switch=False)
+
+    def freeze_database(self) -> None:
+        self.host.switch.condition = self.host.switch.condition._replace(database=False)
+
+    def settle(self) -> None:
+        self.host.switch.look()
+
+
+class LinuxWorld:
+    """A LinuxHost on a node of its own."""
+
+    def __init__(self, node: Node, ovs: OpenVswitch | None = None) -> None:
+        self.host = LinuxHost(service_timeout=2 if ovs is None else 1.5)
+        self.holder = os.getpid()
+        self._node, self._ovs = node, ovs
+        self._taps: dict[str, Tap] = {}
+
+    @property
+    def ovs(self) -> OpenVswitch:
+        assert self._ovs is not None, "ask for the fixture ovs_world"
+        return self._ovs
+
+    def tap(self, name: str, persistent: bool = False) -> None:
+        self._taps[name] = self._node.tap(name, persistent)
+
+    def let_go(self, name: str) -> None:
+        self._taps.pop(name).close()
+
+    def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None:
+        # Down, as the suite's other devices: IPv6 would give an address to it, and routes with that.
+        filtering = ("vlan_filtering", "1", "vlan_default_pvid", str(default_pvid)) if vlan_filtering else ()
+        run("ip", "link", "add", name, "type", "bridge", *filtering)
+
+    def veth(self, name: str, peer: str) -> None:
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", peer)
+
+    def remove(self, name: str) -> None:
+        if name in self._taps:
+            self._taps.pop(name).close()
+        if os.path.exists(f"/sys/class/net/{name}"):
+            run("ip", "link", "delete", name)
+
+    def rename(self, name: str, new: str) -> None:
+        run("ip", "link", "set", name, "name", new)
+
+    def rule_with_source(self, rule: Rule, source: str) -> None:
+        words = ["priority", str(rule.preference), "iif", rule.iif, "from", source, "lookup", str(rule.table)]
+        run("ip", "-6" if rule.family == 10 else "-4", "rule", "add", *words, "protocol", str(rule.protocol))
+
+    def many_ports(self, bridge: str, count: int) -> None:
+        lines = "".join(f"link add port{number} master {bridge} type ifb\n" for number in range(count))
+        run("ip", "-batch", "-", stdin=lines)
+
+    def ovs_bridge(self, name: str) -> None:
+        self.ovs.bridge(name)
+
+    def ovs_port(self, bridge: str, name: str) -> None:
+        self.ovs.vsctl("add-port", bridge, name)
+
+    def freeze_switch(self) -> None:
+        self.ovs.freeze("ovs-vswitchd")
+
+    def freeze_database(self) -> None:
+        self.ovs.freeze("ovsdb-server")
+
+    def settle(self) -> None:
+        """vswitchd looks at its devices after an event; a change that it has taken afterwards proves that it has."""
+        for _ in range(3):
+            self.ovs.vsctl("set", "Open_vSwitch", ".", f"external_ids:settled={os.urandom(4).hex()}")
+
+
+def index(world: World, name: str) -> int:
+    """The index of a device that is there."""
+    link = world.host.view().link(name)
+    assert link is not None, name
+    return link.index
+
+
+def do(world: World, *requests: Request, stop: bool = False) -> list[int]:
+    """The answers' errnos."""
+    return [answer.errno for answer in world.host.execute(requests, stop)]
+
+
+def told(world: World, request: Request) -> Answer:
+    """The answer to one request that is refused."""
+    (answer,) = world.host.execute([request], stop=True)
+    assert not answer.ok and answer.text, answer
+    return answer
+
+
+def view(world: World) -> View:
+    return world.host.view()
+
+
+__all__ = ["HOLDER", "LinuxWorld", "SimulatedWorld", "World", "do", "index", "sysctl", "told", "view", "wait_until"]

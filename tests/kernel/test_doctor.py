@@ -1,0 +1,49 @@
+"""Doctor on a real kernel: it sees what Ganeti's own script leaves behind, its remedies work, and it changes nothing."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from netcommon.doctor import Finding, findings
+from runtime.paths import Paths
+from tests.support.netns import run
+from tests.support.node import Node
+
+
+def seen(root: Path, topic: str) -> list[Finding]:
+    return [finding for finding in findings(Paths.under(str(root))._replace(proc="/proc"), root=str(root)) if finding.topic == topic]
+
+
+def state() -> str:
+    return "".join(run("ip", *words) for words in (("link",), ("rule",), ("-6", "rule"), ("route", "show", "table", "all"), ("address",)))
+
+
+def test_rules_of_taps_that_are_gone(node: Node, tmp_path: Path) -> None:
+    tap = node.tap("tap5")
+    for option in ("-4", "-6"):
+        run("ip", option, "rule", "add", "iif", "tap5", "lookup", "100")
+    run("ip", "rule", "add", "iif", "eth9", "lookup", "100")
+    assert seen(tmp_path, "leftovers") == []
+    tap.close()
+    found = seen(tmp_path, "leftovers")
+    assert len(found) == 2
+    for finding in found:
+        run(*shlex.split(finding.remedy))
+    assert seen(tmp_path, "leftovers") == []
+    assert "eth9" in run("ip", "rule")
+
+
+def test_examining_changes_nothing(node: Node, tmp_path: Path) -> None:
+    node.bridge("br0")
+    node.tap("tap0")
+    before = state()
+    assert findings(Paths.under(str(tmp_path))._replace(proc="/proc"), root=str(tmp_path))
+    assert state() == before
+
+
+def test_forwarding_as_the_kernel_has_it(node: Node, tmp_path: Path) -> None:
+    run("sysctl", "-w", "net.ipv6.conf.all.forwarding=0")
+    (finding,) = [one for one in seen(tmp_path, "forwarding") if "ipv6" in one.text]
+    run(*shlex.split(finding.remedy.split(",")[0]))
+    assert not [one for one in seen(tmp_path, "forwarding") if "all.forwarding" in one.text]

@@ -1,0 +1,244 @@
+"""The lanes of tests/run, one after the other; a lane that fails does not stop the next.
+
+    lint     ruff over everything
+    types    mypy --strict over product and tests' tools
+    unit     tests/unit: pure tests, layers, style, properties
+    kernel   the rest (contract, kernel, fault, ...): the running kernel, in namespaces of their own
+    vm       what is marked vm: a Debian kernel under QEMU, one boot
+    bench    tests/bench, last and alone
+    guard    the machine's own network is as before
+
+--full runs every case instead of a sample, file by file, and remembers in the cache what has passed: called again on the same tree, it
+goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too, instead of the lane's own).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support import bootstrap, inside, junit, progress, vm
+from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
+
+PYTHON = str(VENV / "bin/python")
+TYPED = ["runtime", "netcommon", "tests/support", "tests/conftest.py"]
+NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures")
+
+
+class Options(NamedTuple):
+    """What tests/run was asked for."""
+
+    full: bool
+    extra: tuple[str, ...]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "NETCOMMON_TESTS_FULL": "1" if self.full else "0", "PYTHONDONTWRITEBYTECODE": ""}
+
+
+class Result(NamedTuple):
+    """What became of a lane, or of a part of one."""
+
+    passed: int
+    failed: int
+
+
+def program(argv: list[str]) -> Result:
+    """A check that is one program: one test."""
+    status = subprocess.run(argv, cwd=ROOT, check=False).returncode
+    return Result(int(status == 0), int(status != 0))
+
+
+def lint(options: Options) -> Result:
+    """ruff."""
+    return program([str(VENV / "bin/ruff"), "check", "--no-cache", "."])
+
+
+def types(options: Options) -> Result:
+    """mypy --strict. The hooks have no .py at their end, so they are named one by one."""
+    hooks = [f"hooks/{path.name}" for path in sorted((ROOT / "hooks").iterdir()) if is_python(path)]
+    cache = bootstrap.cache() / "mypy"
+    status = program([PYTHON, "-m", "mypy", "--cache-dir", str(cache), *TYPED])
+    for hook in hooks:  # each is a __main__ of its own
+        one = program([PYTHON, "-m", "mypy", "--cache-dir", str(cache), "--scripts-are-modules", hook])
+        status = Result(status.passed + one.passed, status.failed + one.failed)
+    return status
+
+
+def is_python(path: Path) -> bool:
+    """Whether it is an executable that Python runs."""
+    return path.is_file() and not path.is_symlink() and b"python" in path.open("rb").readline()
+
+
+def pytest(options: Options, name: str, paths: list[str], marks: str, seconds: int, alone: bool = True) -> Result:
+    """One pytest process in namespaces of its own (``alone``; that needs root)."""
+    xml = bootstrap.cache() / "results" / f"{name.replace('/', '_')}-{os.getpid()}.xml"
+    xml.parent.mkdir(exist_ok=True)
+    chosen = [] if any((ROOT / argument.split("::")[0]).exists() for argument in options.extra) else paths
+    argv = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations=3", "--durations-min=2", f"--junitxml={xml}"]
+    argv += ["-m", marks, *chosen, *options.extra]
+    if alone:
+        argv = inside.wrapped(PYTHON, argv)
+    try:
+        status = subprocess.run(argv, cwd=ROOT, env=options.environment, timeout=seconds, check=False).returncode
+    except subprocess.TimeoutExpired:
+        say(f"{name}: not finished after {seconds} s")
+        status = 124
+    counts = junit.read(xml)
+    xml.unlink(missing_ok=True)
+    return judged(counts, status)
+
+
+def judged(counts: junit.Counts, status: int) -> Result:
+    """A process that failed without a failed test (killed, broken collection) counts as a failure. Status 5: no test was selected."""
+    failed = counts.failed or int(status not in (0, 5))
+    return Result(counts.passed, failed)
+
+
+def marks(options: Options, *excluded: str) -> str:
+    """The expression for ``pytest -m``."""
+    return " and ".join(f"not {mark}" for mark in (*excluded, *(() if options.full else ("slow",))))
+
+
+def grouped(options: Options, lane: str, folders: list[str], expression: str, seconds: int) -> Result:
+    """A lane of pytest: one process; in a full run one process a file, and those that passed before are not run again."""
+    alone = os.geteuid() == 0
+    if not options.full or options.extra:
+        return pytest(options, lane, folders, expression, seconds, alone)
+    total = Result(0, 0)
+    done = progress.Progress(ROOT, bootstrap.cache() / "full")
+    files = sorted(str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py"))
+    for file in files:
+        before = done.passed(file)
+        if before is not None:
+            say(f"{file}: {before} passed earlier")
+            part = Result(before, 0)
+        else:
+            say(file)
+            part = pytest(options, f"{lane}-{file}", [file], expression, 4 * seconds, alone)
+            if not part.failed:
+                done.remember(file, part.passed)
+        total = Result(total.passed + part.passed, total.failed + part.failed)
+    return total
+
+
+def unit(options: Options) -> Result:
+    """tests/unit."""
+    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 600)
+
+
+def kernel(options: Options) -> Result:
+    """Everything else that the running kernel can do."""
+    if os.geteuid() != 0:
+        say("the kernel lane needs root")
+        return Result(0, 1)
+    folders = [f"tests/{path.name}" for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name not in NOT_KERNEL_LANE]
+    folders = [folder for folder in folders if any((ROOT / folder).rglob("test_*.py"))]
+    return grouped(options, "kernel", folders, marks(options, "vm", "bench"), 900)
+
+
+def machine(options: Options) -> Result:
+    """What is marked vm, in a Debian kernel."""
+    if os.geteuid() != 0:
+        say("the vm lane needs root")
+        return Result(0, 1)
+    done = progress.Progress(ROOT, bootstrap.cache() / "full")
+    before = done.passed("vm") if options.full and not options.extra else None
+    if before is not None:
+        say(f"vm: {before} passed earlier")
+        return Result(before, 0)
+    expression = "vm" if options.full else "vm and not slow"
+    counts, status = vm.boot(expression, list(options.extra), options.environment, 3600 if options.full else 900)
+    result = judged(counts, status)
+    if options.full and not result.failed and not options.extra:
+        done.remember("vm", result.passed)
+    return result
+
+
+def bench(options: Options) -> Result:
+    """tests/bench: nothing else runs meanwhile."""
+    if not any((ROOT / "tests/bench").rglob("test_*.py")):
+        return Result(0, 0)
+    return pytest(options, "bench", ["tests/bench"], marks(options, "vm"), 900, os.geteuid() == 0)
+
+
+LANES: dict[str, Callable[[Options], Result]] = {
+    "lint": lint,
+    "types": types,
+    "unit": unit,
+    "kernel": kernel,
+    "vm": machine,
+    "bench": bench,
+}
+
+
+def footprint() -> dict[str, str]:
+    """What of the machine's own network no test may change."""
+    views = {
+        "links": ["ip", "-br", "link"],
+        "rules": ["ip", "rule"],
+        "rules6": ["ip", "-6", "rule"],
+        "routes": ["ip", "route", "show", "table", "all"],
+        "nft": ["nft", "list", "tables"],
+        "forwarding": ["sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"],
+    }
+    seen = {name: bootstrap.command([bootstrap.find(argv[0]) or argv[0], *argv[1:]], check=False).stdout for name, argv in views.items()}
+    for path in ("/run/netcommon", "/etc/netcommon", "/run/openvswitch", "/var/run/ganeti", "/etc/ganeti"):
+        seen[path] = " ".join(sorted(os.listdir(path))) if os.path.isdir(path) else "not there"
+    return seen
+
+
+def guard(before: dict[str, str]) -> Result:
+    """Compares the machine with what it was."""
+    after = footprint()
+    changed = [name for name in before if before[name] != after[name]]
+    for name in changed:
+        say(f"the tests changed this machine: {name}\n--- before\n{before[name]}\n--- after\n{after[name]}")
+    return Result(int(not changed), int(bool(changed)))
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0 where every lane passed, 1 where one failed, 69 where the machine could not be set up."""
+    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="every case, resumable")
+    parser.add_argument("--lane", action="append", choices=list(LANES), help="only this lane; may be repeated")
+    known, extra = parser.parse_known_args(arguments)
+    options = Options(known.full, tuple(extra))
+    chosen = known.lane or list(LANES)
+    root = os.geteuid() == 0
+    try:
+        bootstrap.setup(["environment", *(lane for lane in ("kernel", "vm") if lane in chosen and root)])
+    except SetupFailed as error:
+        print(f"tests/run: {error}", file=sys.stderr)
+        return 69
+    before = footprint() if root else {}
+    results: dict[str, tuple[Result, float]] = {}
+    for lane in chosen:
+        say(f"=== {lane}")
+        start = time.monotonic()
+        try:
+            result = LANES[lane](options)
+        except SetupFailed as error:
+            say(f"{lane}: {error}")
+            result = Result(0, 1)
+        results[lane] = result, time.monotonic() - start
+    if root:
+        results["guard"] = guard(before), 0.0
+    return report(results)
+
+
+def report(results: dict[str, tuple[Result, float]]) -> int:
+    """The table of lanes, and the sum as the last line."""
+    print(f"\n{'lane':8} {'passed':>7} {'failed':>7} {'seconds':>8}")
+    for lane, (result, seconds) in results.items():
+        print(f"{lane:8} {result.passed:7} {result.failed:7} {seconds:8.1f}")
+    passed = sum(result.passed for result, _ in results.values())
+    failed = sum(result.failed for result, _ in results.values())
+    print(f"\n{passed} passed, {failed} failed in {sum(seconds for _, seconds in results.values()):.1f} s", flush=True)
+    return int(failed > 0 or passed == 0)

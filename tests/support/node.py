@@ -1,0 +1,82 @@
+"""A node for one test: a network namespace, an empty /run, bridges, uplinks, taps, and an outside world on the other end of the wire."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from tests.support.netns import EMPTY, RUN, Namespace, isolate, mounted_over, run, sysctl
+from tests.support.tap import Tap
+
+
+class Node:
+    """The calling thread is in it while the test runs: programs, sockets and /proc/sys all see this node."""
+
+    def __init__(self, namespace: Namespace, stack: contextlib.ExitStack) -> None:
+        self.namespace = namespace
+        self._stack = stack
+
+    def namespaced(self) -> Namespace:
+        """Another namespace, closed with the node: a router, another node, the world outside."""
+        other = Namespace()
+        self._stack.callback(other.close)
+        return other
+
+    def wire(self, name: str, other: Namespace, peer: str = "eth0") -> None:
+        """A veth pair: ``name`` here, ``peer`` in ``other``; both up."""
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", other.path)
+        run("ip", "link", "set", name, "up")
+        other.run("ip", "link", "set", peer, "up")
+
+    def outside(self, uplink: str = "up0", *addresses: str) -> Namespace:
+        """A namespace at the other end of ``uplink``, whose ``eth0`` has ``addresses`` ("10.0.0.1/24")."""
+        other = self.namespaced()
+        self.wire(uplink, other)
+        for address in addresses:
+            other.run("ip", "address", "add", address, "dev", "eth0", *(("nodad",) if ":" in address else ()))
+        return other
+
+    def bridge(self, name: str = "br0", *ports: str, vlan_filtering: bool = False, mtu: int = 0) -> None:
+        """A Linux bridge, up, without spanning tree, with ``ports``. vlan_filtering only in the virtual machine."""
+        run("ip", "link", "add", name, "type", "bridge", "forward_delay", "0", *(("vlan_filtering", "1") if vlan_filtering else ()))
+        for port in ports:
+            run("ip", "link", "set", port, "master", name)
+        # Set last: a bridge takes the lowest MTU of its ports until somebody sets one.
+        if mtu:
+            run("ip", "link", "set", name, "mtu", str(mtu))
+        run("ip", "link", "set", name, "up")
+
+    def address(self, device: str, *addresses: str) -> None:
+        """Addresses on a device of this node."""
+        for address in addresses:
+            run("ip", "address", "add", address, "dev", device, *(("nodad",) if ":" in address else ()))
+
+    def tap(self, name: str = "tap0", persistent: bool = False) -> Tap:
+        """A tap as QEMU holds it: down, not persistent, with a vnet header; closed with the node."""
+        tap = Tap(name, persistent=persistent)
+        self._stack.callback(tap.close)
+        return tap
+
+    def forwarding(self, ipv6: bool = False) -> None:
+        """What the administrator of a routed node has set."""
+        sysctl("net/ipv4/ip_forward", "1")
+        if ipv6:
+            sysctl("net/ipv6/conf/all/forwarding", "1")
+
+
+@contextlib.contextmanager
+def fresh() -> Iterator[Node]:
+    """A new, empty node; the calling thread is in it until the end. Needs root."""
+    isolate()
+    with contextlib.ExitStack() as stack:
+        namespace = Namespace()
+        stack.callback(namespace.close)
+        stack.enter_context(namespace.entered())
+        stack.enter_context(mounted_over("/sys", "sysfs"))
+        stack.enter_context(mounted_over("/run", "tmpfs", "mode=0755"))
+        for folder in RUN:
+            os.makedirs(folder, exist_ok=True)
+        for folder in EMPTY:
+            stack.enter_context(mounted_over(folder, "tmpfs", "mode=0755"))
+        yield Node(namespace, stack)

@@ -1,0 +1,106 @@
+"""Open vSwitch for one test: ovsdb-server and ovs-vswitchd of its own, userspace datapath, below the node's own /run.
+
+The calling thread must be in a ``node.fresh()`` node: /run is then a tmpfs of the test's own, so /var/run/openvswitch is too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.support.netns import run, wait_until
+
+RUN = "/var/run/openvswitch"
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+SOCKET = f"{RUN}/db.sock"
+
+
+class OpenVswitch:
+    """A running pair of daemons."""
+
+    def __init__(self, datapath: str = "netdev") -> None:
+        self.datapath = datapath
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, datapath: str = "netdev") -> Iterator[OpenVswitch]:
+        """Starts both daemons and stops them at the end. ``datapath``: "netdev", or "system" where the kernel has openvswitch."""
+        made = cls(datapath)
+        try:
+            made.start_database()
+            made.start_switch()
+            yield made
+        finally:
+            made.stop()
+
+    def start_database(self) -> None:
+        """ovsdb-server over its socket, with an empty database the first time."""
+        os.makedirs(RUN, exist_ok=True)
+        database = f"{RUN}/conf.db"
+        if not os.path.exists(database):
+            run("ovsdb-tool", "create", database, SCHEMA)
+        self._start("ovsdb-server", database, f"--remote=punix:{SOCKET}", f"--unixctl={RUN}/ovsdb.ctl")
+        wait_until(lambda: os.path.exists(SOCKET), 10, "ovsdb-server's socket")
+        run("ovs-vsctl", "--no-wait", "init")
+
+    def start_switch(self) -> None:
+        """ovs-vswitchd; returns when it has taken the configuration."""
+        self._start("ovs-vswitchd", f"unix:{SOCKET}", f"--unixctl={RUN}/vswitchd.ctl", "--disable-system-route")
+        self.vsctl("--timeout=60", "set", "Open_vSwitch", ".", "external_ids:started=yes")
+
+    def _start(self, name: str, *arguments: str) -> None:
+        binary = next(path for folder in ("/usr/sbin", "/usr/bin") if os.path.exists(path := f"{folder}/{name}"))
+        with open(f"{RUN}/{name}.log", "ab") as log:
+            self.daemons[name] = subprocess.Popen(
+                [binary, *arguments, "-vconsole:warn", "-vsyslog:off"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+            )
+
+    def vsctl(self, *arguments: str) -> str:
+        """ovs-vsctl, the independent view. Raises AssertionError."""
+        return run("ovs-vsctl", *(() if arguments[0].startswith("--timeout") else ("--timeout=20",)), *arguments).strip()
+
+    def bridge(self, name: str = "ovs0", *ports: str) -> None:
+        """A bridge with ``ports`` (existing devices), its own interface up."""
+        self.vsctl("add-br", name, "--", "set", "Bridge", name, f"datapath_type={self.datapath}")
+        for port in ports:
+            self.vsctl("add-port", name, port)
+        run("ip", "link", "set", name, "up")
+
+    def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
+        """The rows of a table as dictionaries of OVSDB's own JSON values (RFC 7047, 5.1), without their order."""
+        return rows(table, columns)
+
+    def freeze(self, name: str = "ovs-vswitchd") -> None:
+        """SIGSTOP: a daemon that is there and does not answer."""
+        self.daemons[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str = "ovs-vswitchd") -> None:
+        """SIGCONT."""
+        self.daemons[name].send_signal(signal.SIGCONT)
+
+    def kill(self, name: str = "ovs-vswitchd") -> None:
+        """SIGKILL, as a crash; the database stays. Start again with start_switch or start_database."""
+        daemon = self.daemons.pop(name)
+        daemon.kill()
+        daemon.wait(30)
+        if name == "ovsdb-server" and os.path.exists(SOCKET):
+            os.unlink(SOCKET)
+
+    def stop(self) -> None:
+        """Ends both, the switch first."""
+        for name in ("ovs-vswitchd", "ovsdb-server"):
+            if name in self.daemons:
+                self.kill(name)
+
+
+def rows(table: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """See OpenVswitch.rows; for the database of this node, whoever started it."""
+    chosen = (f"--columns={','.join(columns)}",) if columns else ()
+    answer = json.loads(run("ovs-vsctl", "--timeout=20", "--format=json", *chosen, "list", table))
+    return [dict(zip(answer["headings"], row, strict=True)) for row in answer["data"]]

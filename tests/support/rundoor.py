@@ -1,0 +1,57 @@
+"""Runs a door of hooks/ exactly as Ganeti 3.0 and QEMU do: working directory /, umask 0077, an empty pipe as standard input, no other
+descriptor, an environment of nothing but what is given and a bare PATH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+HOOKS = Path(__file__).resolve().parents[2] / "hooks"
+
+#: What Ganeti's daemon gives every script besides the NIC (utils.RunCmd with reset_env; PATH as captured).
+BASE = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/usr/sbin"}
+
+
+class Outcome(NamedTuple):
+    """What a door left: exit status (negative: signal), both outputs, wall time in seconds."""
+
+    status: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def argv_of(door: str, tap: str, *context: str) -> list[str]:
+    """The arguments as Ganeti 3.0 gives them: kvm-vif-bridge none, else the tap as a Python repr of bytes."""
+    path = str(HOOKS / door) if "/" not in door else door
+    return [path] if door.endswith("kvm-vif-bridge") else [path, f"b'{tap}'", *context]
+
+
+def rundoor(door: str, environment: Mapping[str, str], *arguments: str, timeout: float = 120) -> Outcome:
+    """Runs hooks/``door`` (or an absolute path) with ``environment``; without ``arguments``, INTERFACE as Ganeti's ``b'tap0'``.
+
+    Raises subprocess.TimeoutExpired when something still holds an output after ``timeout`` seconds: a door must not.
+    """
+    argv = argv_of(door, environment.get("INTERFACE", "tap0")) if not arguments else [argv_of(door, "")[0], *arguments]
+    return execute(argv, {**BASE, **environment}, timeout)
+
+
+def execute(argv: Sequence[str], environment: Mapping[str, str], timeout: float = 120) -> Outcome:
+    """The same for any command line and a complete environment."""
+    start = time.monotonic()
+    done = subprocess.run(
+        argv,
+        cwd="/",
+        env=dict(environment),
+        input=b"",
+        capture_output=True,
+        umask=0o077,
+        timeout=timeout,
+        check=False,
+    )
+    taken = time.monotonic() - start
+    return Outcome(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), taken)

@@ -1,0 +1,20 @@
+"""Which of many cases the default run takes; ``tests/run --full`` takes all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+FULL = os.environ.get("NETCOMMON_TESTS_FULL") == "1"
+
+T = TypeVar("T")
+
+
+def sample(cases: Sequence[T], count: int) -> list[T]:
+    """``count`` of ``cases``, evenly spread, first and last included, the same each time; all of them in a full run."""
+    if FULL or count >= len(cases):
+        return list(cases)
+    if count < 2:
+        return list(cases[:count])
+    return [cases[round(position * (len(cases) - 1) / (count - 1))] for position in range(count)]

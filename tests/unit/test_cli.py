@@ -1,0 +1,201 @@
+"""The command line on a simulated node: defining NICs, joining them to the network and taking them out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.base import AF_INET
+from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli, equipped, with_two
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return equipped(tmp_path)
+
+
+@pytest.fixture
+def two(cli: Cli) -> Cli:
+    return with_two(cli)
+
+
+def test_define_writes_a_definition_that_list_and_show_know(cli: Cli) -> None:
+    made = cli.json(*BRIDGED, "--tag", "a", "--tag", "b:c", "--network-subnet", "10.0.0.0/24")
+    assert made["uuid"] == UUIDS[0]
+    assert made["tags"] == ["a", "b:c"]
+    assert made["network"] == {"subnet": "10.0.0.0/24"}
+    assert Path(made["path"]).is_file()
+    assert cli.json("list") == [
+        {
+            "nic": "web1/0",
+            "mode": "bridged",
+            "link": "br0",
+            "device": "tap0",
+            "ip": "",
+            "mac": "",
+            "vlan": "",
+            "state": "defined",
+            "uuid": UUIDS[0],
+        }
+    ]
+    (shown,) = cli.json("show", "web1/0")
+    assert shown["nic"]["TAGS"] == "a b:c"
+    assert shown["state"] == "defined"
+
+
+def test_define_again_replaces_and_remove_removes(cli: Cli) -> None:
+    cli(*BRIDGED)
+    again = cli.json("define", "--interface", "tap0", "--mode", "ext")
+    assert again["uuid"] == UUIDS[0]
+    assert [row["mode"] for row in cli.json("list")] == ["ext"]
+    assert cli.json("define", "--remove", "--interface", "tap0") == {"uuid": UUIDS[0], "removed": True}
+    assert cli.json("list") == []
+    assert cli.json("define", "--remove", "--interface", "tap0")["removed"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--interface", "a/b", "--mode", "ext"), "INTERFACE='a/b'"),
+        (("--interface", "tap0", "--mode", "bridge", "--link", "br0"), "MODE='bridge'"),
+        (("--interface", "tap0", "--mode", "bridged", "--link", "br0", "--vlan", "4095"), "VLAN='4095'"),
+        (("--interface", "tap0", "--mode", "bridged", "--link", "br0", "--index", "-1"), "INTERFACE_INDEX='-1'"),
+        (("--interface", "tap0", "--mode", "ext", "--tag", "a b"), "TAGS='a b'"),
+        (("--interface", "tap0", "--mode", "ext", "--uuid", "x"), "INTERFACE_UUID='x'"),
+    ],
+)
+def test_define_names_what_is_wrong_and_writes_nothing(cli: Cli, arguments: tuple[str, ...], named: str) -> None:
+    said = cli("define", *arguments, status=64)
+    assert said.stderr.startswith(f"netcommon: {named}: expected ")
+    assert said.stdout == ""
+    assert not Path(cli.paths.definitions).exists()
+
+
+def test_up_and_down_of_a_defined_nic(cli: Cli) -> None:
+    cli(*BRIDGED)
+    assert cli("up", "tap0").stdout == "web1/0 is up on tap0\n"
+    link, bridge = cli.host.view().link("tap0"), cli.host.view().link("br0")
+    assert link and bridge
+    assert (link.master, link.mtu, link.up, link.alias) == (bridge.index, 1400, True, f"{UUIDS[0]} web1/0")
+    (again,) = cli.json("up", UUIDS[0])
+    assert (again["changed"], again["text"]) == (False, "web1/0 is up on tap0 already")
+    assert [row["state"] for row in cli.json("list")] == ["up"]
+
+    assert "still held" in cli("down", "web1/0").stdout
+    assert [row["state"] for row in cli.json("list")] == ["closing"]
+    assert cli("down", "--force", "web1/0").stdout == "web1/0 is down on tap0\n"
+    link = cli.host.view().link("tap0")
+    assert link and (link.master, link.mtu, link.up, link.alias) == (0, 1500, False, "")
+    assert [row["state"] for row in cli.json("list")] == ["defined"]
+    assert "nothing to undo" in cli("down", "web1/0").stdout
+
+
+def test_up_from_an_environment(cli: Cli, tmp_path: Path) -> None:
+    variables = {"INTERFACE": "tap0", "MODE": "ext", "INTERFACE_UUID": UUIDS[3], "SITE": "x=y z"}
+    cli.environ = variables
+    cli("up", "--from-environment")
+    (shown,) = cli.json("show", "tap0")
+    assert shown["environment"] == variables
+    cli("down", "--force", "tap0")
+    lines, dump = tmp_path / "lines", tmp_path / "environ"
+    lines.write_text("# a comment\n\n" + "".join(f"{name}={value}\n" for name, value in variables.items()))
+    dump.write_text("".join(f"{name}={value}\0" for name, value in variables.items()))
+    for file in (lines, dump, tmp_path):
+        cli("up", "--env-file", str(file))
+        assert cli.json("show", "tap0")[0]["environment"] == variables
+        cli("down", "--force", UUIDS[3])
+    cli("up", "--env-file", "-", stdin=lines.read_text())
+    assert cli.json("show", "tap0")[0]["environment"] == variables
+
+
+def test_an_environment_file_must_hold_assignments(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("INTERFACE=tap0\nrm -rf\n")
+    assert "--env-file='rm -rf': expected lines of NAME=VALUE" in cli("up", "--env-file", str(tmp_path / "bad"), status=64).stderr
+    assert "No such file" in cli("up", "--env-file", str(tmp_path / "none"), status=64).stderr
+
+
+def test_one_failure_does_not_stop_the_others(cli: Cli) -> None:
+    cli("define", "--interface", "tap0", "--mode", "bridged", "--link", "nowhere", "--instance", "a")
+    cli(*ROUTED)
+    said = cli("up", "--all", status=69)
+    assert "bridge nowhere does not exist" in said.stderr
+    assert said.stdout == "web1/1 is up on tap1\n"
+    failed, done = cli.json("up", "--all", status=69)
+    assert "nowhere" in failed["error"]
+    assert done["error"] == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("up",),
+        ("up", "tap0", "--all"),
+        ("down",),
+        ("down", "tap0", "--all"),
+        ("repair",),
+        ("plan",),
+        ("check", "tap0", "--all"),
+        ("nothing",),
+    ],
+)
+def test_wrong_usage(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert "Usage: netcommon" in cli(*arguments, status=2).stderr
+    assert cli.host.requests == []
+
+
+def test_down_of_what_was_never_seen(cli: Cli) -> None:
+    assert "nothing is known of tap7" in cli("down", "tap7").stdout
+    assert "NIC='a b'" in cli("down", "a b", status=64).stderr
+
+
+def test_down_never_chooses_among_several(two: Cli) -> None:
+    two.environ = {"INTERFACE": "tap2", "MODE": "ext", "INTERFACE_UUID": UUIDS[7], "INSTANCE": "web1", "INTERFACE_INDEX": "0"}
+    two.host.add_tap("tap2", holder=78)
+    two("up", "--from-environment")
+    said = two("down", "--force", "web1/0", status=64)
+    assert UUIDS[0] in said.stderr and UUIDS[7] in said.stderr
+    assert len(two.json("check", "web1/0")) == 2
+    two("down", "--force", UUIDS[7])
+    assert "web1/0 is down on tap0" in two("down", "--force", "web1/0").stdout
+
+
+def test_down_all(two: Cli) -> None:
+    assert two("down", "--all", "--force").stdout == "web1/0 is down on tap0\nweb1/1 is down on tap1\n"
+    assert two.host.view().rules(AF_INET, "tap1") == []
+    assert two.json("down", "--all") == []
+
+
+def test_labels_that_name_two_definitions(cli: Cli) -> None:
+    cli(*BRIDGED)
+    cli("define", "--interface", "tap1", "--mode", "ext", "--instance", "web1", "--index", "0")
+    assert "NIC='web1/0'" in cli("up", "web1/0", status=64).stderr
+    assert cli.host.requests == []
+
+
+def test_down_takes_no_instance_for_its_nics(two: Cli) -> None:
+    assert "nothing is known of web1" in two("down", "--force", "web1").stdout
+    assert [row["state"] for row in two.json("list")] == ["up", "up"]
+    assert len(two.json("check", "web1")) == 2
+
+
+def test_the_sites_scripts_are_told_the_context(cli: Cli) -> None:
+    folder, told = Path(cli.paths.etc, "ifdown.d"), cli.root / "told"
+    folder.mkdir(parents=True)
+    (folder / "10-site").write_text(f'#!/bin/sh\necho "$NETCOMMON_CONTEXT" >{told}\n')
+    (folder / "10-site").chmod(0o755)
+    cli(*BRIDGED)
+    cli("up", "tap0")
+    cli("down", "--context", "hot-remove", "tap0")
+    assert told.read_text() == "hot-remove\n"
+    assert "migrate-failed" in cli("down", "--context", "x", "tap0", status=2).stderr
+
+
+def test_a_broken_definition_does_not_stop_the_others(cli: Cli) -> None:
+    cli(*BRIDGED)
+    Path(cli.paths.definitions, f"{UUIDS[5]}.toml").write_text('device = "tap1"\nmode = "none"\n')
+    said = cli("up", "--all", status=64)
+    assert said.stdout == "web1/0 is up on tap0\n"
+    assert f"{UUIDS[5]}.toml, line 2: MODE='none'" in said.stderr
+    assert "MODE='none'" in cli("list").stderr
+    assert "MODE='none'" in cli("up", UUIDS[5], status=64).stderr

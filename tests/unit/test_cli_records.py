@@ -1,0 +1,172 @@
+"""The command line on a simulated node: looking at what is on record, repairing and collecting."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from netcommon.cli.app import App
+from netcommon.host.base import AF_INET, Answer, DeleteRule, Link, Rule, SetLink
+from netcommon.lifecycle.node import Clock
+from netcommon.log import Syslog
+from tests.support.cli import UUIDS, Cli, equipped, with_two
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return equipped(tmp_path)
+
+
+@pytest.fixture
+def two(cli: Cli) -> Cli:
+    return with_two(cli)
+
+
+@pytest.mark.parametrize("command", ["show", "check", "repair"])
+def test_a_name_that_is_on_no_record(two: Cli, command: str) -> None:
+    assert "NIC='tap9': expected the UUID, device or INSTANCE/INDEX" in two(command, "tap9", status=64).stderr
+
+
+def test_check_and_repair(two: Cli) -> None:
+    assert two("check").stdout == f"web1/0 on tap0 ({UUIDS[0]}): good\nweb1/1 on tap1 ({UUIDS[1]}): good\n"
+    link = two.host.view().link("tap0")
+    assert link
+    two.host.execute([SetLink(link.index, master=0)], stop=True)
+    said = two("check", "--all", status=1).stdout
+    assert f"web1/0 on tap0 ({UUIDS[0]}): drifted\n  ip link set dev tap0 master br0: it is a port of no bridge\n" in said
+    assert "web1/1" in two("check", "tap1").stdout
+    (report,) = two.json("check", "web1/0", status=1)
+    assert report["drift"] == [{"does": "ip link set dev tap0 master br0", "differs": "it is a port of no bridge"}]
+
+    two.host.requests.clear()
+    assert "would repair\n  ip link set dev tap0 master br0  # it is" in two("repair", "--dry-run", "web1/0").stdout
+    assert two.host.requests == []
+    assert "repaired ip link set dev tap0 master br0" in two("repair", "--all").stdout
+    assert [type(request) for request in two.host.requests] == [SetLink]
+    two("check")
+
+
+def test_gc_takes_what_a_dead_guest_left(two: Cli) -> None:
+    two.host.remove_link("tap1")
+    assert "device gone" in two("list").stdout
+    assert "netcommon gc" in two("check", "tap1", status=1).stdout
+    (would,) = two.json("gc", "--dry-run")
+    assert (would["why"], would["action"]) == ("its device is gone", "would be removed")
+    assert two.host.view().rules(AF_INET, "tap1")
+    assert two("gc").stdout.splitlines()[1].split()[-1] == "removed"
+    assert not two.host.view().rules(AF_INET, "tap1")
+    assert two("gc").stdout == "nothing to collect\n"
+    assert [row["state"] for row in two.json("list")] == ["up", "defined"]
+
+
+def test_gc_leaves_what_others_made(two: Cli) -> None:
+    foreign = Rule(AF_INET, 700, "tap5", 100, protocol=3)
+    two.host.kernel.add_rule(foreign)
+    assert two.json("gc") == []
+    assert foreign in two.host.view().rules(AF_INET, "tap5")
+
+
+def test_show_says_what_was_chosen_and_whether_it_holds(two: Cli) -> None:
+    (shown,) = two.json("show", "tap1")
+    rule = next(one for one in shown["operations"] if one["kind"] == "rule")
+    assert rule["chose"] == {"number": 100, "found": "absent"}
+    assert rule["drift"] == ""
+    assert shown["record"] == f"{two.paths.state}/nics/{UUIDS[1]}.json"
+    (made,) = two.host.view().rules(AF_INET, "tap1")
+    two.host.kernel.delete_rule(made)
+    text = two("show", "web1/1").stdout
+    assert "DRIFT: the rule is gone; number 100, found absent" in text
+    assert "device    tap1" in text
+
+
+def test_what_changes_the_host_needs_root_and_what_looks_does_not(two: Cli) -> None:
+    two.uid = 1000
+    two.host.requests.clear()
+    for command in (("list",), ("show", "tap0"), ("check",), ("plan", "tap0"), ("plan", "tap0", "--resolve"), ("config",)):
+        two(*command)
+    for command in (("up", "tap0"), ("down", "tap0"), ("repair", "tap0"), ("gc",)):
+        assert "only root" in two(*command, status=69).stderr
+    assert two.host.requests == []
+
+
+def test_a_damaged_record_is_reported_and_others_still_work(two: Cli) -> None:
+    Path(two.paths.state, "nics", f"{UUIDS[0]}.json").write_text("{")
+    said = two("list")
+    assert "does not parse" in said.stderr
+    assert [row["state"] for row in two.json("list")] == ["up", "defined"]
+
+
+def test_repair_all_leaves_the_dead_to_gc(two: Cli) -> None:
+    two.host.remove_link("tap1")
+    assert two("repair", "--all").stdout == "web1/0 on tap0 is as it should be\n"
+    two.uid = 1000
+    assert "gc cleans up" in two("repair", "--dry-run", "tap1").stdout
+
+
+def test_gc_without_doing_needs_no_root(two: Cli) -> None:
+    two.host.remove_link("tap1")
+    two.uid = 1000
+    two.host.requests.clear()
+    before = {path: path.stat().st_mtime_ns for path in two.root.rglob("*")}
+    (found,) = two.json("gc", "--dry-run")
+    assert "on tap1" in found["text"] and found["action"] == "would be removed"
+    assert two.host.requests == [] and {path: path.stat().st_mtime_ns for path in two.root.rglob("*")} == before
+    assert "only root" in two("gc", status=69).stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("show", "x"), ("check", "x"), ("repair", "x"), ("repair", "--dry-run", "x"), ("up", "x"), ("down", "a/b/c"), ("plan", "x")]
+)
+def test_an_unknown_nic_is_an_error_in_json_too(two: Cli, command: tuple[str, ...]) -> None:
+    said = two(*command, "--json", status=64)
+    error = json.loads(said.stdout)
+    assert error["status"] == 64 and command[-1].rpartition("/")[2] in error["error"]
+    assert said.stderr == f"netcommon: {error['error']}\n"
+    assert two(*command, status=64).stdout == ""
+
+
+def test_other_errors_are_in_json_with_their_status(two: Cli) -> None:
+    two.uid = 1000
+    error = two.json("gc", status=69)
+    assert error["status"] == 69 and "only root" in error["error"]
+
+
+def test_lines_are_sent_with_the_chosen_facility(cli: Cli) -> None:
+    """local1 is 17, and info is 6: RFC 3164, 4.1.1."""
+    Path(cli.paths.config).parent.mkdir(parents=True, exist_ok=True)
+    Path(cli.paths.config).write_text('[log]\nfacility = "local1"\n')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as server:
+        server.bind(str(cli.root / "log"))
+        app = App(cli.paths, Clock(), lambda *_: cli.host, Syslog(str(cli.root / "log")), {}, 0)
+        app.node()
+        app.log.info("done")
+        assert server.recv(9000).startswith(b"<142>")
+        app.finish()
+
+
+def test_gc_says_what_could_not_be_removed(two: Cli) -> None:
+    two.host.remove_link("tap1")
+    two.host.fail = lambda request: Answer(1, "no") if isinstance(request, DeleteRule) else None
+    said = two("gc", status=69)
+    assert said.stdout.splitlines()[1].endswith("failed")
+    assert "no" in said.stderr
+    two.host.fail = lambda request: None
+    two("gc")
+    assert two("gc").stdout == "nothing to collect\n"
+
+
+def test_show_says_who_shares(cli: Cli) -> None:
+    cli.host.add_bridge("br2", vlan_filtering=True)
+    uplink = cli.host.add_link(Link(0, "eth1"))
+    bridge = cli.host.view().link("br2")
+    assert bridge
+    cli.host.execute([SetLink(uplink.index, master=bridge.index)], stop=True)
+    for device in ("tap0", "tap1"):
+        cli("define", "--interface", device, "--mode", "bridged", "--link", "br2", "--vlan", "10")
+    cli("up", "--all")
+    (shown,) = cli.json("show", "tap0")
+    assert [one["shared_with"] for one in shown["operations"] if one["kind"] == "uplink-vlan"] == [[UUIDS[1]]]
+    assert f"shared with {UUIDS[1]}" in cli("show", "tap0").stdout

@@ -1,0 +1,428 @@
+"""Doctor on a simulated node: each ailment is found with its remedy, and a healthy node has none."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
+from netcommon.host.base import AF_INET, AF_INET6, AddRoute, AddRule, Link, OvsPort, PutOvsPort, Route, Rule, SetSysctl
+from netcommon.host.memory import MemoryHost
+from netcommon.install import install
+from netcommon.install.targets import NETWORKD
+from runtime.nic import Nic
+from runtime.paths import Paths
+from runtime.record import Record
+from runtime.store import Store
+
+UUID = "0d8c2d3e-7a5b-4f1e-9c7a-1f2e3d4c5b6a"
+WELL = dict.fromkeys(kernel.FEATURES, "")
+
+
+class Ward:
+    """A node to examine: a root folder and a simulated host."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = Paths.under(str(root))
+        self.hooks = root / "opt" / "hooks"
+        self.host = MemoryHost()
+        self.kernel = dict(WELL)
+        for folder in ("etc/iproute2", "etc/netcommon", "etc/ganeti", "opt/hooks", "dev", "run", "var/lib"):
+            (root / folder).mkdir(parents=True)
+        for module in kernel.MODULES:
+            (root / "sys/module" / module).mkdir(parents=True)
+        self.put("etc/iproute2/rt_tables", "", 0o644)
+        for door in ("kvm-ifup", "kvm-ifdown", "kvm-nic-setup", "ganeti-hook"):
+            self.put(f"opt/hooks/{door}", f"#!/bin/sh\n# {door}\n")
+        self.sysctl("net/ipv4/ip_forward", "1")
+        self.sysctl("net/ipv6/conf/all/forwarding", "1")
+
+    def put(self, path: str, text: str = "#!/bin/sh\n", mode: int = 0o755) -> Path:
+        where = self.root / path
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_text(text)
+        where.chmod(mode)
+        return where
+
+    def sysctl(self, path: str, value: str) -> None:
+        (said,) = self.host.execute([SetSysctl(path, value)], stop=True)
+        assert said.ok, (path, said)
+
+    def tap(self, name: str) -> int:
+        return self.host.kernel.add(Link(0, name, "tun", holders=1)).index
+
+    def record(self, ifindex: int, mode: str = "bridged", device: str = "tap0") -> None:
+        identity = self.host.identity()
+        with Store(self.paths, identity.netns, identity.boot) as store:
+            link, ip = ("100", "10.0.0.5") if mode == "routed" else ("br0", "")
+            nic = Nic(UUID, device, mode, link, ip=ip, instance="web1", index=0)
+            store.write(Record(nic, ifindex, identity.boot, identity.netns))
+
+    def all(self) -> list[Finding]:
+        return findings(self.paths, self.host, str(self.root), str(self.hooks), lambda: self.kernel)
+
+    def found(self, topic: str) -> list[Finding]:
+        return [finding for finding in self.all() if finding.topic == topic and finding.level != "ok"]
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(made.paths.log)
+        yield made
+
+
+def test_a_healthy_node_has_nothing_to_mend(ward: Ward) -> None:
+    ward.record(ward.tap("tap0"))
+    assert [finding for finding in ward.all() if finding.level in ("error", "warning")] == []
+
+
+def test_findings_are_plain_and_the_heaviest_come_first(ward: Ward) -> None:
+    ward.kernel["tun"] = "No such file"
+    ward.kernel["vlan_filtering"] = "Operation not supported"
+    said = ward.all()
+    assert json.loads(json.dumps([finding._asdict() for finding in said]))[0]["level"] == "error"
+    levels = [LEVELS.index(finding.level) for finding in said]
+    assert levels == sorted(levels)
+    assert all(finding.remedy for finding in said if finding.level in ("error", "warning"))
+    assert len(said) == len(set(said))
+
+
+def test_missing_features_of_the_kernel(ward: Ward) -> None:
+    ward.kernel["vlan_filtering"] = "Operation not supported"
+    (finding,) = ward.found("kernel")
+    assert finding.level == "warning"
+    assert "Operation not supported" in finding.text
+    ward.kernel.clear()
+    (finding,) = ward.found("kernel")
+    assert finding == Finding("info", "kernel", "its features were not tried", "run netcommon doctor as root")
+
+
+def test_a_module_that_is_not_installed(ward: Ward) -> None:
+    (ward.root / "sys/module/vrf").rmdir()
+    (finding,) = ward.found("kernel")
+    assert "module vrf" in finding.text
+    ward.put(f"lib/modules/{os.uname().release}/modules.dep", "kernel/drivers/net/vrf.ko.xz:\n", 0o644)
+    assert ward.found("kernel") == []
+
+
+class TestForwarding:
+    def test_ipv6_off(self, ward: Ward) -> None:
+        ward.sysctl("net/ipv6/conf/all/forwarding", "0")
+        (finding,) = ward.found("forwarding")
+        assert finding.level == "info"
+        assert "sysctl -w net.ipv6.conf.all.forwarding=1" in finding.remedy
+        ward.record(ward.tap("tap0"), "routed")
+        assert [finding.level for finding in ward.found("forwarding")] == ["error"]
+
+    def test_ipv4_off(self, ward: Ward) -> None:
+        ward.sysctl("net/ipv4/ip_forward", "0")
+        (finding,) = ward.found("forwarding")
+        assert "sysctl -w net.ipv4.ip_forward=1" in finding.remedy
+
+    def test_a_default_route_by_router_advertisement_needs_accept_ra_first(self, ward: Ward) -> None:
+        index = ward.host.kernel.add(Link(0, "eth0.5", up=True)).index
+        route = Route(AF_INET6, 254, "::/0", index, kernel.RA, 0, "fe80::1", 1024)
+        assert ward.host.execute([AddRoute(route)], stop=True)[0].ok
+        ward.sysctl("net/ipv6/conf/eth0.5/accept_ra", "1")
+        ward.sysctl("net/ipv6/conf/eth0.5/forwarding", "1")
+        (finding,) = ward.found("forwarding")
+        assert (finding.level, finding.remedy[-42:]) == ("warning", "sysctl -w net.ipv6.conf.eth0/5.accept_ra=2")
+        ward.sysctl("net/ipv6/conf/all/forwarding", "0")
+        (finding,) = ward.found("forwarding")
+        assert finding.remedy.startswith("sysctl -w net.ipv6.conf.eth0/5.accept_ra=2; sysctl -w net.ipv6.conf.all.forwarding=1")
+        ward.sysctl("net/ipv6/conf/eth0.5/accept_ra", "2")
+        (finding,) = ward.found("forwarding")
+        assert "accept_ra" not in finding.remedy
+
+
+class TestNetworkd:
+    GOOD = "[Network]\nManageForeignRoutingPolicyRules = no\nManageForeignRoutes=off\n"
+
+    def enable(self, ward: Ward) -> None:
+        ward.put("run/systemd/netif/state", "", 0o644)
+
+    def test_not_running(self, ward: Ward) -> None:
+        assert ward.found("networkd") == []
+
+    def test_running_with_its_defaults(self, ward: Ward) -> None:
+        self.enable(ward)
+        said = ward.found("networkd")
+        assert [finding.level for finding in said] == ["error", "error"]
+        assert "ManageForeignRoutingPolicyRules is yes by default" in said[0].text
+        assert NETWORKD in said[0].remedy
+
+    def test_running_as_it_shall(self, ward: Ward) -> None:
+        self.enable(ward)
+        ward.put("etc/systemd/networkd.conf", self.GOOD, 0o644)
+        assert ward.found("networkd") == []
+
+    def test_after_our_install(self, ward: Ward) -> None:
+        self.enable(ward)
+        install("qemu", str(ward.root), hooks=str(ward.hooks))
+        assert ward.found("networkd") == []
+
+    @pytest.mark.parametrize(
+        ("path", "text", "bad"),
+        [
+            ("etc/systemd/networkd.conf.d/zz.conf", "[Network]\nManageForeignRoutes=yes\n", 1),
+            ("usr/lib/systemd/networkd.conf.d/zz.conf", "[Network]\nManageForeignRoutes=yes\n", 1),
+            ("etc/systemd/networkd.conf.d/00.conf", "[Network]\nManageForeignRoutes=yes\n", 0),
+            ("etc/systemd/networkd.conf.d/zz.conf", "[DHCPv4]\nManageForeignRoutes=yes\n", 0),
+            ("etc/systemd/networkd.conf.d/zz.conf", "[Network]\n#ManageForeignRoutes=yes\n", 0),
+            ("etc/systemd/networkd.conf.d/zz.txt", "[Network]\nManageForeignRoutes=yes\n", 0),
+            ("usr/lib/systemd/networkd.conf.d/good.conf", "[Network]\nManageForeignRoutes=yes\n", 0),
+            ("run/systemd/networkd.conf", "[Network]\nManageForeignRoutes=yes\n", 0),
+        ],
+    )
+    def test_the_last_word_counts(self, ward: Ward, path: str, text: str, bad: int) -> None:
+        self.enable(ward)
+        ward.put("etc/systemd/networkd.conf", "", 0o644)
+        ward.put("etc/systemd/networkd.conf.d/good.conf", self.GOOD, 0o644)
+        ward.put(path, text, 0o644)
+        said = ward.found("networkd")
+        assert len(said) == bad
+        assert all(f"is yes (/{path})" in finding.text for finding in said)
+
+
+def test_bridged_frames_through_the_filters_of_routed_ones(ward: Ward) -> None:
+    ward.host.kernel.settings.put("net/bridge/bridge-nf-call-iptables", "1")
+    (finding,) = ward.found("netfilter")
+    assert "bridge-nf-call-iptables=0" in finding.remedy
+
+
+class TestOvs:
+    def serve(self, ward: Ward, answer: Callable[[dict[str, object]], object] | None) -> socket.socket:
+        os.makedirs(os.path.dirname(ward.paths.ovsdb))
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(ward.paths.ovsdb)
+        server.listen()
+
+        def answering() -> None:
+            connection, _ = server.accept()
+            with connection:
+                query = json.loads(connection.recv(65536))
+                if answer is not None:
+                    connection.sendall(json.dumps({"id": query["id"], "error": None, "result": answer(query)}).encode())
+                connection.recv(1)
+
+        if answer is not None:
+            threading.Thread(target=answering, daemon=True).start()
+        return server
+
+    def test_not_there(self, ward: Ward) -> None:
+        assert [finding.level for finding in ward.found("ovs")] == ["info"]
+        ward.record(ward.tap("tap0"), "openvswitch")
+        assert [finding.level for finding in ward.found("ovs")] == ["error"]
+
+    def test_frozen(self, ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("netcommon.doctor.services.PATIENCE", 0.2)
+        with self.serve(ward, None):
+            (finding,) = ward.found("ovs")
+        assert finding.level == "error"
+        assert "does not answer" in finding.text
+
+    def test_dead_socket(self, ward: Ward) -> None:
+        self.serve(ward, None).close()
+        assert [finding.level for finding in ward.found("ovs")] == ["error"]
+
+    def test_ports_of_others_whose_device_is_gone(self, ward: Ward) -> None:
+        ward.host.switch.add_bridge("ovs0", system=False)
+        ward.tap("tap1")
+        ward.host.switch.insert(OvsPort("tap9", "ovs0"))
+        ward.host.switch.insert(OvsPort("tap3", "ovs0", external_ids=(("netcommon-uuid", UUID),)))
+        rows = [
+            {"name": name, "type": kind, "ofport": number, "error": []}
+            for name, kind, number in (
+                ("tap9", "", -1),
+                ("tap3", "", -1),
+                ("tap1", "", -1),
+                ("ovs0", "internal", 65534),
+                ("vx", "vxlan", -1),
+            )
+        ]
+        with self.serve(ward, lambda _: [{"rows": rows}]):
+            assert ward.found("leftovers") == [
+                Finding("warning", "leftovers", "OVS port tap9: its device is gone", "ovs-vsctl del-port tap9"),
+                Finding("warning", "leftovers", "OVS port tap3 on ovs0: its device is gone", "netcommon gc"),
+            ]
+
+
+class TestDoors:
+    def ganeti(self, ward: Ward) -> None:
+        ward.put("usr/lib/ganeti/kvm-ifup")
+
+    def test_no_ganeti(self, ward: Ward) -> None:
+        assert ward.found("doors") == [Finding("info", "doors", "Ganeti is not there")]
+
+    def test_ganetis_own(self, ward: Ward) -> None:
+        self.ganeti(ward)
+        (finding,) = ward.found("doors")
+        assert (finding.level, finding.remedy) == ("warning", "netcommon install --ganeti")
+
+    def test_ours(self, ward: Ward) -> None:
+        self.ganeti(ward)
+        install("ganeti", str(ward.root), hooks=str(ward.hooks))
+        assert ward.found("doors") == []
+
+    def test_ours_under_the_name_for_site_scripts(self, ward: Ward) -> None:
+        self.ganeti(ward)
+        (ward.root / "etc/ganeti/kvm-vif-bridge").symlink_to(ward.hooks / "kvm-ifup")
+        assert ward.found("doors") == []
+
+    def test_an_upgrade_has_put_ganetis_own_back(self, ward: Ward) -> None:
+        self.ganeti(ward)
+        install("ganeti", str(ward.root), hooks=str(ward.hooks))
+        self.ganeti(ward)
+        (finding,) = ward.found("doors")
+        assert finding.level == "error"
+        assert "/usr/lib/ganeti/kvm-ifup is no longer ours" in finding.text
+
+    def test_a_missing_hook(self, ward: Ward) -> None:
+        (ward.root / "usr/lib/ganeti").mkdir(parents=True)
+        (ward.root / "usr/lib/ganeti/kvm-ifup").hardlink_to(ward.hooks / "kvm-ifup")
+        assert len(ward.found("doors")) == 6
+
+    def test_debians_qemu_ifup_where_nics_are_defined(self, ward: Ward) -> None:
+        ward.put("etc/qemu-ifup")
+        assert len(ward.found("doors")) == 1
+        ward.put(f"etc/netcommon/nics.d/{UUID}.toml", "", 0o600)
+        assert "netcommon install --qemu" in [finding.remedy for finding in ward.found("doors")]
+
+
+class TestFiles:
+    def test_broken_settings(self, ward: Ward) -> None:
+        ward.put("etc/netcommon/config.toml", "[hook]\ntimeout = 0\nx = 1\n", 0o644)
+        assert [finding.text.split(" ")[0] for finding in ward.found("settings")] == ["config.toml:2:", "config.toml:3:"]
+
+    def test_scripts(self, ward: Ward) -> None:
+        ward.put("etc/netcommon/ifup.d/a", mode=0o777)
+        (finding,) = ward.found("custom scripts")
+        assert finding.level == "error"
+        assert "can be written by everybody" in finding.text
+
+    def test_an_order_that_was_not_chosen(self, ward: Ward) -> None:
+        ward.put("etc/ganeti/kvm-vif-bridge")
+        (finding,) = ward.found("custom scripts")
+        assert "runs instead of the built-in" in finding.text
+        ward.put("etc/netcommon/config.toml", '[custom]\norder = "instead"\n', 0o644)
+        assert ward.found("custom scripts") == []
+
+    @pytest.mark.parametrize("folder", ["etc/netcommon", "run/netcommon", "opt/hooks"])
+    def test_a_folder_that_others_can_write(self, ward: Ward, folder: str) -> None:
+        (ward.root / folder).mkdir(exist_ok=True)
+        (ward.root / folder).chmod(0o777)
+        (finding,) = ward.found("permissions")
+        assert finding.level == "error"
+        assert f"{ward.root}/{folder}" in finding.text
+
+    def test_a_door_that_nobody_can_run(self, ward: Ward) -> None:
+        (ward.hooks / "kvm-ifup").chmod(0o644)
+        (finding,) = ward.found("permissions")
+        assert finding.remedy == f"chmod 755 {ward.hooks}/kvm-ifup"
+
+    def test_no_names_of_tables(self, ward: Ward) -> None:
+        (ward.root / "etc/iproute2/rt_tables").unlink()
+        assert [finding.level for finding in ward.found("routing tables")] == ["warning"]
+
+    @pytest.mark.parametrize("folder", ["quarantine", "netns.d/7/quarantine"])
+    def test_quarantine(self, ward: Ward, folder: str) -> None:
+        ward.put(f"run/netcommon/{folder}/{UUID}.1.0", "{", 0o600)
+        (finding,) = ward.found("quarantine")
+        assert UUID in finding.text
+
+    def test_a_record_that_does_not_parse_is_left_where_it_is(self, ward: Ward) -> None:
+        ward.record(ward.tap("tap0"))
+        path = ward.root / f"run/netcommon/nics/{UUID}.json"
+        path.write_text("{")
+        assert ward.found("records")
+        assert path.read_text() == "{"
+
+    def test_the_doors_python(self, tmp_path: Path) -> None:
+        assert [finding.level for finding in files.python("/no/python")] == ["error"]
+        old = tmp_path / "python3"
+        old.write_text("#!/bin/sh\necho 3.9\n")
+        old.chmod(0o755)
+        (finding,) = files.python(str(old))
+        assert "is 3.9: the doors need 3.11" in finding.text
+
+    def test_nobody_reads_the_log(self, ward: Ward) -> None:
+        os.unlink(ward.paths.log)
+        assert [finding.level for finding in ward.found("syslog")] == ["warning"]
+
+
+class TestLeftovers:
+    def rule(self, ward: Ward, name: str, protocol: int, family: int = AF_INET) -> None:
+        index = ward.tap(name)
+        assert ward.host.execute([AddRule(Rule(family, 500, name, 100, protocol))], stop=True)[0].ok
+        ward.host.kernel.remove(index)
+
+    def test_a_rule_of_ganetis_script(self, ward: Ward) -> None:
+        self.rule(ward, "tap5", 4)
+        self.rule(ward, "gnt.com.0", 4, AF_INET6)
+        self.rule(ward, "eth7", 4)
+        assert [finding.remedy for finding in ward.found("leftovers")] == [
+            "ip rule del preference 500 iif tap5 lookup 100",
+            "ip -6 rule del preference 500 iif gnt.com.0 lookup 100",
+        ]
+
+    def test_a_rule_of_a_tap_that_is_there_is_left_alone(self, ward: Ward) -> None:
+        ward.tap("tap5")
+        ward.host.execute([AddRule(Rule(AF_INET, 500, "tap5", 100, 4))], stop=True)
+        assert ward.found("leftovers") == []
+
+    def test_a_rule_of_ours_on_no_record(self, ward: Ward) -> None:
+        self.rule(ward, "eth7", 174)
+        (finding,) = ward.found("leftovers")
+        assert finding.remedy == "netcommon gc"
+
+    @pytest.mark.parametrize("change", ["gone", "another"])
+    def test_a_record_whose_device_is_gone(self, ward: Ward, change: str) -> None:
+        index = ward.tap("tap0")
+        ward.record(index)
+        assert ward.found("leftovers") == []
+        if change == "gone":
+            ward.host.kernel.remove(index)
+        else:
+            ward.host.kernel.rename(index, "tap7")
+        (finding,) = ward.found("leftovers")
+        assert finding.text == f"web1/0 ({UUID}): its device tap0 is gone"
+
+    def test_an_ovs_port_of_ours_whose_device_is_gone(self, ward: Ward) -> None:
+        ward.host.switch.add_bridge("ovs0", system=False)
+        index = ward.tap("tap3")
+        port = OvsPort("tap3", "ovs0", external_ids=(("netcommon-uuid", UUID),))
+        assert ward.host.execute([PutOvsPort(port)], stop=True)[0].ok
+        assert ward.found("leftovers") == []
+        ward.host.kernel.remove(index)
+        (finding,) = ward.found("leftovers")
+        assert "OVS port tap3 on ovs0" in finding.text
+
+
+def test_a_host_that_does_not_answer_is_a_finding(ward: Ward) -> None:
+    ward.host.busy = True
+    assert any("could not be examined" in finding.text for finding in ward.all())
+
+
+def test_the_probe_leaves_the_hosts_network_alone() -> None:
+    before = sorted(os.listdir("/proc/sys/net/ipv4/conf"))
+    found = probe.run()
+    assert set(found) == set(kernel.FEATURES)
+    assert found["bridge"] == found["tun"] == found["rule_protocol"] == found["neighbour_protocol"] == ""
+    assert sorted(os.listdir("/proc/sys/net/ipv4/conf")) == before
+
+
+def test_what_does_not_work_says_why() -> None:
+    def refused() -> None:
+        raise OSError(95, "Operation not supported")
+
+    assert probe.tried(refused) == "Operation not supported"
+    assert probe.tried(lambda: None) == ""

@@ -1,0 +1,179 @@
+"""Locks between processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import TryAgain
+from runtime.folder import Folder
+from runtime.locks import FILES, SETS, Locks, number
+from tests.support.nics import U1, U2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with Folder.make(str(tmp_path / "locks")) as made:
+        yield made
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 100.0, list[float]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+Ask = Callable[[Locks], None]
+ASKS: list[Ask] = [lambda locks: locks.devices(["a"]), lambda locks: locks.uuids([U1]), lambda locks: locks.keys(["k"])]
+OTHERS: list[Ask] = [lambda locks: locks.devices(["a", "b"]), lambda locks: locks.uuids([U2]), lambda locks: locks.keys(["l"])]
+
+
+def make(folder: Folder, wait: float = 1.0) -> tuple[Locks, Clock]:
+    clock = Clock()
+    return Locks(folder, clock.now + wait, clock, clock.sleep), clock
+
+
+def test_a_held_lock_ends_in_try_again_at_the_deadline(folder: Folder) -> None:
+    first, _ = make(folder)
+    second, clock = make(folder, wait=2.0)
+    with first:
+        first.uuids([U1])
+        with second, pytest.raises(TryAgain) as caught:
+            second.uuids([U1])
+        assert caught.value.status == 75
+        assert U1 in str(caught.value)
+        assert f"process {os.getpid()}" in str(caught.value)
+        assert clock.now == pytest.approx(102.0)
+        assert max(clock.slept) <= 0.05
+        assert second.held(U1)
+    with second:
+        second.uuids([U1])
+    assert not first.held(U1)
+
+
+def test_a_free_lock_is_taken_even_after_the_deadline(folder: Folder) -> None:
+    locks, clock = make(folder, wait=-1.0)
+    with locks:
+        locks.devices(["tap0"])
+        locks.uuids([U1])
+        locks.keys(["a", "b"])
+    assert clock.slept == []
+
+
+def test_different_names_do_not_wait_for_each_other(folder: Folder) -> None:
+    assert number(U1) != number(U2)
+    (first, _), (second, clock) = make(folder), make(folder)
+    with first, second:
+        first.devices(["tap0"])
+        first.uuids([U1])
+        second.uuids([U2])
+    assert clock.slept == []
+
+
+def test_what_could_not_be_locked_whole_is_not_held_in_part(folder: Folder) -> None:
+    (first, _), (second, _), (third, clock) = make(folder), make(folder), make(folder)
+    last = max((U1, U2), key=number)
+    other = U1 if last == U2 else U2
+    with first, second, third:
+        first.uuids([last])
+        with pytest.raises(TryAgain):
+            second.uuids([U1, U2])
+        third.uuids([other])
+        assert clock.slept == []
+
+
+def test_the_order_is_enforced(folder: Folder) -> None:
+    for later in range(3):
+        for earlier in range(later):
+            locks, _ = make(folder)
+            with locks:
+                ASKS[later](locks)
+                with pytest.raises(RuntimeError, match="deadlock"):
+                    ASKS[earlier](locks)
+    for ask, other in zip(ASKS, OTHERS, strict=True):
+        locks, clock = make(folder)
+        with locks:
+            ask(locks)
+            ask(locks)  # nothing new
+            with pytest.raises(RuntimeError, match="deadlock"):
+                other(locks)
+        assert clock.slept == []
+    locks, _ = make(folder)
+    with locks:
+        ASKS[1](locks)
+        ASKS[2](locks)
+        locks.release_keys()
+        ASKS[2](locks)
+    assert SETS == ("device", "uuid", "key")
+
+
+def test_names_that_share_a_file_are_locked_once(folder: Folder) -> None:
+    names = [f"k{index}" for index in range(500)]
+    locks, clock = make(folder)
+    before = len(os.listdir("/proc/self/fd"))
+    with locks:
+        locks.keys(names)
+        assert len(os.listdir("/proc/self/fd")) - before == len({number(name) for name in names}) == FILES
+    assert clock.slept == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(folder.names()) == FILES  # lock files stay
+
+
+def test_a_dead_process_holds_nothing(folder: Folder) -> None:
+    code = (
+        "import sys, time\nfrom runtime.folder import Folder\nfrom runtime.locks import Locks\n"
+        "Locks(Folder.find(sys.argv[1]), 0, time.monotonic, time.sleep).uuids([sys.argv[2]])\nprint('held', flush=True)\ntime.sleep(60)\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        locks, _ = make(folder, wait=0.0)
+        assert locks.held(U1)
+        with pytest.raises(TryAgain, match=f"process {holder.pid}"):
+            locks.uuids([U1])
+    finally:
+        holder.kill()
+        holder.communicate()
+    with locks:
+        locks.uuids([U1])
+
+
+def test_crossing_orders_never_deadlock(folder: Folder) -> None:
+    """Many holders ask for the same names in opposite orders; each must get through, one at a time."""
+    names = [f"k{index}" for index in range(8)]
+    inside, done, most = [0], [0], [0]
+
+    def work(order: list[str]) -> None:
+        for _ in range(30):
+            with Locks(folder, time.monotonic() + 20, time.monotonic, lambda _: time.sleep(0.0002)) as locks:
+                locks.keys(order)
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                time.sleep(0)
+                inside[0] -= 1
+                done[0] += 1
+
+    threads = [threading.Thread(target=work, args=(names if turn % 2 else names[::-1],)) for turn in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (done[0], most[0]) == (180, 1)

@@ -1,0 +1,267 @@
+"""The records' store on a real file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import HostRefused, RecordTooNew
+from runtime.folder import TEMPORARY
+from runtime.paths import Paths
+from runtime.record import CLOSING, UP, to_json
+from runtime.store import Store
+from tests.support.nics import BOOT, U1, U2, nic, record
+
+OTHER_BOOT = "6a1e2d3c-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths.under(str(tmp_path))
+
+
+@pytest.fixture
+def store(paths: Paths) -> Store:
+    return Store(paths, 1, BOOT)
+
+
+@pytest.fixture
+def state(paths: Paths) -> Path:
+    return Path(paths.state)
+
+
+def tree(state: Path) -> list[str]:
+    return sorted(str(path.relative_to(state)) for path in state.rglob("*") if path.is_symlink() or path.is_file())
+
+
+def test_write_makes_the_file_and_its_links(store: Store, state: Path) -> None:
+    made = record(nic(INTERFACE_INDEX="2"))
+    store.write(made)
+    assert tree(state) == ["devices/tap0", "instances/web1.example/2", f"netns.{BOOT}", f"nics/{U1}.json"]
+    assert os.readlink(state / "devices/tap0") == f"../nics/{U1}.json"
+    assert os.readlink(state / "instances/web1.example/2") == f"../../nics/{U1}.json"
+    assert (state / "devices/tap0").resolve() == (state / "instances/web1.example/2").resolve() == (state / f"nics/{U1}.json")
+    assert store.read(U1) == store.by_device("tap0") == store.by_instance("web1.example", 2) == made
+    assert store.all() == ([made], [])
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o000, 0o027])
+def test_modes_do_not_depend_on_the_umask(store: Store, state: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store.write(record())
+        store.owners.claim("rule:tap0", U1)
+        store.locks(0, lambda: 0, lambda _: None).devices(["tap0"])
+    finally:
+        os.umask(before)
+    for path in [state, *state.rglob("*")]:
+        if not path.is_symlink():
+            # the marker holds no secret and tells others whose layout it is
+            expected = 0o755 if path.is_dir() else 0o644 if path.name.startswith("netns.") else 0o600
+            assert stat.S_IMODE(path.stat().st_mode) == expected, path
+
+
+def test_nothing_is_there(store: Store, state: Path) -> None:
+    assert store.read(U1) is None
+    assert store.by_device("tap0") is None
+    assert store.by_instance("web1.example", 0) is None
+    assert store.all() == ([], [])
+    assert store.quarantined() == []
+    assert store.owners.others("k", U1) == []
+    assert store.clean_temporary(0.0) == []
+    assert not state.exists()
+
+
+def test_read_only_use_creates_and_moves_nothing(paths: Paths, state: Path) -> None:
+    with Store(paths, 1, BOOT) as writer:
+        writer.write(record())
+    (state / f"nics/{U2}.json").write_bytes(b"{")
+    before = tree(state)
+    reader = Store(paths, 1, BOOT, readonly=True)
+    assert reader.by_device("tap0") == record()
+    records, problems = reader.all()
+    assert records == [record()]
+    assert len(problems) == 1
+    assert tree(state) == before
+    with pytest.raises(RuntimeError):
+        reader.write(record())
+    with pytest.raises(RuntimeError):
+        reader.remove(record())
+    assert tree(state) == before
+
+
+def test_a_changed_record_leaves_no_old_links(store: Store, state: Path) -> None:
+    store.write(record())
+    store.write(record(nic(INTERFACE="tap5", INTERFACE_INDEX="3", INSTANCE="other")))
+    assert tree(state) == ["devices/tap5", "instances/other/3", f"netns.{BOOT}", f"nics/{U1}.json"]
+    assert not (state / "instances/web1.example").exists()
+
+
+def test_links_belong_to_the_latest_nic(store: Store, state: Path) -> None:
+    first, second = record(), record(nic(INTERFACE_UUID=U2), ifindex=9)
+    store.write(first)
+    store.write(second)
+    assert store.by_device("tap0") == store.by_instance("web1.example", 0) == second
+    store.remove(first)  # late: the links are the second's by now
+    assert store.by_device("tap0") == store.by_instance("web1.example", 0) == second
+    assert store.read(U1) is None
+    store.remove(second)
+    store.remove(second)
+    assert tree(state) == [f"netns.{BOOT}"]
+    assert not (state / "instances/web1.example").exists()
+
+
+def test_a_link_that_leads_to_another_nic_is_not_believed(store: Store, state: Path) -> None:
+    store.write(record())
+    (state / "devices/tap9").symlink_to(f"../nics/{U1}.json")
+    (state / "instances/web1.example/7").symlink_to(f"../../nics/{U1}.json")
+    (state / "devices/tap8").symlink_to("/etc/passwd")
+    (state / "devices/tap7").write_text("x")
+    assert [store.by_device(tap) for tap in ("tap9", "tap8", "tap7", "../devices/tap0", "", "a\udcff")] == [None] * 6
+    assert store.by_instance("web1.example", 7) is None
+    assert store.by_instance("../instances/web1.example", 0) is None
+    assert store.read("../../etc/passwd") is None
+
+
+def test_move_aside(store: Store, state: Path) -> None:
+    store.write(record()._replace(state=UP))
+    moved = store.move_aside(record()._replace(state=UP))
+    assert (moved.key, moved.state, moved.moved) == (f"{U1}.7", CLOSING, True)
+    assert store.read(U1) is None
+    assert store.read(f"{U1}.7") == store.by_device("tap0") == moved
+    second = record(nic(INTERFACE="tap4"), ifindex=11)
+    store.write(second)
+    assert store.by_instance("web1.example", 0) == second
+    assert {found.key for found in store.all()[0]} == {U1, f"{U1}.7"}
+    store.remove(moved)
+    assert store.by_device("tap4") == store.by_instance("web1.example", 0) == second
+    assert store.move_aside(moved) == moved
+
+
+def test_what_does_not_parse_is_kept_in_quarantine_and_hurts_nobody_else(store: Store, state: Path) -> None:
+    store.write(record(nic(INTERFACE_UUID=U2, INTERFACE="tap2", INTERFACE_INDEX="1")))
+    broken = state / f"nics/{U1}.json"
+    for content in (b"\xff{", b"second"):
+        broken.write_bytes(content)
+        assert store.read(U1) is None
+    assert not broken.exists()
+    kept = store.quarantined()
+    assert len(kept) == 2
+    assert all(name.startswith(f"{U1}.json.") for name in kept)
+    assert {(state / "quarantine" / name).read_bytes() for name in kept} == {b"\xff{", b"second"}
+    assert len(store.problems) == 2
+    assert all(line.isprintable() and U1 in line for line in store.problems)
+    records, problems = store.all()
+    assert [found.uuid for found in records] == [U2]
+    assert problems == []
+
+
+def test_writing_over_what_does_not_parse_keeps_its_bytes(store: Store, state: Path) -> None:
+    store.write(record())
+    (state / f"nics/{U1}.json").write_bytes(b"precious")
+    store.write(record())
+    assert store.read(U1) == record()
+    assert [(state / "quarantine" / name).read_bytes() for name in store.quarantined()] == [b"precious"]
+
+
+def test_odd_files_among_the_records(store: Store, state: Path, tmp_path: Path) -> None:
+    store.write(record())
+    secret = tmp_path / "secret"
+    secret.write_bytes(to_json(record(nic(INTERFACE_UUID=U2))))
+    (state / f"nics/{U2}.json").symlink_to(secret)
+    os.mkfifo(state / "nics/cccccccc-1111-4222-8333-444444444444.json")
+    (state / "nics/dddddddd-1111-4222-8333-444444444444.json").mkdir()
+    writable = state / "nics/eeeeeeee-1111-4222-8333-444444444444.json"
+    writable.write_bytes(b"{}")
+    writable.chmod(0o666)
+    (state / "nics/ffffffff-1111-4222-8333-444444444444.json").write_bytes(to_json(record()))
+    (state / "nics/notes.txt").write_text("x")
+    (state / f"nics/{TEMPORARY}1-0").write_text("half a rec")
+    records, problems = store.all()
+    assert records == [record()]
+    assert len(problems) == 6
+    assert len(store.quarantined()) == 5
+    assert (state / "nics/notes.txt").exists()
+
+
+def test_newer_records_are_reported_and_left(store: Store, state: Path) -> None:
+    store.write(record())
+    file = state / f"nics/{U1}.json"
+    file.write_bytes(newer := json.dumps({"schema": 99}).encode())
+    records, problems = store.all()
+    assert (records, len(problems)) == ([], 1)
+    with pytest.raises(RecordTooNew, match="schema 99 is newer"):
+        store.read(U1)
+    with pytest.raises(RecordTooNew):
+        store.write(record())
+    with pytest.raises(RecordTooNew):
+        store.by_device("tap0")
+    assert file.read_bytes() == newer
+    assert store.exists(U1)
+
+
+def test_leftover_temporary_files(store: Store, state: Path) -> None:
+    store.write(record())
+    leftovers = [state / where / f"{TEMPORARY}99-0" for where in ("nics", "devices", "instances/web1.example", "")]
+    for path in leftovers:
+        path.write_text("x")
+    now = leftovers[0].stat().st_mtime
+    assert store.by_device(f"{TEMPORARY}99-0") is None
+    assert store.clean_temporary(now + 10.0) == []
+    assert sorted(store.clean_temporary(now + 61.0)) == sorted(str(path) for path in leftovers)
+    assert not any(path.exists() for path in leftovers)
+    assert store.all() == ([record()], [])
+
+
+def test_a_temporary_file_of_the_same_process_id_is_not_in_the_way(store: Store, state: Path) -> None:
+    store.write(record())
+    for number in range(3):
+        (state / f"nics/{TEMPORARY}{os.getpid()}-{number}").write_text("left by a namesake")
+    store.write(record(ifindex=8))
+    assert store.read(U1) == record(ifindex=8)
+
+
+@pytest.mark.parametrize("where", ["", "nics", "devices", "instances"])
+@pytest.mark.parametrize("how", ["symlink", "writable", "group", "file", "foreign"])
+def test_a_state_directory_that_others_could_change_is_refused(paths: Paths, state: Path, tmp_path: Path, where: str, how: str) -> None:
+    with Store(paths, 1, BOOT) as first:
+        first.write(record())
+    target = state / where if where else state
+    if how == "symlink":
+        target.rename(tmp_path / "elsewhere")
+        target.symlink_to(tmp_path / "elsewhere")
+    elif how == "file":
+        target.rename(tmp_path / "elsewhere")
+        target.write_text("")
+    elif how == "foreign":
+        if os.geteuid() != 0:
+            pytest.fail("these tests need root")
+        os.chown(target, 1234, 1234)
+    else:
+        target.chmod(0o757 if how == "writable" else 0o775)
+    for readonly in (False, True):
+        store = Store(paths, 1, BOOT, readonly)
+        with pytest.raises(HostRefused, match=str(target)) as caught:
+            store.by_device("tap0")
+            store.by_instance("web1.example", 0)
+            if not readonly:
+                store.write(record())
+        assert str(caught.value).isprintable()
+
+
+def test_no_space_is_a_refusal_and_leaves_the_record_as_it_was(store: Store, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(record())
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(HostRefused, match="No space left"):
+        store.write(record(ifindex=9))
+    monkeypatch.undo()
+    assert store.read(U1) == record()
+    assert not [name for name in os.listdir(state / "nics") if name.startswith(TEMPORARY)]

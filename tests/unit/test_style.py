@@ -1,0 +1,89 @@
+"""What ruff cannot hold of the project's style."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.support.bootstrap import ROOT
+from tests.support.sources import Source, sources
+
+PRODUCT = sources("runtime", "netcommon")
+HOOKS = sources("hooks")
+TESTS = sources("tests", "examples")
+
+#: About 300 lines; nothing is longer than this.
+LONGEST = 350
+
+#: Lines that need no docstring.
+SHORT = 6
+
+#: Words of unfinished work, put together so that this file does not find itself.
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+GIVING_UP = {"skip", "skipif", "xfail", "importorskip"}
+
+
+@pytest.mark.parametrize("source", PRODUCT + HOOKS + TESTS, ids=lambda source: source.place)
+def test_every_file(source: Source) -> None:
+    """Short, finished, with a docstring and annotations that cost nothing at run time."""
+    lines = source.text.splitlines()
+    limit = LONGEST if source in PRODUCT + HOOKS else 2 * LONGEST
+    assert len(lines) <= limit
+    assert [number for number, line in enumerate(lines, 1) if UNFINISHED.search(line)] == []
+    if source.path.suffix == ".py" and source.tree.body:
+        assert ast.get_docstring(source.tree), "a module says what it is about"
+        if len(source.tree.body) > 1:
+            assert "from __future__ import annotations" in source.text
+
+
+def test_product_files_are_about_one_noun() -> None:
+    """A few may reach 350 lines; most stay below 300."""
+    long = [source.place for source in PRODUCT if len(source.text.splitlines()) > 300]
+    assert len(long) <= len(PRODUCT) // 10, long
+
+
+@pytest.mark.parametrize("source", PRODUCT, ids=lambda source: source.module)
+def test_public_names_are_explained(source: Source) -> None:
+    """Every public class and module-level function says what it is; what is a few lines long may speak for itself."""
+    silent = []
+    for node in source.tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        if not ast.get_docstring(node) and (node.end_lineno or 0) - node.lineno > SHORT:
+            silent.append(f"{source.place}:{node.lineno}: {node.name}")
+    assert silent == []
+
+
+@pytest.mark.parametrize("source", TESTS, ids=lambda source: source.place)
+def test_tests_do_not_give_up_or_doze(source: Source) -> None:
+    """No skipped test, none that is expected to fail, none that hopes that a second is long enough."""
+    found = []
+    polling = [node for loop in ast.walk(source.tree) if isinstance(loop, ast.While) for node in ast.walk(loop) if dozing(node)]
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr in GIVING_UP and "pytest" in ast.unparse(node):
+            found.append(f"{source.place}:{node.lineno}: {ast.unparse(node)}")
+        if dozing(node) and source.place.startswith("tests/") and node not in polling:
+            found.append(f"{source.place}:{ast.unparse(node)}")
+    assert found == []
+
+
+def dozing(node: ast.AST) -> bool:
+    """Whether it is a call of sleep: in a while loop it is polling; up to 10 ms, it lets other threads run."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("time.sleep", "sleep"):
+        return False
+    length = node.args[0]
+    return not (isinstance(length, ast.Constant) and isinstance(length.value, int | float) and length.value <= 0.01)
+
+
+@pytest.mark.parametrize("source", HOOKS, ids=lambda source: source.place)
+def test_a_hook_runs_isolated(source: Source) -> None:
+    """-I and -S: nobody's PYTHONPATH, site-packages or working directory gets into a root process."""
+    assert source.text.startswith("#!/usr/bin/python3 -IS\n")
+    assert source.path.stat().st_mode & 0o111 == 0o111
+
+
+def test_commands_are_executable() -> None:
+    for name in ("tests/run", "tests/setup", ".ci/run"):
+        assert (ROOT / name).stat().st_mode & 0o111 == 0o111

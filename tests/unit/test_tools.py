@@ -1,0 +1,135 @@
+"""The tools of tests/run: what they count, what they remember, what they leave on the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import bootstrap, junit, lanes, progress, sample, vm
+
+XML = """<?xml version="1.0"?><testsuites><testsuite tests="7" failures="1" errors="1" skipped="1"/><testsuite tests="2"/></testsuites>"""
+
+
+def test_junit_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(XML)
+    assert junit.read(tmp_path / "a.xml") == (6, 3)
+    assert junit.read(tmp_path / "none.xml") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "status", "expected"),
+    [
+        ((5, 0), 0, (5, 0)),
+        ((5, 2), 1, (5, 2)),
+        ((5, 0), 1, (5, 1)),  # a broken conftest, a crash at the end
+        ((0, 0), 5, (0, 0)),  # nothing selected
+        ((0, 0), 124, (0, 1)),  # timed out
+        ((3, 0), -9, (3, 1)),
+    ],
+)
+def test_a_silent_failure_counts(counts: tuple[int, int], status: int, expected: tuple[int, int]) -> None:
+    assert lanes.judged(junit.Counts(*counts), status) == expected
+
+
+@pytest.mark.parametrize(("failed", "status"), [(0, 0), (1, 1)])
+def test_the_last_line_says_the_sum(failed: int, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    results = {"unit": (lanes.Result(3, 0), 1.0), "kernel": (lanes.Result(2, failed), 2.5)}
+    assert lanes.report(results) == status
+    assert capsys.readouterr().out.splitlines()[-1] == f"5 passed, {failed} failed in 3.5 s"
+
+
+def test_nothing_run_is_a_failure() -> None:
+    assert lanes.report({"unit": (lanes.Result(0, 0), 0.0)}) == 1
+
+
+def test_guard_sees_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lanes.footprint()
+    monkeypatch.setattr(lanes, "footprint", lambda: before)
+    assert lanes.guard(before) == (1, 0)
+    monkeypatch.setattr(lanes, "footprint", lambda: {**before, "rules": "another"})
+    assert lanes.guard(before) == (0, 1)
+
+
+def test_progress_goes_with_the_tree(tmp_path: Path) -> None:
+    """Remembered for this content; a changed, new or removed file begins anew; bytes that came back are known again."""
+    root, cache = tmp_path / "root", tmp_path / "cache"
+    root.mkdir()
+    (root / "a.py").write_text("1")
+    progress.Progress(root, cache).remember("part", 3)
+    assert progress.Progress(root, cache).passed("part") == 3
+    assert progress.Progress(root, cache).passed("other") is None
+    (root / "a.py").write_text("2")
+    assert progress.Progress(root, cache).passed("part") is None
+    (root / "a.py").write_text("1")
+    (root / "b.py").write_text("")
+    assert progress.Progress(root, cache).passed("part") is None
+    (root / "b.py").unlink()
+    assert progress.Progress(root, cache).passed("part") == 3
+
+
+def test_progress_ignores_what_git_ignores(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    before = progress.tree_key(tmp_path)
+    (tmp_path / "x.log").write_text("x")
+    assert progress.tree_key(tmp_path) == before
+    (tmp_path / "x.py").write_text("x")
+    assert progress.tree_key(tmp_path) != before
+
+
+def test_sample_is_even_and_stable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "FULL", False)
+    assert sample.sample(range(100), 3) == [0, 50, 99]
+    assert sample.sample(range(3), 10) == [0, 1, 2]
+    assert sample.sample(range(3), 1) == [0]
+    monkeypatch.setattr(sample, "FULL", True)
+    assert len(sample.sample(range(100), 3)) == 100
+
+
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(bootstrap, "POLICY", tmp_path / "policy-rc.d")
+    monkeypatch.setattr(bootstrap, "POLICY_ASIDE", tmp_path / "aside")
+    return tmp_path / "policy-rc.d"
+
+
+def refuses(policy: Path) -> bool:
+    return subprocess.run([str(policy), "x", "start"], check=False).returncode == 101
+
+
+@pytest.mark.parametrize("before", [None, "#!/bin/sh\nexit 0\n", "#!/bin/sh\nexit 101\n", bootstrap.POLICY_TEXT])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_starts_and_the_policy_is_put_back(policy: Path, before: str | None, fails: bool) -> None:
+    """Whatever was there: no policy, one that allows, one that refuses, our own from a run that was killed."""
+    if before is not None:
+        policy.write_text(before)
+        policy.chmod(0o755)
+    with contextlib.suppress(bootstrap.SetupFailed), bootstrap.nothing_starts():
+        assert refuses(policy)
+        if fails:
+            raise bootstrap.SetupFailed
+    left = [path.name for path in policy.parent.iterdir()]
+    if before in (None, bootstrap.POLICY_TEXT):
+        assert left == []
+    else:
+        assert left == ["policy-rc.d"]
+        assert policy.read_text() == before
+
+
+def test_the_policy_goes_when_setup_is_ended(policy: Path) -> None:
+    with pytest.raises(SystemExit) as ended, bootstrap.nothing_starts():
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert not policy.exists()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_guest_script_keeps_arguments_apart(tmp_path: Path) -> None:
+    text = vm.guest_script(tmp_path, "vm and not slow", ["-k", "a b; reboot"], {"NETCOMMON_TESTS_FULL": "1"})
+    assert "-m 'vm and not slow'" in text
+    assert "-k 'a b; reboot'" in text
+    assert "NETCOMMON_TESTS_FULL=1" in text
