@@ -10,10 +10,11 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.support.netns import run, wait_until
+from tests.support.netns import run, slowness, wait_until
 
 RUN = "/var/run/openvswitch"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -104,3 +105,16 @@ def rows(table: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
     chosen = (f"--columns={','.join(columns)}",) if columns else ()
     answer = json.loads(run("ovs-vsctl", "--timeout=20", "--format=json", *chosen, "list", table))
     return [dict(zip(answer["headings"], row, strict=True)) for row in answer["data"]]
+
+
+def settled(seconds: float = 5) -> bool:
+    """Waits until ovs-vswitchd has taken in all that clients asked for (next_cfg, ovs-vswitchd.conf.db(5)); False: it did not.
+
+    It takes a port's removal in after the client that removed it has its answer, and sets its own devices' MTU then.
+    """
+    limit = time.monotonic() + seconds * slowness()
+    while any(row["cur_cfg"] != row["next_cfg"] for row in rows("Open_vSwitch", ("cur_cfg", "next_cfg"))):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.support.netns import ask, run
-from tests.support.ovs import SOCKET, rows
+from tests.support.ovs import SOCKET, rows, settled
 
 Snapshot = dict[str, Any]
 
@@ -60,6 +60,8 @@ _FILES = ("/run/netcommon", "/etc/netcommon", "/var/run/ganeti")
 
 def snapshot(files: Iterable[str] = _FILES) -> Snapshot:
     """The state of the calling thread's network namespace, and of ``files`` (folders; what is not there is empty)."""
+    if os.path.exists(SOCKET):
+        settled()  # a switch that is stopped has the state it has
     links = ask("ip", "-d", "-j", "link")
     masters = {link["master"] for link in links if "master" in link}
     return {
