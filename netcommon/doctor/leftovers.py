@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.base import AF_INET, AF_INET6, PROTOCOL
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.
 TAP = re.compile(r"(tap|vnet)[0-9]+|vif[0-9]+\.[0-9]+(-emu)?|gnt\.com\.[0-9]+")

@@ -14,7 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from netcommon.host.base import AF_INET, PROTOCOL, AddNeighbour, AddRule, Answer, Neighbour, Rule
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, PROTOCOL, Neighbour, Rule
+from netcommon.host.requests import AddNeighbour, AddRule
 from runtime.paths import Paths
 
 CLONE_NEWNET = 0x40000000  #: unshare(2)

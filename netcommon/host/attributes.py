@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from struct import Struct, error
 
-from netcommon.host.base import AF_INET, AF_INET6
+from netcommon.host.facts import AF_INET, AF_INET6
 
 HEADER = Struct("=IHHII")  #: struct nlmsghdr: length, type, flags, sequence, port
 ATTRIBUTE = Struct("=HH")  #: struct nlattr: length, type

@@ -1,4 +1,4 @@
-"""What rtnetlink tells (rtnetlink(7)), as the facts of netcommon.host.base.
+"""What rtnetlink tells (rtnetlink(7)), as the facts of netcommon.host.facts.
 
 Each function takes a message's body; all raise MalformedError.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from struct import Struct, error
 
 from netcommon.host.attributes import U16, MalformedError, attributes, each, show_address, string, u32
-from netcommon.host.base import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.encode import (
     BRIDGE_VLAN_INFO_PVID,
     BRIDGE_VLAN_INFO_UNTAGGED,
@@ -41,6 +40,7 @@ from netcommon.host.encode import (
     RULE,
     VLAN_INFO,
 )
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
 
 IFLA_CARRIER, IFLA_LINK_NETNSID = 33, 37
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND = 1, 2, 4

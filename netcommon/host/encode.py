@@ -20,20 +20,8 @@ from netcommon.host.attributes import (
     split_prefix,
     text,
 )
-from netcommon.host.base import (
-    AddNeighbour,
-    AddRoute,
-    AddRule,
-    AddVlan,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    DeleteVlan,
-    Neighbour,
-    Route,
-    Rule,
-    SetLink,
-)
+from netcommon.host.facts import Neighbour, Route, Rule
+from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, AddVlan, DeleteNeighbour, DeleteRoute, DeleteRule, DeleteVlan, SetLink
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26

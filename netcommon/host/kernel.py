@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from netcommon.host import decode, encode
 from netcommon.host.attributes import MalformedError, as_bytes, attribute, split_prefix, text
-from netcommon.host.base import BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.netlink import Filter, Netlink, Reply
 from runtime.errors import HostRefused, TryAgain
 

@@ -8,22 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from netcommon.host.base import (
-    NOT_TRIED,
-    Answer,
-    DeleteOvsPort,
-    Identity,
-    OvsPort,
-    PutOvsPort,
-    Request,
-    SetLink,
-    SetSysctl,
-)
+from netcommon.host.base import NOT_TRIED, Answer, Identity, Service
 from netcommon.host.encode import Encoded, encode, set_link
+from netcommon.host.facts import OvsPort
 from netcommon.host.kernel import KernelView
 from netcommon.host.netlink import Netlink
 from netcommon.host.procfs import Proc
 from netcommon.host.refusals import answer, subject
+from netcommon.host.requests import RTNETLINK, Request, SetLink, service
 from netcommon.host.tables import Tables
 from runtime.paths import Paths
 
@@ -93,6 +85,10 @@ class LinuxHost:
             self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self._clock)
         return self._ovsdb
 
+    def _service(self, name: str) -> Service:
+        """What carries requests out other than rtnetlink's; loaded only where it is needed."""
+        return self.ovsdb if name == "ovsdb" else self.proc
+
     def identity(self) -> Identity:
         """Which boot and network namespace this is; the namespace's inode where the kernel has no cookies (before 5.14)."""
         return Identity(self.proc.boot(), self.netlink.cookie() or self.proc.namespace())
@@ -122,13 +118,9 @@ class LinuxHost:
         return answers
 
     def _execute(self, group: Sequence[Request], stop: bool) -> list[Answer]:
-        first = group[0]
-        if isinstance(first, SetSysctl):
-            return [self.proc.write(first.path, first.value)]
-        if isinstance(first, PutOvsPort):
-            return [self.ovsdb.put(first.port)]
-        if isinstance(first, DeleteOvsPort):
-            return [self.ovsdb.delete(first.name, first.owner, first.wait)]
+        name = service(group[0])
+        if name != RTNETLINK:
+            return [self._service(name).execute(request) for request in group]
         units = _merged(group)
         size = 1 if stop else len(units)
         answers: list[Answer] = []
@@ -167,15 +159,11 @@ class LinuxHost:
         return answers
 
 
-#: What travels alone: the others are rtnetlink's, and neighbouring ones go together.
-ALONE = (SetSysctl, PutOvsPort, DeleteOvsPort)
-
-
 def _groups(requests: Sequence[Request]) -> list[list[Request]]:
-    """Neighbouring requests of one service together."""
+    """Neighbouring requests of rtnetlink together, each of another service alone."""
     groups: list[list[Request]] = []
     for request in requests:
-        if groups and not isinstance(request, ALONE) and not isinstance(groups[-1][-1], ALONE):
+        if groups and service(request) == service(groups[-1][-1]) == RTNETLINK:
             groups[-1].append(request)
         else:
             groups.append([request])

@@ -7,33 +7,26 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from netcommon.host.attributes import show_address, split_prefix
-from netcommon.host.base import (
-    AF_INET,
-    DONE,
-    NOT_TRIED,
+from netcommon.host.base import DONE, NOT_TRIED, Answer, Identity, Service
+from netcommon.host.encode import encode
+from netcommon.host.facts import AF_INET, Link, OvsPort, Route
+from netcommon.host.memory_view import MemoryView
+from netcommon.host.netlink import Reply
+from netcommon.host.refusals import answer, subject
+from netcommon.host.requests import (
+    RTNETLINK,
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
-    Answer,
     DeleteNeighbour,
-    DeleteOvsPort,
     DeleteRoute,
     DeleteRule,
     DeleteVlan,
-    Identity,
-    Link,
-    OvsPort,
-    PutOvsPort,
     Request,
-    Route,
     SetLink,
-    SetSysctl,
+    service,
 )
-from netcommon.host.encode import encode
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.netlink import Reply
-from netcommon.host.refusals import answer, subject
 from netcommon.host.simulated import IPV6_METRIC, MAIN, Kernel, Refused
 from netcommon.host.simulated_ovs import Switch
 from netcommon.host.snapshot import Snapshot
@@ -50,6 +43,7 @@ class MemoryHost:
     def __init__(self, tables: Mapping[str, int] | None = None, boot: str = "simulated-boot", netns: int = 1) -> None:
         self.kernel = Kernel()
         self.switch = Switch(self.kernel)
+        self.services: dict[str, Service] = {"procfs": self.kernel.settings, "ovsdb": self.switch}
         self.tables = {**BUILT_IN, **(tables or {})}
         self.requests: list[Request] = []
         self.changes: list[Request] = []
@@ -99,13 +93,9 @@ class MemoryHost:
 
     def _carry_out(self, request: Request) -> Answer:
         """Raises Refused, or what encoding the request raises."""
-        match request:
-            case PutOvsPort(port):
-                return self.switch.put(port)
-            case DeleteOvsPort(name, owner):
-                return self.switch.delete(name, owner)
-            case SetSysctl(path, value):
-                return self.kernel.settings.write(path, value)
+        name = service(request)
+        if name != RTNETLINK:
+            return self.services[name].execute(request)
         encode(request)
         match request:
             case SetLink():

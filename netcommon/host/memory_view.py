@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netcommon.host.base import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
+from netcommon.host.facts import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
 from netcommon.host.simulated import Kernel
 from netcommon.host.simulated_ovs import Switch
 from netcommon.host.tables import number_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from netcommon.host.base import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, OvsPort
 from netcommon.host.ovsrows import Fake, Operation, Row, a_map, a_set, uuid
 
 OURS = "netcommon-"  #: what our keys in external_ids begin with

@@ -8,9 +8,11 @@ from typing import Any
 
 from netcommon.host import ovschange, ovsrows
 from netcommon.host.attributes import MalformedError
-from netcommon.host.base import DONE, Answer, OvsPort
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import OvsPort
 from netcommon.host.jsonrpc import JsonRpc, Lost
 from netcommon.host.ovsrows import Fake, Operation, Row, select
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort
 
 DATABASE = "Open_vSwitch"
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
@@ -65,6 +67,10 @@ class Ovsdb:
             return [ovsrows.shown(port, fakes) for port in found] if fakes else found
         except (MalformedError, KeyError) as problem:
             raise self._nonsense(problem) from problem
+
+    def execute(self, request: PutOvsPort | DeleteOvsPort) -> Answer:
+        """Carries it out."""
+        return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner, request.wait)
 
     def put(self, port: OvsPort) -> Answer:
         """Makes the port and waits until ovs-vswitchd has taken it. See PutOvsPort."""

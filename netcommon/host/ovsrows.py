@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from netcommon.host.attributes import MalformedError
-from netcommon.host.base import Answer, OvsPort
+from netcommon.host.base import Answer
+from netcommon.host.facts import OvsPort
 
 Row = Mapping[str, Any]
 Operation = dict[str, Any]

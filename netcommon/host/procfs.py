@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 
 from netcommon.host.base import DONE, Answer
+from netcommon.host.requests import SetSysctl
 from runtime.errors import HostRefused
 
 ABSENT = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EINVAL})
@@ -29,6 +30,10 @@ class Proc:
             if problem.errno in ABSENT:
                 return None
             raise HostRefused(f"cannot read {self.root}/sys/{path}: {problem.strerror}") from problem
+
+    def execute(self, request: SetSysctl) -> Answer:
+        """Carries it out."""
+        return self.write(request.path, request.value)
 
     def write(self, path: str, value: str) -> Answer:
         """Sets a kernel setting."""

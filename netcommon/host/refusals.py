@@ -7,13 +7,13 @@ import os
 import socket
 from collections.abc import Callable
 
-from netcommon.host.base import (
-    DONE,
+from netcommon.host.base import DONE, Answer
+from netcommon.host.netlink import Reply
+from netcommon.host.requests import (
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
-    Answer,
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
@@ -21,7 +21,6 @@ from netcommon.host.base import (
     Request,
     SetLink,
 )
-from netcommon.host.netlink import Reply
 
 #: What strerror(3) says too generally.
 WORDS = {

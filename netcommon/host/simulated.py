@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from netcommon.host.base import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule, SetLink
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.requests import SetLink
 from netcommon.host.simulated_sysctl import Settings
 
 MAXIMUM_PORTS = 1023  #: of a bridge (BR_MAX_PORTS - 1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from netcommon.host.base import DONE, Answer, Link, OvsPort
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import Link, OvsPort
 from netcommon.host.ovschange import OURS
 from netcommon.host.ovsrows import Fake, inside, shown
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort
 from netcommon.host.simulated import Kernel
 
 SYSTEM = "ovs-system"
@@ -88,6 +90,10 @@ class Switch:
         link = self._kernel.named(name)
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
             self._kernel.links[link.index] = link._replace(master=0, port_kind="")
+
+    def execute(self, request: PutOvsPort | DeleteOvsPort) -> Answer:
+        """Carries it out."""
+        return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner)
 
     def put(self, port: OvsPort) -> Answer:
         """See PutOvsPort."""

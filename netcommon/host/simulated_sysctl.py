@@ -6,6 +6,7 @@ import errno
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.procfs import inside
+from netcommon.host.requests import SetSysctl
 
 IPV4 = {
     "accept_local": "0",
@@ -70,6 +71,10 @@ class Settings:
 
     def _of(self, name: str) -> list[str]:
         return [path for path in self._values if path.count("/") == 4 and path.split("/")[3] == name]
+
+    def execute(self, request: SetSysctl) -> Answer:
+        """Carries it out."""
+        return self.write(request.path, request.value)
 
     def write(self, path: str, value: str) -> Answer:
         """Sets one, and those that follow it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
-from netcommon.host.base import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule, View
+from netcommon.host.base import View
+from netcommon.host.facts import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
 
 Value = TypeVar("Value")
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import DeleteRule, Request, View
+from netcommon.host.base import View
+from netcommon.host.requests import DeleteRule, Request
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.guests import Asked, Match, match, read_qemu
 from netcommon.lifecycle.node import Call, Node, alive, locks

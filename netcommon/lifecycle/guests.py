@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from netcommon.host.base import Link, View
+from netcommon.host.base import View
+from netcommon.host.facts import Link
 from netcommon.modes.routed import destination
 from netcommon.operations.table import table_number
 from runtime.errors import HostRefused

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from netcommon.host.base import Link, View
+from netcommon.host.base import View
+from netcommon.host.facts import Link
 from netcommon.lifecycle.node import Node
 from netcommon.log import Log
 from netcommon.operations.base import Operation, Owned

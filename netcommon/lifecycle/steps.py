@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Mapping, Sequence
 
-from netcommon.host.base import Answer, Request, View, achieved
+from netcommon.host.base import Answer, View
+from netcommon.host.requests import Request, achieved
 from netcommon.lifecycle.node import Node
 from netcommon.log import Log
 from netcommon.operations import from_json

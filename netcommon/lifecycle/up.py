@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from netcommon.host.base import Link, View
+from netcommon.host.base import View
+from netcommon.host.facts import Link
 from netcommon.lifecycle import scripts, steps
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.leftovers import sweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 
-from netcommon.host.base import AF_INET, AF_INET6
+from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.modes.common import alias
 from netcommon.operations.base import Operation
 from netcommon.operations.link import UP, LinkSetting

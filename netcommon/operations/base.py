@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
-from netcommon.host.base import Request, View
+from netcommon.host.base import View
+from netcommon.host.requests import Request
 from runtime.errors import NetcommonError
 
 #: What resolve found in the place of a thing that other NICs, or the administrator, may own.

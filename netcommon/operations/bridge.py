@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import Request, SetLink, View
+from netcommon.host.base import View
+from netcommon.host.requests import Request, SetLink
 from netcommon.operations.base import Operation
 from netcommon.operations.link import bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused

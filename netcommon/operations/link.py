@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from netcommon.host.base import Link, Request, SetLink, View
+from netcommon.host.base import View
+from netcommon.host.facts import Link
+from netcommon.host.requests import Request, SetLink
 from netcommon.operations.base import Operation, before
 from runtime.errors import HostRefused
 

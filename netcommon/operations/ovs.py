@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import OVS_MARK, DeleteOvsPort, OvsPort, PutOvsPort, Request, View
+from netcommon.host.base import View
+from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort, Request
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
 from runtime.errors import HostRefused

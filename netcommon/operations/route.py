@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import AF_INET, AF_INET6, PROTOCOL, AddRoute, DeleteRoute, Request, Route, View
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
+from netcommon.host.requests import AddRoute, DeleteRoute, Request
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of, marked
 from netcommon.operations.table import table_number

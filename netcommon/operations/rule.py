@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import AF_INET, AF_INET6, PROTOCOL, AddRule, DeleteRule, Request, Rule, View
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.requests import AddRule, DeleteRule, Request
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN, table_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netcommon.host.base import AF_INET, AF_INET6
+from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
 from netcommon.operations.link import ADDRESS, ALIAS, MTU, UP
 

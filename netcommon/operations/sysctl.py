@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import AF_INET, Request, SetSysctl, View
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET
+from netcommon.host.requests import Request, SetSysctl
 from netcommon.operations.base import Operation, before
 from netcommon.operations.link import device_link, link_of
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import AddVlan, BridgeVlan, DeleteVlan, Link, Request, View
+from netcommon.host.base import View
+from netcommon.host.facts import BridgeVlan, Link
+from netcommon.host.requests import AddVlan, DeleteVlan, Request
 from netcommon.operations.base import ABSENT, FOREIGN, Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused

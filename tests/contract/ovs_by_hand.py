@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, OvsPort
 from tests.contract.worlds import LinuxWorld, SimulatedWorld
 
 MARK = ((OVS_MARK, "uuid-1"),)

@@ -11,20 +11,9 @@ from struct import pack
 import pytest
 from pyroute2 import IPRoute
 
-from netcommon.host.base import (
-    AddNeighbour,
-    AddRoute,
-    AddRule,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    Neighbour,
-    Request,
-    Route,
-    Rule,
-    SetLink,
-)
+from netcommon.host.facts import Neighbour, Route, Rule
 from netcommon.host.linux import LinuxHost
+from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
 from runtime.errors import HostRefused, TryAgain
 from runtime.paths import Paths
 from tests.support.netns import ask, run

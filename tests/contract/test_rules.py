@@ -6,7 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.base import AddRule, DeleteRule, Rule
+from netcommon.host.facts import Rule
+from netcommon.host.requests import AddRule, DeleteRule
 from tests.contract.worlds import World, do, told, view
 
 BOTH = pytest.mark.parametrize("family", [2, 10])

@@ -6,7 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.base import AddVlan, BridgeVlan, DeleteVlan, SetLink
+from netcommon.host.facts import BridgeVlan
+from netcommon.host.requests import AddVlan, DeleteVlan, SetLink
 from tests.contract.worlds import World, do, index, told, view
 
 DEFAULT = BridgeVlan(1, pvid=True, untagged=True)

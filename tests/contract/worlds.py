@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from netcommon.host.base import Answer, Host, Link, Request, Rule, View
+from netcommon.host.base import Answer, Host, View
+from netcommon.host.facts import Link, Rule
 from netcommon.host.linux import LinuxHost
 from netcommon.host.memory import MemoryHost
+from netcommon.host.requests import Request
 from tests.support.netns import run, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch

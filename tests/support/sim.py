@@ -12,27 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import runtime.folder
-from netcommon.host.base import (
-    AF_INET,
-    AF_INET6,
-    AddRoute,
-    AddVlan,
-    Answer,
-    BridgeVlan,
-    DeleteOvsPort,
-    DeleteRoute,
-    DeleteVlan,
-    Link,
-    Neighbour,
-    OvsPort,
-    PutOvsPort,
-    Request,
-    Route,
-    Rule,
-    SetLink,
-    SetSysctl,
-)
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
 from netcommon.host.memory import MemoryHost
+from netcommon.host.requests import AddRoute, AddVlan, DeleteOvsPort, DeleteRoute, DeleteVlan, PutOvsPort, Request, SetLink, SetSysctl
 from netcommon.lifecycle import down, gc, up
 from netcommon.lifecycle.node import SHUTDOWN, START, Call, Clock, Node, Outcome
 from netcommon.log import recording

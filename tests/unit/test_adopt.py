@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET, PROTOCOL, OvsPort, PutOvsPort, Route, Rule, SetSysctl
+from netcommon.host.facts import AF_INET, PROTOCOL, OvsPort, Route, Rule
+from netcommon.host.requests import PutOvsPort, SetSysctl
 from tests.support.cli import Cli
 from tests.support.ganeti_guest import PID, A, B, C, D, Guest
 

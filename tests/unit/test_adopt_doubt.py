@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET, PROTOCOL, AddVlan, Answer, BridgeVlan, DeleteRule, Rule
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, PROTOCOL, BridgeVlan, Rule
+from netcommon.host.requests import AddVlan, DeleteRule
 from tests.support.cli import Cli
 from tests.support.ganeti_guest import A, B, C, Guest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET
+from netcommon.host.facts import AF_INET
 from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli, equipped, with_two
 
 

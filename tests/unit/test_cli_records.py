@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from netcommon.cli.app import App
-from netcommon.host.base import AF_INET, Answer, DeleteRule, Link, Rule, SetLink
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, Link, Rule
+from netcommon.host.requests import DeleteRule, SetLink
 from netcommon.lifecycle.node import Clock
 from netcommon.log import Syslog
 from tests.support.cli import UUIDS, Cli, equipped, with_two

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET, Answer, OvsPort, Rule, SetLink
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, OvsPort, Rule
+from netcommon.host.requests import SetLink
 from netcommon.lifecycle.node import SHUTDOWN
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, TryAgain

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET, AF_INET6, Answer, BridgeVlan, OvsPort, Route, Rule, SetLink
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, OvsPort, Route, Rule
+from netcommon.host.requests import SetLink
 from netcommon.lifecycle import check, gc
 from runtime.errors import HostRefused, TryAgain
 from runtime.locks import number

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from netcommon.host.base import Request
+from netcommon.host.requests import Request
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError
 from runtime.nic import Nic

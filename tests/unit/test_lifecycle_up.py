@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import AF_INET, AF_INET6, Answer, BridgeVlan, Request, Route, Rule, SetLink
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Route, Rule
+from netcommon.host.requests import Request, SetLink
 from netcommon.lifecycle.check import check
 from netcommon.operations import KINDS, kind
 from netcommon.settings import Settings

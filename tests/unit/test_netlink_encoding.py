@@ -17,21 +17,17 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from netcommon.host import decode, encode
 from netcommon.host.attributes import MalformedError, attributes, message, pack_address, show_address, split_prefix
-from netcommon.host.base import (
+from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.requests import (
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
-    BridgeVlan,
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
     DeleteVlan,
-    Link,
-    Neighbour,
     Request,
-    Route,
-    Rule,
     SetLink,
     SetSysctl,
 )

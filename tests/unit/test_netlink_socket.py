@@ -11,10 +11,10 @@ import pytest
 
 from netcommon.host import encode
 from netcommon.host.attributes import HEADER
-from netcommon.host.base import SetLink
 from netcommon.host.encode import Encoded
 from netcommon.host.kernel import KernelView
 from netcommon.host.netlink import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
+from netcommon.host.requests import SetLink
 from runtime.errors import HostRefused, TryAgain
 
 KERNEL, STRANGER = (0, 0), (4711, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.host.base import Request
+from netcommon.host.requests import Request
 from netcommon.operations import from_json
 from netcommon.operations.base import Operation, orphan, to_json
 from netcommon.plan import plan

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from netcommon.host.attributes import MalformedError
-from netcommon.host.base import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, OvsPort
 from netcommon.host.ovsdb import Ovsdb
 from netcommon.host.ovsrows import a_map, a_port, a_set, numbers, uuid, word
 from runtime.errors import TryAgain

@@ -9,7 +9,7 @@ import pytest
 
 from netcommon.doors.call import Door
 from netcommon.doors.xen import vif
-from netcommon.host.base import AF_INET
+from netcommon.host.facts import AF_INET
 from netcommon.host.memory import MemoryHost
 from netcommon.lifecycle.node import Node
 from netcommon.log import Log, Recorder
