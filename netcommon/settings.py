@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.errors import SettingsInvalid
 from runtime.paths import Paths
@@ -27,6 +27,9 @@ class Settings(NamedTuple):
     ganeti_nic_files: str = "auto"  #: "auto", "on", "off"
     uplinks: Mapping[str, tuple[str, ...]] = {}  #: per bridge, where they shall not be guessed
     syslog_facility: str = "daemon"
+    tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options)
+    nic: Mapping[str, Any] = {}  #: options of every NIC, by name
+    networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
 
 
 def load(paths: Paths) -> Settings:

@@ -10,8 +10,10 @@ import tomllib
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
+from netcommon.kinds import is_interface
+from netcommon.options import DEFAULTS
 from netcommon.settings import Settings
-from netcommon.settings_schema import KEYS, Key, is_interface
+from netcommon.settings_schema import KEYS, Key
 from runtime.errors import SettingsInvalid, escaped
 
 #: A settings file larger than this is a mistake (bytes).
@@ -65,19 +67,23 @@ def effective(loaded: Loaded) -> list[Effective]:
     """Every setting with its source, in the schema's order."""
     found: list[Effective] = []
     for key in KEYS:
-        for path, value in _expanded(key, getattr(loaded.settings, key.field)):
+        for path, value in _expanded(key, loaded.settings):
             source = f"{loaded.file}:{loaded.given[path]}" if path in loaded.given else "default"
             found.append(Effective(_dotted(path), value, source))
     return found
 
 
-def _expanded(key: Key, value: Any) -> Iterator[tuple[Path, object]]:
+def _expanded(key: Key, settings: Settings) -> Iterator[tuple[Path, object]]:
     """The setting's places in the file: one, or one for each table that a "*" stands for."""
-    if key.table.endswith(".*"):
-        for name, one in value.items():
+    value = getattr(settings, key.field)
+    if not key.table.endswith(".*"):
+        yield (key.table, key.name), value.get(key.option, getattr(DEFAULTS, key.option)) if key.option else value
+        return
+    for name, one in value.items():
+        if not key.option:
             yield (key.table[:-2], name, key.name), one
-    else:
-        yield (key.table, key.name), value
+        elif key.option in one:
+            yield (key.table[:-2], name, key.name), one[key.option]
 
 
 def _text(descriptor: int, path: str) -> str:
@@ -122,10 +128,11 @@ def _validate(document: Mapping[str, Any]) -> tuple[Settings, set[Path], list[_P
                 problems.append(_Problem(place, f"{_dotted(place)} = {escaped(value)}: expected {key.kind.expected}"))
                 continue
             given.add(place)
-            if key.table.endswith(".*"):
-                values.setdefault(key.field, {})[path[-1]] = read
-            else:
-                values[key.field] = read
+            steps = [key.field, *([path[-1]] if key.table.endswith(".*") else ()), *([key.option] if key.option else ())]
+            within = values
+            for step in steps[:-1]:
+                within = within.setdefault(step, {})
+            within[steps[-1]] = read
     settings = Settings(**values)
     if not problems and settings.service_timeout > settings.hook_timeout:
         place = next(place for place in (("hook", "service_timeout"), ("hook", "timeout")) if place in given)
@@ -152,7 +159,7 @@ def _tables(
                 place = (name, each)
                 if not isinstance(inner, dict):
                     problems.append(_Problem(place, f"{_dotted(place)} = {escaped(inner)}: expected a table [{name}.NAME]"))
-                elif not is_interface(each):
+                elif name == "bridges" and not is_interface(each):
                     problems.append(_Problem(place, f"table [{_dotted(place)}]: {escaped(each)} is no interface name (at most 15 bytes)"))
                 else:
                     yield place, inner, tables[name + ".*"]

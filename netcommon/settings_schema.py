@@ -5,94 +5,17 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-
-class Kind(Protocol):
-    """What a value must be: ``read`` returns it as Settings holds it, or raises ValueError."""
-
-    @property
-    def expected(self) -> str: ...
-    def read(self, value: Any) -> object: ...
-
-
-class Whole(NamedTuple):
-    """A whole number within a range, both ends included."""
-
-    low: int
-    high: int
-    unit: str = ""
-
-    @property
-    def expected(self) -> str:
-        return f"a whole number{self.unit}, {self.low} to {self.high}"
-
-    def read(self, value: Any) -> object:
-        if type(value) is not int or not self.low <= value <= self.high:
-            raise ValueError
-        return value
-
-
-class Seconds(NamedTuple):
-    """A time in seconds, with or without a fraction."""
-
-    low: float
-    high: float
-
-    @property
-    def expected(self) -> str:
-        return f"seconds, {self.low:g} to {self.high:g}"
-
-    def read(self, value: Any) -> object:
-        if type(value) not in (int, float) or not self.low <= value <= self.high:
-            raise ValueError
-        return float(value)
-
-
-class Choice(NamedTuple):
-    """One of some words."""
-
-    words: tuple[str, ...]
-
-    @property
-    def expected(self) -> str:
-        return " or ".join(f'"{word}"' for word in self.words)
-
-    def read(self, value: Any) -> object:
-        if not isinstance(value, str) or value not in self.words:
-            raise ValueError
-        return value
-
-
-class Interfaces(NamedTuple):
-    """A list of interface names, each named once."""
-
-    @property
-    def expected(self) -> str:
-        return 'a list of interface names such as ["eth1"], each once'
-
-    def read(self, value: Any) -> object:
-        if not isinstance(value, list) or not all(isinstance(item, str) and is_interface(item) for item in value):
-            raise ValueError
-        if len(set(value)) != len(value):
-            raise ValueError
-        return tuple(value)
-
-
-def is_interface(name: str) -> bool:
-    """Whether the kernel would take ``name`` for an interface (dev_valid_name: 15 bytes, no slash, colon or white space)."""
-    return (
-        0 < len(name.encode()) <= 15
-        and name not in (".", "..")
-        and name.isprintable()
-        and not any(char in "/:" or char.isspace() for char in name)
-    )
+from netcommon.kinds import Choice, Interfaces, Kind, Seconds, Text, Whole
+from netcommon.options_schema import OPTIONS
 
 
 class Key(NamedTuple):
     """One setting: where it stands in the file, which field of Settings it is, what it may be, and what it means.
 
-    A table named "bridges.*" stands for any number of tables [bridges.NAME]; its field is a mapping from NAME.
+    A table named "bridges.*" stands for any number of tables [bridges.NAME]; its field is a mapping from NAME. Where ``option`` is
+    given, the field, or each of its values, is a mapping from options to values.
     """
 
     table: str
@@ -100,7 +23,11 @@ class Key(NamedTuple):
     field: str
     kind: Kind
     doc: str
+    option: str = ""
 
+
+#: What Ganeti takes in a tag, colons among it: "synnefo:network" is a prefix too.
+PREFIX = Text("a word of letters, digits and .+*/:@-_", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+*/:@-_")
 
 FACILITIES = ("daemon", "user", *(f"local{number}" for number in range(8)))
 
@@ -113,4 +40,7 @@ KEYS: tuple[Key, ...] = (
     Key("ganeti", "nic_files", "ganeti_nic_files", Choice(("auto", "on", "off")), "keep Ganeti's nic/ files; auto: where Ganeti is there"),
     Key("log", "facility", "syslog_facility", Choice(FACILITIES), "the facility of our lines in syslog"),
     Key("bridges.*", "uplinks", "uplinks", Interfaces(), "the bridge's ports towards the network, which get the guests' VLANs"),
+    Key("tags", "prefix", "tag_prefix", PREFIX, "what tags with options begin with, up to their colon"),
+    *(Key("nic", option.name, "nic", option.kind, option.doc, option.name) for option in OPTIONS),
+    *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),
 )

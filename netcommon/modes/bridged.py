@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from netcommon.modes.common import alias
 from netcommon.operations.base import Operation
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ADDRESS, MTU, UP, LinkSetting
+from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
 
-def plan(nic: Nic, settings: Settings) -> list[Operation]:
+def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """The device comes up last: with VLANs it must not be a port of the default VLAN for an instant."""
     tap, bridge = nic.interface, nic.link
     operations: list[Operation] = [
-        alias(nic),
         LinkSetting(tap, ADDRESS),
         LinkSetting(tap, MTU, bridge=bridge),
         BridgePort(tap, bridge),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.operations.base import Operation
+from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
@@ -14,6 +15,6 @@ def is_communication(nic: Nic) -> bool:
     return nic.mode == "routed" and nic.interface.startswith(PREFIX)
 
 
-def plan(nic: Nic, settings: Settings) -> list[Operation]:
+def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """Nothing of ours: Ganeti's built-in set-up leaves such a NIC alone too."""
     return []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from netcommon.operations.base import Operation
+from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
 
-def plan(nic: Nic, settings: Settings) -> list[Operation]:
+def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """Nothing of ours."""
     return []

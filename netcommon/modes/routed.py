@@ -5,12 +5,12 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 
 from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.modes.common import alias
 from netcommon.operations.base import Operation
 from netcommon.operations.link import UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DeviceSysctl
+from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
@@ -25,14 +25,13 @@ def destination(ip: str) -> tuple[int, str]:
     return family, f"{address}/{network.max_prefixlen}"
 
 
-def plan(nic: Nic, settings: Settings) -> list[Operation]:
+def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """Both families' settings of the tap are made, as Ganeti's script does; rule and route in the family of the address.
 
     The route comes last: from then on the guest is reached.
     """
     tap, (family, target) = nic.interface, destination(nic.ip)
     operations: list[Operation] = [
-        alias(nic),
         LinkSetting(tap, UP, True),
         DeviceSysctl(AF_INET, tap, "proxy_arp", "1"),
         DeviceSysctl(AF_INET, tap, "forwarding", "1"),

@@ -37,6 +37,10 @@ LAYERS["hooks"] = {"netcommon.doors", "netcommon.install"}
 SAME_LAYER = {
     "netcommon.settings_file": "netcommon.settings",
     "netcommon.settings_schema": "netcommon.settings",
+    "netcommon.options": "netcommon.settings",
+    "netcommon.options_schema": "netcommon.settings",
+    "netcommon.tags": "netcommon.settings",
+    "netcommon.kinds": "netcommon.settings",
     "netcommon.runner": "netcommon.custom",
     "netcommon.trust": "netcommon.custom",
     "netcommon.ours": "netcommon.custom",

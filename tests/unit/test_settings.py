@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from netcommon import settings_schema
+from netcommon.options import DEFAULTS
 from netcommon.settings import Settings, explain, load
 from runtime.errors import CONFIG, SettingsInvalid
 from runtime.paths import Paths
@@ -256,6 +257,8 @@ class TestExample:
         lines = [line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in EXAMPLE.read_text().splitlines()]
         text = "\n".join(lines)
         named = {(table, name) for table, body in tomllib.loads(text).items() for name in body}
-        assert named == {tuple(f"{key.table}.{key.name}".replace("*", "br0").split(".")[:2]) for key in settings_schema.KEYS}
+        some = {"bridges.*": "bridges.br0", "networks.*": "networks.blue"}
+        assert named == {tuple(f"{some.get(key.table, key.table)}.{key.name}".split(".")[:2]) for key in settings_schema.KEYS}
         read = load(paths_with(tmp_path, text))
-        assert read == Settings(custom_order="after", uplinks={"br0": ("eth1",)})
+        options = DEFAULTS._asdict()
+        assert read == Settings(custom_order="after", uplinks={"br0": ("eth1",)}, nic=options, networks={"blue": {"isolated": True}})

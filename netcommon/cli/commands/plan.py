@@ -13,6 +13,7 @@ from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import emit, json_option, say
 from netcommon.operations.base import Operation, to_json
 from netcommon.plan import plan as planned
+from netcommon.tags import Given, given
 from runtime.environment import environment_of, generated_uuid, nic_from_environment
 from runtime.nic import Nic
 
@@ -32,12 +33,13 @@ def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve:
     """
     nic = _source(app, name, env_file, from_environment, values)
     operations: Sequence[Operation] = planned(nic, app.settings())
+    options = list(given(nic, app.settings()))
     if resolve:
         operations = _resolved(app, nic, operations)
     if as_json:
-        emit(document(nic, operations, resolve))
+        emit(document(nic, options, operations, resolve))
     else:
-        say(text(nic, operations))
+        say(text(nic, options, operations))
 
 
 def _source(app: App, name: str, env_file: str, from_environment: bool, values: dict[str, Any]) -> Nic:
@@ -64,10 +66,11 @@ def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Opera
     return steps.resolve(node, node.host.view(), operations, earlier, nic.uuid, app.log)
 
 
-def document(nic: Nic, operations: Sequence[Operation], resolved: bool) -> dict[str, object]:
-    """The plan as JSON. What only the host knows is left out of a pure plan."""
+def document(nic: Nic, options: Sequence[Given], operations: Sequence[Operation], resolved: bool) -> dict[str, object]:
+    """The plan as JSON. What only the host knows is left out of a pure plan. Of options the last of a name counts."""
     return {
         "nic": environment_of(nic),
+        "options": [option._asdict() for option in options],
         "up": [
             {name: value for name, value in to_json(one).items() if resolved or name not in one.CHOSEN} | {"does": one.describe()}
             for one in operations
@@ -76,15 +79,27 @@ def document(nic: Nic, operations: Sequence[Operation], resolved: bool) -> dict[
     }
 
 
-def text(nic: Nic, operations: Sequence[Operation]) -> str:
+def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) -> str:
     """The plan for people."""
     link = f", link {nic.link}" if nic.link else ""
     lines = [f"{nic.label} ({nic.uuid}) on {nic.interface}: {nic.mode}{link}"]
+    counts = {option.name: option for option in options}
+    overruled = [option for option in options if option is not counts[option.name]]
+    lines += ["options:"] if options else []
+    lines += [f"  {name} = {_shown(option.value)}, from {option.origin}" for name, option in counts.items()]
+    lines += [f"  ({option.name} = {_shown(option.value)}, from {option.origin}, is overruled)" for option in overruled]
     if not operations:
         return "\n".join([*lines, "nothing of ours: only the site's scripts run"])
     lines += ["up:", *(f"  {number}. {one.describe()}" for number, one in enumerate(operations, 1))]
     lines += ["down:", *(f"  {number}. {one.undo()}" for number, one in enumerate(reversed(operations), 1))]
     return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    """As the settings file would say it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 COMMANDS = {"plan": plan}

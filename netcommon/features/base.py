@@ -1,0 +1,14 @@
+"""What a feature adds to a NIC's plan."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from netcommon.operations.base import Operation
+
+
+class Part(NamedTuple):
+    """A feature's share of a plan."""
+
+    before: tuple[Operation, ...] = ()  #: applied before the mode's own operations: while the device is down yet
+    after: tuple[Operation, ...] = ()  #: applied after them

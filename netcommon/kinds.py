@@ -1,0 +1,245 @@
+"""Kinds of values, of settings and of options: what each may be, in the settings file and in a tag."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+
+class Kind(Protocol):
+    """What a value must be: ``read`` makes of the file's value what the program holds, or raises ValueError."""
+
+    @property
+    def expected(self) -> str: ...
+    def read(self, value: Any) -> object: ...
+
+
+class TagKind(Kind, Protocol):
+    """A kind that a tag can give too: ``parse`` makes of the tag's text what the file would hold, or raises ValueError."""
+
+    def parse(self, text: str) -> object: ...
+
+
+class Whole(NamedTuple):
+    """A whole number within a range, both ends included."""
+
+    low: int
+    high: int
+    unit: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number{self.unit}, {self.low} to {self.high}"
+
+    def read(self, value: Any) -> object:
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        if not (text.isascii() and text.isdecimal()):
+            raise ValueError
+        return int(text)
+
+
+class Seconds(NamedTuple):
+    """A time in seconds, with or without a fraction."""
+
+    low: float
+    high: float
+
+    @property
+    def expected(self) -> str:
+        return f"seconds, {self.low:g} to {self.high:g}"
+
+    def read(self, value: Any) -> object:
+        if type(value) not in (int, float) or not self.low <= value <= self.high:
+            raise ValueError
+        return float(value)
+
+
+class Choice(NamedTuple):
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return " or ".join(f'"{word}"' for word in self.words)
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or value not in self.words:
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Interfaces(NamedTuple):
+    """A list of interface names, each named once."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of interface names such as ["eth1"], each once'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, list) or not all(isinstance(item, str) and is_interface(item) for item in value):
+            raise ValueError
+        if len(set(value)) != len(value):
+            raise ValueError
+        return tuple(value)
+
+
+class Truth(NamedTuple):
+    """True or false; a tag without a value is true."""
+
+    @property
+    def expected(self) -> str:
+        return "true or false"
+
+    def read(self, value: Any) -> object:
+        if type(value) is not bool:
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        return {"": True, "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(text, text)
+
+
+#: Units of a rate, as tc(8) names them, in bits a second.
+UNITS = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+class Rate(NamedTuple):
+    """Bits a second, as a number or with a unit of tc(8): "100mbit". 0: no limit."""
+
+    @property
+    def expected(self) -> str:
+        return 'bits a second, such as 64000, "512kbit", "100mbit" or "2gbit", 0 for no limit'
+
+    def read(self, value: Any) -> object:
+        if isinstance(value, str):
+            digits = value.rstrip("abcdefghijklmnopqrstuvwxyz")
+            if not (digits.isascii() and digits.isdecimal()) or value[len(digits) :] not in UNITS:
+                raise ValueError
+            value = int(digits) * UNITS[value[len(digits) :]]
+        if type(value) is not int or not (value == 0 or 8000 <= value <= 10**12):
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Text(NamedTuple):
+    """One word of some characters, such as a name of a template."""
+
+    what: str
+    characters: str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+    longest: int = 64
+
+    @property
+    def expected(self) -> str:
+        return self.what
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not 0 < len(value) <= self.longest or set(value) - set(self.characters) or value[0] in "-.":
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Mac(NamedTuple):
+    """A unicast MAC address, lower case; "": none."""
+
+    @property
+    def expected(self) -> str:
+        return 'a unicast MAC address such as "fe:00:00:00:00:01", or ""'
+
+    def read(self, value: Any) -> object:
+        if value == "":
+            return value
+        parts = value.lower().split(":") if isinstance(value, str) else []
+        if len(parts) != 6 or any(len(part) != 2 or set(part) - set("0123456789abcdef") for part in parts):
+            raise ValueError
+        if int(parts[0], 16) & 1 or not any(int(part, 16) for part in parts):
+            raise ValueError
+        return ":".join(parts)
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Address(NamedTuple):
+    """An IPv4 or IPv6 address that a host can have; canonical text."""
+
+    @property
+    def expected(self) -> str:
+        return "an IPv4 or IPv6 address of a host"
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or "%" in value:
+            raise ValueError
+        from ipaddress import ip_address
+
+        address = ip_address(value)
+        if address.is_multicast or address.is_unspecified or address.is_loopback:
+            raise ValueError
+        return str(address)
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Prefix(NamedTuple):
+    """An IPv4 or IPv6 prefix with its length, no host bits set; canonical text."""
+
+    @property
+    def expected(self) -> str:
+        return 'an IPv4 or IPv6 prefix such as "192.0.2.0/28", without host bits'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or "/" not in value or "%" in value:
+            raise ValueError
+        from ipaddress import ip_network
+
+        network = ip_network(value)
+        if network.is_multicast or network.is_loopback or network.prefixlen == 0:
+            raise ValueError
+        return str(network)
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+class Several(NamedTuple):
+    """A list of values of one kind, each once; a tag gives one, and may be repeated."""
+
+    kind: TagKind
+
+    @property
+    def expected(self) -> str:
+        return f"a list, each {self.kind.expected}, none twice"
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, list):
+            raise ValueError
+        read = tuple(self.kind.read(each) for each in value)
+        if len(set(read)) != len(read):
+            raise ValueError
+        return read
+
+    def parse(self, text: str) -> object:
+        return [self.kind.parse(text)]
+
+
+def is_interface(name: str) -> bool:
+    """Whether the kernel would take ``name`` for an interface (dev_valid_name: 15 bytes, no slash, colon or white space)."""
+    return (
+        0 < len(name.encode()) <= 15
+        and name not in (".", "..")
+        and name.isprintable()
+        and not any(char in "/:" or char.isspace() for char in name)
+    )

@@ -1,0 +1,61 @@
+"""Options of a NIC: what a site may ask for beyond what the hypervisor's description says.
+
+In rising order of precedence: the default, the settings' [nic], the settings' [networks.NAME] (by the network's name or UUID), the
+network's tags, the instance's tags. What each option means and may be is in netcommon.options_schema; the syntax of tags in
+netcommon.tags. Both are imported only where somebody gives an option.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
+
+
+class Options(NamedTuple):
+    """The effective options of one NIC. Rates are bits a second, 0 no limit. """
+
+    spoof_guard: bool = False
+    allow_mac_spoofing: bool = False
+    allow_ip_spoofing: bool = False
+    allow_dhcp_spoofing: bool = False
+    allow_restricted_traffic: bool = False
+    allow_unfiltered_promisc: bool = False
+    link_local: str = "any"
+    firewall: str = "unprotected"
+    rate_in: int = 0
+    rate_out: int = 0
+    addresses: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    eui64: bool = False
+    blackhole: bool = False
+    announce: bool = True
+    tap_mac: str = ""
+    gateway_arp: bool = False
+    gateway_link_local: bool = False
+    rp_filter: str = "default"
+    accept_local: bool = False
+    default_vlan: bool = False
+    isolated: bool = False
+    static_fdb: bool = False
+    mcast_flood: bool = True
+    mcast_fast_leave: bool = False
+    mcast_to_unicast: bool = False
+    flows: tuple[str, ...] = ()
+    dhcp: str = "none"
+
+
+DEFAULTS = Options()
+
+
+def options_of(nic: Nic, settings: Settings) -> Options:
+    """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood."""
+    start = settings.tag_prefix + ":"
+    tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
+    if not (tagged or settings.nic or settings.networks):
+        return DEFAULTS
+    from netcommon.tags import given
+
+    return Options(**{each.name: each.value for each in given(nic, settings)})
