@@ -90,6 +90,9 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
     """
     here = node.identity.boot == record.boot
     operations, unknown = steps.decode(record)
+    twin = node.store.read(record.uuid) if record.moved else None
+    if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
+        node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
     record = farewell(node, record, call)
     held.keys(steps.keys_of(operations))
     left = operations if here else [orphan(operation) for operation in operations]
@@ -106,7 +109,4 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
         raise HostRefused(f"{record.key} keeps operations of unknown kinds: {', '.join(str(stored.get('kind')) for stored in unknown)}")
     if node.settings.ganeti_nic_files != "off":
         ganeti.remove_nic_file(node.paths, record.nic)
-    twin = node.store.read(record.uuid) if record.moved else None
-    if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
-        node.store.remove(twin)  # a kill while the record was moved aside left both
     node.store.remove(record)

@@ -46,8 +46,8 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
                 found[-1] = found[-1]._replace(action=_collect(node, record, call))
     found += _unrecorded(node, view, owned, records, call, dry_run)
     if not dry_run:
+        node.store.clean_temporary(node.clock.wall())  # before the folders they lie in are looked at
         node.store.owners.sweep()
-        node.store.clean_temporary(node.clock.wall())
         node.store.clean_links(node.clock.wall())
     return found
 

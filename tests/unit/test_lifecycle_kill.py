@@ -184,3 +184,27 @@ def test_a_kill_while_a_record_is_moved_aside(tmp_path: Path) -> None:
         sim.gc()
         assert sim.files() == [], life
         assert not [rule for rule in sim.host.kernel.rules if rule.protocol == 174]
+
+
+@pytest.mark.parametrize("mode", ["bridged, trunk", "routed, table", "openvswitch, hybrid"])
+def test_killed_while_its_record_moves_aside(tmp_path: Path, mode: str) -> None:
+    """The NIC comes up on a second tap while the first lives; at every kill both taps go, and one gc leaves nothing.
+
+    A kill between the two names of the record leaves both, and what they share with each other is nobody else's.
+    """
+    one, two = nic(mode), nic("bridged", INTERFACE="tap1")
+
+    def before(sim: Sim) -> None:
+        sim.up(one)
+        sim.tap("tap1")
+
+    story: Story = (before, lambda sim: sim.up(two), two)
+    for life in lives(story, tmp_path / "whole"):
+        sim = killed(story, tmp_path / str(life), life)
+        sim.host.remove_link("tap0")
+        sim.host.remove_link("tap1")
+        sim.gc()
+        empty = Sim(str(tmp_path / f"{life}-empty"))
+        empty.host.remove_link("tap0")
+        assert sim.picture() == empty.picture(), life
+        assert sim.files() == [], life
