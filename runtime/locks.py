@@ -143,7 +143,8 @@ class Locks:
 
 def _open(folder: Folder, which: str, file: int) -> int:
     name = f"{which}-{file:02d}"
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    # to read is enough for flock(2), and possible for one that is there in a filesystem that has become read-only
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
     except OSError as error:

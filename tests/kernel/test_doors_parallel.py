@@ -22,6 +22,7 @@ from netcommon.settings import Settings
 from runtime.paths import Paths
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
+from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import BASE, HOOKS, rundoor
 from tests.support.sample import sample
 from tests.support.snapshot import diff, snapshot
@@ -155,11 +156,33 @@ def test_one_tap_of_two_nics_at_once(taps: Node) -> None:
     assert diff(before, snapshot()) == []
 
 
-@pytest.mark.parametrize("kind", ["routed", "bridged"])
+@pytest.fixture
+def switch(taps: Node) -> Iterator[None]:
+    """Open vSwitch with a bridge, besides the taps; its daemons have taken in what a kill interrupted before anything is compared."""
+    with OpenVswitch.started() as ovs:
+        ovs.bridge("ovs0")
+        nic = environment(**KINDS["openvswitch"])
+        assert rundoor("kvm-ifup", nic).status == 0
+        assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
+        yield
+
+
+KINDS = {
+    "routed": {},
+    "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""},
+    "openvswitch": {"MODE": "openvswitch", "LINK": "ovs0", "IP": "", "VLAN": ".10:20"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("door", ["kvm-ifup", "kvm-ifdown"])
-def test_killed_before_any_system_call_that_changes_something(taps: Node, kind: str, door: str) -> None:
+def test_killed_before_any_system_call_that_changes_something(
+    taps: Node, kind: str, door: str, request: pytest.FixtureRequest
+) -> None:
     """SIGKILL by strace before the Nth one of each kind; one gc, and everything is as before; or one up, and it is as it should be."""
-    nic = environment(**({"MODE": "bridged", "LINK": "br0", "IP": ""} if kind == "bridged" else {}))
+    if kind == "openvswitch":
+        request.getfixturevalue("switch")
+    nic = environment(**KINDS[kind])
     arguments = () if door == "kvm-ifup" else ("tap0", "hot-remove")
     if door == "kvm-ifdown":
         assert rundoor("kvm-ifup", nic).status == 0

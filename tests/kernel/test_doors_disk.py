@@ -1,0 +1,93 @@
+"""A node whose /run is full, or cannot be written: an up is refused with the host as it was, a down cleans up all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.test_doors_parallel import environment
+from tests.support.netns import run
+from tests.support.node import Node
+from tests.support.rundoor import rundoor
+from tests.support.snapshot import diff, snapshot
+
+KINDS = {"routed": {}, "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""}}
+
+
+@contextlib.contextmanager
+def full() -> Iterator[None]:
+    """Not a byte and not an inode is left in /run."""
+    run("mount", "-o", "remount,size=1m,nr_inodes=300", "/run")
+    fillers = [Path(f"/run/filler-{number}") for number in range(400)]
+    with contextlib.suppress(OSError), fillers[0].open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with contextlib.suppress(OSError):
+        for filler in fillers[1:]:
+            filler.touch()
+    try:
+        yield
+    finally:
+        for filler in fillers:
+            filler.unlink(missing_ok=True)
+        run("mount", "-o", "remount,size=64m,nr_inodes=10000", "/run")
+
+
+@contextlib.contextmanager
+def readonly() -> Iterator[None]:
+    """As after an error of the medium."""
+    run("mount", "-o", "remount,ro", "/run")
+    try:
+        yield
+    finally:
+        run("mount", "-o", "remount,rw", "/run")
+
+
+PLIGHTS = {"full": full, "readonly": readonly}
+
+
+@pytest.fixture
+def prepared(node: Node) -> Node:
+    """One NIC of each kind has been up and down: the folders are there."""
+    node.bridge("br0")
+    node.tap("tap0")
+    for changes in KINDS.values():
+        assert rundoor("kvm-ifup", environment(**changes)).status == 0
+        assert rundoor("kvm-ifdown", environment(**changes), "tap0", "hot-remove").status == 0
+    return node
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("plight", PLIGHTS)
+def test_up_is_refused_and_nothing_was_touched(prepared: Node, plight: str, kind: str) -> None:
+    """And the next one, with room again, does it."""
+    nic, before = environment(**KINDS[kind]), snapshot()
+    with PLIGHTS[plight]():
+        outcome = rundoor("kvm-ifup", nic)
+        after = snapshot(("/etc/netcommon",))
+    assert outcome.status in (69, 75) and "/run/netcommon" in outcome.stderr, outcome
+    assert diff(snapshot(("/etc/netcommon",)), after) == []
+    assert diff(before, snapshot()) == []
+    assert rundoor("kvm-ifup", nic).status == 0
+    assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
+    assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("plight", PLIGHTS)
+def test_down_takes_the_guest_off_the_network(prepared: Node, plight: str, kind: str) -> None:
+    """What is in the kernel goes; the record goes with the next down where it could not be removed, and that is said."""
+    nic, before, network = environment(**KINDS[kind]), snapshot(), snapshot(())
+    assert rundoor("kvm-ifup", nic).status == 0
+    with PLIGHTS[plight]():
+        outcome = rundoor("kvm-ifdown", nic, "tap0", "hot-remove")
+        assert diff(network, snapshot(())) == [], outcome
+        kept = os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")
+    assert outcome.status in ((69, 75) if kept else (0,)), outcome
+    assert outcome.status == 0 or "/run/netcommon" in outcome.stderr, outcome
+    assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
+    assert diff(before, snapshot()) == []
