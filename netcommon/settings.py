@@ -25,11 +25,29 @@ class Settings(NamedTuple):
     custom_order: str = ""  #: "after", "instead"; "": not chosen, each script has its own default
     custom_output_limit: int = 65536
     ganeti_nic_files: str = "auto"  #: "auto", "on", "off"
+    tap_alias: bool = True  #: devices bear our mark as their alias
     uplinks: Mapping[str, tuple[str, ...]] = {}  #: per bridge, where they shall not be guessed
     syslog_facility: str = "daemon"
     tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options)
     nic: Mapping[str, Any] = {}  #: options of every NIC, by name
     networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
+    dhcp_nfdhcpd_folder: str = "/var/lib/nfdhcpd"
+    dhcp_dnsmasq_folder: str = "/var/lib/netcommon/dnsmasq"  #: its dhcp-hostsdir
+    dhcp_dnsmasq_pid: str = "/run/dnsmasq/dnsmasq.pid"  #: "": it is not told
+    dns_servers: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"
+    dns_zones: tuple[str, ...] = ()  #: forward and reverse; none: no DNS
+    dns_key_file: str = "/etc/netcommon/dns.key"
+    dns_timeout: float = 5.0
+    dns_ttl: int = 3600
+    dns_domain: str = ""
+    dns_other_nics: str = "{host}-eth{index}"
+    dns_eui64: bool = False
+    dns_cluster: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where files of ours lie that other daemons read."""
+        return tuple(filter(None, (self.dhcp_nfdhcpd_folder, self.dhcp_dnsmasq_folder)))
 
 
 def load(paths: Paths) -> Settings:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from netcommon.kinds import Choice, Interfaces, Kind, Seconds, Text, Whole
+from netcommon.kinds import Choice, Interfaces, Kind, Seconds, Text, Truth, Whole
 from netcommon.options_schema import OPTIONS
+from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
 
 
 class Key(NamedTuple):
@@ -38,9 +39,22 @@ KEYS: tuple[Key, ...] = (
     Key("custom", "order", "custom_order", Choice(("after", "instead")), "site scripts of Ganeti: after or instead of the built-in"),
     Key("custom", "output_limit", "custom_output_limit", Whole(0, 1 << 24, " of bytes"), "what is kept of a script's output"),
     Key("ganeti", "nic_files", "ganeti_nic_files", Choice(("auto", "on", "off")), "keep Ganeti's nic/ files; auto: where Ganeti is there"),
+    Key("ganeti", "tap_alias", "tap_alias", Truth(), "taps bear the NIC's UUID as their alias; not with instance communication"),
     Key("log", "facility", "syslog_facility", Choice(FACILITIES), "the facility of our lines in syslog"),
     Key("bridges.*", "uplinks", "uplinks", Interfaces(), "the bridge's ports towards the network, which get the guests' VLANs"),
     Key("tags", "prefix", "tag_prefix", PREFIX, "what tags with options begin with, up to their colon"),
+    Key("dhcp", "nfdhcpd_folder", "dhcp_nfdhcpd_folder", FilePath(), "where nfdhcpd looks for its binding files"),
+    Key("dhcp", "dnsmasq_folder", "dhcp_dnsmasq_folder", FilePath(), "the dhcp-hostsdir of the site's dnsmasq"),
+    Key("dhcp", "dnsmasq_pid", "dhcp_dnsmasq_pid", FilePath(), "its pid file: SIGHUP tells it of changes; none: it is not told"),
+    Key("dns", "servers", "dns_servers", Servers(), "the servers that take updates, in the order in which they are tried"),
+    Key("dns", "zones", "dns_zones", Zones(), "the zones whose records are kept, forward and reverse; none: no DNS"),
+    Key("dns", "key_file", "dns_key_file", FilePath(), "the TSIG key, as tsig-keygen writes it, which root alone can read"),
+    Key("dns", "timeout", "dns_timeout", Seconds(0.1, 60), "each answer of a server; one that gave none is not asked again by this hook"),
+    Key("dns", "ttl", "dns_ttl", Whole(0, 604800, " of seconds"), "time to live of the records"),
+    Key("dns", "domain", "dns_domain", Domain(), "appended to the name of an instance that has no dot"),
+    Key("dns", "other_nics", "dns_other_nics", Template(), "first label of the names of NICs after the first; none: they get no records"),
+    Key("dns", "eui64", "dns_eui64", Truth(), "an AAAA record for the address that a guest makes of its MAC (RFC 4291)"),
+    Key("dns", "cluster", "dns_cluster", Domain(), "the cluster's name in our marks; none: the one that Ganeti gives"),
     *(Key("nic", option.name, "nic", option.kind, option.doc, option.name) for option in OPTIONS),
     *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),
 )

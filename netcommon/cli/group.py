@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "repair": ("check", "Make again what of a NIC has drifted."),
     "gc": ("gc", "Undo what no NIC needs any more."),
     "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
+    "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
     "config": ("config", "Print the effective settings and where each comes from."),
     "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
     "install": ("install", "Put the hooks where a hypervisor expects them, or take them out."),

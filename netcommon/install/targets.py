@@ -22,6 +22,9 @@ HOOKS_DIR = "/etc/ganeti/hooks"
 #: The operations after which an instance's NICs may have lost their devices (Ganeti, doc/hooks.rst).
 OPERATIONS = ("stop", "remove", "migrate", "failover", "modify", "reboot")
 
+#: The operations after which an instance's names or addresses may be others (an export may remove the instance).
+DNS_OPERATIONS = ("add", "rename", "modify", "remove", "export")
+
 NETWORKD = "/etc/systemd/networkd.conf.d/netcommon.conf"
 
 NETWORKD_TEXT = f"""{MARKER}
@@ -66,6 +69,9 @@ def _ganeti(root: str, hooks: str) -> list[Target]:
         Target(resolved(root, PKGLIBDIR + "/kvm-nic-setup"), wrapper(hooks, "kvm-nic-setup")),
     ]
     made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon", wrapper(hooks, "ganeti-hook")) for word in OPERATIONS]
+    if settings.load(Paths.under(root.rstrip("/"))).dns_zones:
+        dns = wrapper(hooks, "ganeti-dns-hook")
+        made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon-dns", dns) for word in DNS_OPERATIONS]
     return made
 
 

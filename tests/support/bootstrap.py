@@ -37,6 +37,9 @@ PROGRAMS = {
         "ovs-vswitchd": "openvswitch-switch",
         "sysctl": "procps",
         "strace": "strace",
+        "dnsmasq": "dnsmasq-base",
+        "knotd": "knot",
+        "kdig": "knot-dnsutils",
     },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {

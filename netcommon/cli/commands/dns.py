@@ -1,0 +1,91 @@
+"""netcommon dns: the records of Ganeti's instances in the DNS."""
+
+from __future__ import annotations
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.output import emit, json_option, say, table
+from netcommon.dns import ganeti
+from netcommon.dns.store import FOLDER, Store
+from runtime.errors import HostRefused, SettingsInvalid
+from runtime.locks import Locks
+
+#: Seconds for all of it; each answer of a server has a limit of its own.
+LIMIT = 600.0
+
+
+@click.group("dns")
+def dns() -> None:
+    """Records of Ganeti's instances in the DNS, on the master node."""
+
+
+@dns.command("list")
+@json_option
+@click.pass_obj
+def list_(app: App, as_json: bool) -> None:
+    """List the instances on record, the names they have records under, and what went wrong."""
+    store = _store(app)
+    intents = [intent for name in store.names() if (intent := store.read(name))]
+    rows = [(one.guest.name, "done" if one.done else "pending", " ".join(one.names), one.error) for one in intents]
+    for problem in store.problems:
+        app.log.warning(problem)
+    if as_json:
+        emit([dict(zip(("instance", "state", "names", "error"), row, strict=True)) for row in rows])
+    elif rows:
+        say(table(("INSTANCE", "STATE", "NAMES", "ERROR"), rows))
+    else:
+        say("no instances on record")
+
+
+@dns.command("sync")
+@click.argument("instances", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every instance that Ganeti has, and every one on record.")
+@json_option
+@click.pass_context
+def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Bring the records of INSTANCES up to date with Ganeti's configuration; without names, of those that failed before.
+
+    A second run changes nothing. Names that do not bear our mark are never changed.
+    """
+    from netcommon.dns.sync import Outcome, Run, pending
+
+    app: App = ctx.obj
+    settings = app.settings()
+    if not settings.dns_zones:
+        raise SettingsInvalid("there are no dns.zones in the settings: no DNS is kept")
+    folder = app.root.rstrip("/") + ganeti.FOLDER
+    master = ganeti.master_name(folder)
+    if master and not ganeti.is_master(master, folder):
+        raise HostRefused(f"the master node is {master}: run it there")
+    known = ganeti.configured(folder)
+    store = _store(app)
+    names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
+    for name in instances:
+        if store.read(name) is None and name not in (known or {}):
+            raise HostRefused(f"{name}: neither Ganeti's configuration here nor our record knows this instance")
+    run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known)
+    try:
+        outcomes: list[Outcome] = run.apply((), names)
+    finally:
+        run.close()
+    for outcome in outcomes:
+        for error in outcome.errors:
+            app.log.bind(outcome.instance).error(str(error))
+    for problem in store.problems:
+        app.log.warning(problem)
+    if as_json:
+        emit([{"instance": one.instance, "done": list(one.done), "errors": [str(error) for error in one.errors]} for one in outcomes])
+    else:
+        say("\n".join(f"{one.instance}: {text}" for one in outcomes for text in one.done) or "nothing to change")
+    ctx.exit(next((error.status for one in outcomes for error in one.errors), 0))
+
+
+def _store(app: App) -> Store:
+    if not app.is_root:
+        raise HostRefused("what is on record of the DNS is for root alone")
+    deadline = app.clock.now() + LIMIT
+    return Store(app.root.rstrip("/") + FOLDER, lambda folder: Locks(folder, deadline, app.clock.now, app.clock.sleep))
+
+
+COMMANDS = {"dns": dns}

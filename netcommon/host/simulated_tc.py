@@ -1,0 +1,60 @@
+"""Traffic control of a simulated node: the root qdisc and the ingress of each device."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.encode_tc import CLSACT_HANDLE, HANDLE, PREFERENCE, ticks
+from netcommon.host.facts import Filter, Qdisc
+from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+
+
+class TrafficControl:
+    """What hangs on the devices for which ``there`` says that they exist; ``forget`` when one goes."""
+
+    def __init__(self, there: Callable[[int], bool]) -> None:
+        self._there = there
+        self.roots: dict[int, Qdisc] = {}
+        self.ingress: dict[int, Qdisc] = {}
+        self.policers: dict[int, Filter] = {}
+
+    def forget(self, index: int) -> None:
+        for table in (self.roots, self.ingress, self.policers):
+            table.pop(index, None)
+
+    def filters(self, index: int) -> list[Filter]:
+        """The filters of a device: at most our one."""
+        return [self.policers[index]] if index in self.policers else []
+
+    def execute(self, request: SetTbf | DeleteTbf | AddClsact | DeleteClsact | SetPolicer | DeletePolicer) -> Answer:
+        """Carries it out."""
+        index = request.index
+        if not self._there(index):
+            return Answer(errno.ENODEV, f"device {index}: no such device")
+        match request:
+            case SetTbf(_, rate, burst, limit):
+                if index in self.roots and self.roots[index].handle != HANDLE:
+                    self.roots.pop(index)
+                self.roots[index] = Qdisc(index, "tbf", HANDLE, rate // 8 * 8, ticks(burst, rate), limit)
+            case DeleteTbf():
+                if index not in self.roots or self.roots[index].handle != HANDLE:
+                    return Answer(errno.EINVAL, "Invalid handle")
+                del self.roots[index]
+            case AddClsact():
+                if index in self.ingress:
+                    return Answer(errno.EEXIST, "Exclusivity flag on, cannot modify")
+                self.ingress[index] = Qdisc(index, "clsact", CLSACT_HANDLE)
+            case DeleteClsact():
+                if self.ingress.pop(index, None) is None:
+                    return Answer(errno.EINVAL, "Invalid handle")
+                self.policers.pop(index, None)
+            case SetPolicer(_, rate, burst):
+                if index not in self.ingress:
+                    return Answer(errno.EINVAL, "Parent Qdisc doesn't exists")
+                self.policers[index] = Filter(index, PREFERENCE, False, rate // 8 * 8, ticks(burst, rate))
+            case DeletePolicer():
+                if self.policers.pop(index, None) is None:
+                    return Answer(errno.ENOENT, "Cannot find specified filter chain")
+        return DONE

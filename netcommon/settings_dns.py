@@ -1,0 +1,116 @@
+"""Kinds of the [dns] settings: what each value may be."""
+
+from __future__ import annotations
+
+from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Any, NamedTuple
+
+#: The characters of a name of the DNS; "/" and "_" for zones as RFC 2317 has them.
+_HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+_ZONE = _HOST | frozenset("/_")
+
+
+class Servers(NamedTuple):
+    """Addresses with or without a port, each once; read as "address port" pairs."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of addresses such as ["192.0.2.53", "192.0.2.54:5353", "[2001:db8::53]:53"], each once'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise ValueError
+        found = tuple(_server(item) for item in value)
+        if len(set(found)) != len(found):
+            raise ValueError
+        return found
+
+
+def _server(text: str) -> str:
+    """The canonical text: "192.0.2.53:53", "[2001:db8::53]:53". Raises ValueError."""
+    host, port = text, "53"
+    if text.startswith("["):
+        host, close, rest = text[1:].partition("]")
+        if not close or ":" not in host or (rest and not rest.startswith(":")):
+            raise ValueError
+        port = rest[1:] if rest else port
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16):
+        raise ValueError
+    family = AF_INET6 if ":" in host else AF_INET
+    try:
+        host = inet_ntop(family, inet_pton(family, host))
+    except OSError:
+        raise ValueError from None
+    return f"[{host}]:{int(port)}" if family == AF_INET6 else f"{host}:{int(port)}"
+
+
+class Zones(NamedTuple):
+    """Names of zones, each once; read in lower case."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of zones such as ["example.com", "2.0.192.in-addr.arpa"], each once'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise ValueError
+        found = tuple(_name(item, _ZONE) for item in value)
+        if len(set(found)) != len(found):
+            raise ValueError
+        return found
+
+
+class Domain(NamedTuple):
+    """The name of a domain; "" for none."""
+
+    @property
+    def expected(self) -> str:
+        return 'a domain such as "example.com", or ""'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str):
+            raise ValueError
+        return _name(value, _HOST) if value else value
+
+
+def _name(text: str, characters: frozenset[str]) -> str:
+    name = text.lower().removesuffix(".") if text.isascii() else ""
+    labels = name.split(".")
+    if len(name) > 240 or not all(0 < len(label) <= 63 and characters.issuperset(label) for label in labels):
+        raise ValueError
+    if any(label[0] == "-" or label[-1] == "-" for label in labels):
+        raise ValueError
+    return name
+
+
+class Template(NamedTuple):
+    """The first label of a name, in which {host} and {index} stand for the instance's own and the NIC's index; "" for none."""
+
+    @property
+    def expected(self) -> str:
+        return 'a label such as "{host}-eth{index}", made of {host}, {index}, letters, digits and hyphens, or ""'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str):
+            raise ValueError
+        sample = value.replace("{host}", "h").replace("{index}", "1")
+        if value and ("." in value or "{host}" not in value):
+            raise ValueError
+        if value:
+            _name(sample, _HOST)
+        return value
+
+
+class FilePath(NamedTuple):
+    """An absolute path; "" for none."""
+
+    @property
+    def expected(self) -> str:
+        return 'an absolute path such as "/etc/netcommon/dns.key"'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or (value and not value.startswith("/")) or not value.isprintable():
+            raise ValueError
+        return value
