@@ -2,11 +2,15 @@
 
 After the built-in up and before the built-in down, each with the arguments TAP and CONTEXT:
 
-    /etc/ganeti/kvm-vif-bridge      up only; as Ganeti calls it: without arguments, and instead of the built-in
+    /etc/ganeti/network/MODE/up     and down, for NICs of this mode; as Ganeti 3.2 calls them: without arguments, ACTION in the
+                                    environment, and instead of the built-in. Ganeti's other scripts of up are then left out but
+                                    kvm-ifup-custom
+    /etc/ganeti/kvm-vif-bridge      up only; as Ganeti 3.0 calls it: without arguments, and instead of the built-in
     /etc/ganeti/kvm-ifup-custom     and kvm-ifdown-custom
     /etc/netcommon/ifup.d/*         and ifdown.d/*, by name, names as run-parts(8) takes them
 
 A file that is executable by nobody is not there, as for Ganeti (`test -x`). A door of ours under such a name is left out.
+What begins with kvm- is KVM's: a NIC of Xen has the others only.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from netcommon.settings import Settings
 from runtime.environment import undescribed
+from runtime.nic import MODES
 from runtime.paths import Paths
 
 #: The folder of our doors in this installation.
@@ -39,6 +44,7 @@ class Script(NamedTuple):
     path: str
     arguments: bool = True  #: called with TAP and CONTEXT; kvm-vif-bridge is called without arguments
     problem: str = ""  #: why it must not be run, in words; it then counts as failed
+    action: str = ""  #: of an override: ACTION, "up" or "down"
 
 
 class Plan(NamedTuple):
@@ -83,23 +89,30 @@ class Reporter(Protocol):
     def error(self, text: str) -> None: ...
 
 
-def order(paths: Paths, settings: Settings, hooks: str = HOOKS) -> Plan:
-    """What runs on this node, by its files and ``custom.order``.
+def order(paths: Paths, settings: Settings, hooks: str = HOOKS, modes: Sequence[str] = MODES, kvm: bool = True) -> Plan:
+    """What runs on this node, by its files and ``custom.order``: the overrides of ``modes``, those for KVM only if ``kvm``.
 
     Not chosen: kvm-vif-bridge instead of the built-in, everything else after it. "after" and "instead" speak of the two
-    Ganeti scripts of up; without them the built-in always runs.
+    Ganeti scripts of up that begin with kvm-; without them the built-in runs, unless a mode's override takes its place.
     """
-    bridge = list(named(paths.ganeti_etc + "/kvm-vif-bridge", hooks, arguments=False))
-    up = list(named(paths.ganeti_etc + "/kvm-ifup-custom", hooks))
-    down = list(named(paths.ganeti_etc + "/kvm-ifdown-custom", hooks))
+    ours, theirs = overrides(paths, hooks, modes, "up"), overrides(paths, hooks, modes, "down")
+    bridge = list(named(paths.ganeti_etc + "/kvm-vif-bridge", hooks, arguments=False)) if kvm and not ours else []
+    up = list(named(paths.ganeti_etc + "/kvm-ifup-custom", hooks)) if kvm else []
+    down = list(named(paths.ganeti_etc + "/kvm-ifdown-custom", hooks)) if kvm else []
     if bridge and up and os.path.realpath(bridge[0].path) == os.path.realpath(up[0].path):
         up = []  # one script under two names: kvm-vif-bridge is what Ganeti calls
     instead = bool(bridge) if not settings.custom_order else settings.custom_order == "instead" and bool(bridge or up)
     return Plan(
-        instead,
-        (*bridge, *up, *_folder(paths.etc + "/ifup.d", hooks)),
-        (*down, *_folder(paths.etc + "/ifdown.d", hooks)),
+        instead or bool(ours),
+        (*ours, *bridge, *up, *_folder(paths.etc + "/ifup.d", hooks)),
+        (*theirs, *down, *_folder(paths.etc + "/ifdown.d", hooks)),
     )
+
+
+def overrides(paths: Paths, hooks: str, modes: Sequence[str], action: str) -> list[Script]:
+    """The scripts network/MODE/``action`` of ``modes`` (Ganeti 3.2, doc/network.rst)."""
+    paths_of = [f"{paths.ganeti_etc}/network/{mode}/{action}" for mode in modes]
+    return [script._replace(action=action) for path in paths_of for script in named(path, hooks, arguments=False)]
 
 
 def recursing(environ: Mapping[str, str], device: str = "", uuid: str = "", proc: str = "/proc") -> bool:
@@ -134,8 +147,11 @@ def _guard(environ: Mapping[str, str], proc: str) -> tuple[str, str]:
     return ("", "") if gone else (uuid.lower(), tap)
 
 
-def environment(call: Call) -> dict[bytes, bytes]:
-    """What a script gets: exactly what the hypervisor gave, a PATH in any case, and our own variables."""
+def environment(call: Call, action: str = "") -> dict[bytes, bytes]:
+    """What a script gets: exactly what the hypervisor gave, a PATH in any case, and our own variables.
+
+    An override gets what Ganeti 3.2 gives it: ACTION is ``action``, at a down too, where the rest is of the up.
+    """
     added = {
         "NETCOMMON_CONTEXT": call.context,
         "NETCOMMON_MIGRATION_PHASE": call.phase,
@@ -143,6 +159,11 @@ def environment(call: Call) -> dict[bytes, bytes]:
         GUARD: f"{call.uuid} {os.getpid()} {call.tap}",
     }
     values = {"PATH": PATH, **{name: value for name, value in call.environment.items() if value or name != "PATH"}, **added}
+    if action:
+        values |= {"ACTION": action, "INTERFACE": call.tap}
+        values.pop("MIGRATION_PHASE", None)
+        if call.phase:
+            values["MIGRATION_PHASE"] = call.phase
     return {os.fsencode(name): os.fsencode(value) for name, value in values.items()}
 
 
@@ -178,7 +199,7 @@ def run(script: Script, call: Call, settings: Settings, seconds: float, clock: C
     from netcommon import runner  # subprocess is dear, and most nodes have no script
 
     argv = [script.path, call.tap, call.context] if script.arguments else [script.path]
-    outcome = runner.run(argv, environment(call), seconds, settings.custom_output_limit, clock)
+    outcome = runner.run(argv, environment(call, script.action), seconds, settings.custom_output_limit, clock)
     return Result(script, outcome.status, outcome.signal, outcome.timed_out, outcome.output, outcome.text)
 
 

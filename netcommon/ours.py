@@ -61,22 +61,37 @@ def _content(path: str) -> bytes:
 
 
 def _starts_door(content: bytes, hooks: str) -> bool:
-    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``.
+    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``, and at most to exit then.
 
     Not where it names a device itself: then it is about that NIC, whichever one it was called for.
     """
     if not content.startswith(b"#!") or len(content) > SMALL:
         return False
     lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()[1:]]
-    commands = [line for line in lines if line and not line.startswith("#") and line.split()[0] != "set"]
-    if len(commands) != 1:
+    lines = [line for line in lines if line and not line.startswith("#") and line.split()[0] != "set"]
+    if len(lines) != 1:
         return False
     try:
-        words = shlex.split(commands[0], comments=True)
+        commands = _commands(lines[0])
     except ValueError:
         return False
-    called = [word for word in words if word != "exec" and "=" not in word]
+    called = [word for word in commands[0] if word != "exec" and "=" not in word]
     program = called[0] if called else ""
     if len(called) > 1 and called[1][:1].isalpha() and "$" not in called[1]:
         return False
+    if any(words and words[0] not in ("exit", "true", ":") for words in commands[1:]):
+        return False
     return os.path.dirname(os.path.realpath(program)) == os.path.realpath(hooks) if program.startswith("/") else False
+
+
+def _commands(line: str) -> list[list[str]]:
+    """The words of each of a line's commands: "a b || c; d" has three. Raises ValueError for quotes that do not close."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    commands: list[list[str]] = [[]]
+    for word in lexer:
+        if not word.strip(";&|"):
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return commands

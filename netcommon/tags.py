@@ -43,7 +43,9 @@ def given(nic: Nic, settings: Settings) -> Iterator[Given]:
     if tags:
         selected = [(tag, *tag[len(start) :].partition(":")[::2]) for tag in tags]
         everyone = [(tag, rest) for tag, which, rest in selected if which == "*"]
-        own = {"" if nic.index is None else str(nic.index), nic.name, nic.uuid} - {""}
+        # as the hypervisor gave them too: the second device of a NIC of Xen has a UUID of its own, and the same options
+        said = {nic.environment.get("INTERFACE_INDEX", ""), nic.environment.get("INTERFACE_UUID", "").lower()}
+        own = ({"" if nic.index is None else str(nic.index), nic.name, nic.uuid} | said) - {""}
         yield from _of_tags("TAGS", everyone)
         yield from _of_tags("TAGS", [(tag, rest) for tag, which, rest in selected if which in own])
 

@@ -12,10 +12,12 @@ class Paths(NamedTuple):
     etc: str = "/etc/netcommon"
     ganeti_run: str = "/var/run/ganeti"
     ganeti_etc: str = "/etc/ganeti"
+    ganeti_lib: str = "/usr/lib/ganeti"
     ovsdb: str = "/var/run/openvswitch/db.sock"
     iproute2: tuple[str, ...] = ("/usr/share/iproute2", "/usr/lib/iproute2", "/etc/iproute2")
     proc: str = "/proc"
     log: str = "/dev/log"
+    xen_etc: str = "/etc/xen"
 
     @classmethod
     def under(cls, root: str) -> Paths:
@@ -30,6 +32,10 @@ class Paths(NamedTuple):
     @property
     def definitions(self) -> str:
         return self.etc + "/nics.d"
+
+    @property
+    def templates(self) -> str:
+        return self.etc + "/templates"
 
     @property
     def kvm_run(self) -> str:

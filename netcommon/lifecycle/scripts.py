@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon import custom
+from netcommon.lifecycle.ifup_os import own_script
 from netcommon.lifecycle.node import Call, Node
 from netcommon.modes.communication import is_communication
 from runtime.errors import HostRefused
@@ -15,10 +16,13 @@ class Scripts:
     def __init__(self, node: Node, call: Call, nic: Nic) -> None:
         self._node, self._call, self._nic = node, call, nic
         hooks = node.doors[0] if node.doors else custom.HOOKS
-        order = custom.order(node.paths, node.settings, hooks)
-        if is_communication(nic):
-            system = custom.named(node.paths.ganeti_etc + "/kvm-ifup-os", hooks, arguments=False)
-            order = order._replace(up=(*system, *order.up))
+        communication = is_communication(nic)
+        # as in Ganeti 3.2's kvm-nic-setup: a communication NIC is kvm-ifup-os's, whatever the site has for mode routed
+        modes = () if communication else (nic.mode,)
+        order = custom.order(node.paths, node.settings, hooks, modes, kvm="XENBUS_PATH" not in nic.environment)
+        if communication:
+            system = own_script(node.paths, hooks)
+            order = order._replace(instead=bool(system), up=(*system, *order.up))
         self._order = order
         self.instead = order.instead
 
@@ -28,7 +32,9 @@ class Scripts:
         return bool(self._order.up or self._order.down)
 
     def check(self) -> None:
-        """Raises HostRefused for a script that must not be run: before anything is touched."""
+        """Raises HostRefused for a script that must not be run, or is missed: before anything is touched."""
+        if self._nic.mode == "ext" and self._call.door == "kvm-nic-setup" and not self._order.up:
+            raise HostRefused(f"there is no script {self._node.paths.ganeti_etc}/network/ext/up, and nobody else sets up a NIC of mode ext")
         for script in self._order.up:
             if script.problem:
                 raise HostRefused(f"custom script {script.path} is not run: {script.problem}")

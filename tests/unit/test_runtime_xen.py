@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,35 @@ def test_random_files_are_refused_or_parsed(data: bytes) -> None:
         assert all(value.count("\n") == 0 for value in xen.parse(data).values())
     except NicInvalid as error:
         assert str(error).isprintable()
+
+
+def test_older_files_and_all_of_a_network() -> None:
+    """Ganeti before 2.12 gave a network's values no quotes and wrote no tags; the last line may lack its end."""
+    parsed = xen.parse(b"NETWORK_NAME=net1\nNETWORK_SUBNET=10.0.0.0/24\nMAC=aa:00:00:00:00:01\nMODE=bridged\nLINK=br0")
+    assert parsed == {
+        "NETWORK_NAME": "net1",
+        "NETWORK_SUBNET": "10.0.0.0/24",
+        "MAC": "aa:00:00:00:00:01",
+        "MODE": "bridged",
+        "LINK": "br0",
+    }
+    assert xen.parse(b'TAGS=""\nNETWORK_TAGS="a:b c:d"\n') == {"TAGS": "", "NETWORK_TAGS": "a:b c:d"}
+
+
+def test_a_file_that_others_could_have_written(tmp_path: Path) -> None:
+    paths = Paths.under(str(tmp_path))
+    file = Path(paths.xen_run, "nic", "inst1", "0")
+    file.parent.mkdir(parents=True)
+    for owner, mode in ((4711, 0o600), (0, 0o620), (0, 0o602)):
+        file.write_bytes(FILES[0].read_bytes())
+        os.chown(file, owner, 0)
+        file.chmod(mode)
+        with pytest.raises(HostRefused, match="could be written by others than root"):
+            xen.read(paths, "inst1", 0)
+        file.unlink()
+    file.mkdir()
+    with pytest.raises(HostRefused, match="is not a plain file"):
+        xen.read(paths, "inst1", 0)
 
 
 def test_read(tmp_path: Path) -> None:
