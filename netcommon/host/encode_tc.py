@@ -91,7 +91,7 @@ def _policer(request: SetPolicer) -> Encoded:
     action = text(TCA_ACT_KIND, "police") + attribute(TCA_ACT_OPTIONS, options)
     acts = attribute(TCA_MATCHALL_ACT, attribute(1, action))
     body = _message(request.index, 1, CLSACT_INGRESS, "matchall", PREFERENCE << 16 | ETH_P_ALL) + attribute(TCA_OPTIONS, acts)
-    return Encoded(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body)
+    return Encoded(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 def encode(request: object) -> Encoded:

@@ -53,6 +53,8 @@ class TrafficControl:
             case SetPolicer(_, rate, burst):
                 if index not in self.ingress:
                     return Answer(errno.EINVAL, "Parent Qdisc doesn't exists")
+                if index in self.policers:
+                    return Answer(errno.EEXIST, "File exists")
                 self.policers[index] = Filter(index, PREFERENCE, False, rate // 8 * 8, ticks(burst, rate))
             case DeletePolicer():
                 if self.policers.pop(index, None) is None:

@@ -97,7 +97,7 @@ class Police(PoliceFields, Operation):
 
     def apply(self) -> Sequence[Request]:
         made: list[Request] = [] if self.had else [AddClsact(self.ifindex)]
-        return [*made, SetPolicer(self.ifindex, self.rate, self.burst)]
+        return [*made, DeletePolicer(self.ifindex), SetPolicer(self.ifindex, self.rate, self.burst)]
 
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:

@@ -66,7 +66,8 @@ def test_a_policer(tapped: World, rate: int) -> None:
     (found,) = view(tapped).filters(tap)
     assert found._replace(burst=0) == Filter(tap, PREFERENCE, False, rate)
     assert abs(found.burst - ticks(131072, rate)) <= 1 + ticks(131072, rate) // 100
-    assert do(tapped, SetPolicer(tap, 2 * rate, 131072)) == [0]
+    assert told(tapped, SetPolicer(tap, 2 * rate, 131072)).errno == errno.EEXIST  # a matchall filter cannot be changed
+    assert do(tapped, DeletePolicer(tap), SetPolicer(tap, 2 * rate, 131072)) == [0, 0]
     assert [each.rate for each in view(tapped).filters(tap)] == [2 * rate]
     assert do(tapped, DeletePolicer(tap)) == [0]
     assert list(view(tapped).filters(tap)) == []

@@ -142,6 +142,8 @@ def test_what_the_guest_sends(node: Node, mode: str) -> None:
     assert sent == 400
     dropped = int(run("tc", "-s", "filter", "show", "dev", "tap0", "ingress").partition("dropped ")[2].partition(",")[0])
     assert 250 < dropped < 350  # 128 KiB are some 93 frames
+    assert rundoor("kvm-ifup", {**nic, "TAGS": "netcommon:*:rate_out:160kbit"}).status == 0
+    assert good() == ["tap0"] and "rate 160Kbit" in run("tc", "filter", "show", "dev", "tap0", "ingress")
     assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
     assert diff(before, snapshot()) == []
 

@@ -1,0 +1,21 @@
+"""Firewall profiles (snf-network's words): what may reach the guest. protected: answers alone; limited: also ping and administration."""
+
+from __future__ import annotations
+
+from netcommon.features.base import Part
+from netcommon.host.nftables import BRIDGE, INET
+from netcommon.operations.firewall import FirewallMember, FirewallTable
+from netcommon.options import Options
+from netcommon.settings import Settings
+from runtime.errors import NicInvalid
+from runtime.nic import Nic
+
+FAMILY = {"bridged": BRIDGE, "routed": INET}
+
+
+def plan(nic: Nic, settings: Settings, options: Options) -> Part:
+    """Before the device comes up: no frame passes unfiltered. Raises NicInvalid where the mode has none."""
+    if nic.mode not in FAMILY:
+        raise NicInvalid("MODE", nic.mode, f"bridged or routed for a NIC with the firewall profile {options.firewall}")
+    family = FAMILY[nic.mode]
+    return Part(before=(FirewallTable(family, options.firewall), FirewallMember(nic.interface, family, options.firewall)))

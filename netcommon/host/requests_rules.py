@@ -1,0 +1,21 @@
+"""The request for rules in the words of nft(8): what templates write."""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+
+class LoadRules(NamedTuple):
+    """A table of ours whose chain ``rules`` has these rules, for frames that are forwarded to a device of its set ``nics``.
+
+    In one transaction; what is in the set stays. ``family``: netcommon.host.nftables.BRIDGE or INET.
+    """
+
+    family: int
+    table: str
+    rules: tuple[str, ...]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
