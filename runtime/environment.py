@@ -89,8 +89,6 @@ def nic_from_environment(environ: Mapping[str, str], argv: Sequence[str] = ()) -
     link = _link(given, mode)
     mac = given.check("MAC", validate.mac)
     ip = given.check("IP", validate.address)
-    if mode == "routed" and not ip:
-        raise NicInvalid("IP", "", "an address: a routed NIC needs one")
     vlan = parse_vlan(given.text("VLAN"))
     instance = given.check("INSTANCE", validate.instance)
     index_text = given.text("INTERFACE_INDEX")

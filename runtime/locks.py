@@ -66,8 +66,12 @@ class Locks:
         self._enter(UUID, uuids)
 
     def keys(self, keys: Iterable[str]) -> None:
-        """Locks these shared keys. Raises TryAgain."""
-        self._enter(KEY, keys)
+        """Locks these shared keys. Raises TryAgain.
+
+        What follows an "@" (the uplink it is on, which is found only after the lock was taken) does not count: keys that differ there
+        alone have one lock, and owners of their own.
+        """
+        self._enter(KEY, {key.partition("@")[0] for key in keys})
 
     def release_keys(self) -> None:
         """Lets the shared keys go, and keeps the rest."""

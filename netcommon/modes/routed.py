@@ -1,43 +1,117 @@
-"""Mode routed: the guest's address is routed to its tap, in the table LINK or in main (gnt-instance(8))."""
+"""Mode routed: the guest's addresses are routed to its tap, in the table LINK or in main (gnt-instance(8)). See docs/routed.md."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
-
+from netcommon.addresses import Addresses, addresses_of
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
-from netcommon.operations.link import UP, LinkSetting
+from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
-from netcommon.operations.sysctl import DeviceSysctl
+from netcommon.operations.sysctl import RP_FILTER, DeviceSysctl
 from netcommon.options import Options
 from netcommon.settings import Settings
+from runtime.errors import NicInvalid
 from runtime.nic import Nic
 
-
-def destination(ip: str) -> tuple[int, str]:
-    """Family and route destination of the IP of a NIC: "10.0.0.5" and "10.0.0.5/24" mean the host, "10.0.0.0/24" the prefix."""
-    address = ip_address(ip.partition("/")[0])
-    family = AF_INET if address.version == 4 else AF_INET6
-    network = ip_network(ip, strict=False)
-    if network.network_address == address and network.prefixlen < network.max_prefixlen:
-        return family, str(network)
-    return family, f"{address}/{network.max_prefixlen}"
+LINK_LOCAL_GATEWAY = "fe80::1"
+LINK_LOCAL_LENGTH = 64
+REVERSE_PATH = {"off": "0", "strict": "1", "loose": "2"}  #: rp_filter (ip-sysctl.rst)
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """Both families' settings of the tap are made, as Ganeti's script does; rule and route in the family of the address.
+    """Both families' settings of the tap are made, as Ganeti's script does; the rest in the families of the guest's addresses.
 
-    The route comes last: from then on the guest is reached.
+    The routes come last: from then on the guest is reached. Raises NicInvalid for a NIC without any address.
     """
-    tap, (family, target) = nic.interface, destination(nic.ip)
-    operations: list[Operation] = [
+    tap, addresses = nic.interface, addresses_of(nic, options)
+    _check(nic, options, addresses)
+    operations: list[Operation] = [LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else []
+    operations += [
         LinkSetting(tap, UP, True),
         DeviceSysctl(AF_INET, tap, "proxy_arp", "1"),
         DeviceSysctl(AF_INET, tap, "forwarding", "1"),
         DeviceSysctl(AF_INET6, tap, "proxy_ndp", "1"),
         DeviceSysctl(AF_INET6, tap, "forwarding", "1"),
     ]
+    if options.rp_filter in REVERSE_PATH:
+        operations.append(DeviceSysctl(AF_INET, tap, RP_FILTER, REVERSE_PATH[options.rp_filter]))
+    if options.accept_local:
+        operations.append(DeviceSysctl(AF_INET, tap, "accept_local", "1"))
+    if AF_INET6 in addresses.families:
+        operations += _gateway6(nic, options, addresses)
     if nic.link:
-        operations.append(PolicyRule(family, tap, nic.link, settings.rule_preference))
-    return [*operations, GuestRoute(family, target, nic.link, tap)]
+        operations += [PolicyRule(family, tap, nic.link, settings.rule_preference) for family in addresses.families]
+    operations += _proxies(nic, options, addresses)
+    if options.blackhole:
+        from netcommon.operations.blackhole import Blackhole
+
+        operations += [Blackhole(family, each, nic.link) for family in addresses.families for each in addresses.destinations(family)]
+    return [*operations, *_routes(nic, addresses)]
+
+
+def _check(nic: Nic, options: Options, addresses: Addresses) -> None:
+    if not addresses.families:
+        raise NicInvalid("IP", "", "an address: a routed NIC needs one, here or by its options addresses, prefixes or eui64")
+    if options.tap_mac and options.tap_mac == nic.mac:
+        raise NicInvalid("MAC", nic.mac, "another MAC than the host's side has by the option tap_mac")
+
+
+def _is_link_local(address: str) -> bool:
+    """fe80::/10."""
+    return address[:3] in ("fe8", "fe9", "fea", "feb") and address[4:5] == ":"
+
+
+def _gateway6(nic: Nic, options: Options, addresses: Addresses) -> list[Operation]:
+    """What answers the guest's solicitations for its gateway: IPv6 has nothing like proxy_arp, each address needs an entry.
+
+    A link-local gateway is an address of the tap itself.
+    """
+    tap, gateway = nic.interface, nic.network.gateway6
+    own = [LINK_LOCAL_GATEWAY] if options.gateway_link_local else []
+    if gateway and _is_link_local(gateway) and gateway not in own:
+        own.append(gateway)
+    made: list[Operation] = []
+    if own:
+        from netcommon.operations.address import DeviceAddress
+
+        made += [DeviceAddress(AF_INET6, tap, address, LINK_LOCAL_LENGTH) for address in own]
+    if gateway and gateway not in own and gateway not in addresses.ipv6:
+        from netcommon.operations.neighbour import GatewayNeighbour
+
+        made.append(GatewayNeighbour(gateway, tap))
+    return made
+
+
+def _proxies(nic: Nic, options: Options, addresses: Addresses) -> list[Operation]:
+    """What answers for the guest's addresses on the uplinks.
+
+    Not for prefixes, which are routed to the node, or nowhere; nor for a link-local address, which another host of the uplink may have.
+    """
+    families = {"off": (), "ndp": (AF_INET6,), "both": (AF_INET, AF_INET6)}[options.uplink_proxy]
+    hosts = [(family, host) for family in families for host in addresses.hosts(family) if not _is_link_local(host)]
+    if not hosts:
+        return []
+    from netcommon.operations.neighbour import ProxyNeighbour
+    from netcommon.operations.sysctl import UplinkSysctl
+
+    made: list[Operation] = [ProxyNeighbour(family, host, nic.link) for family, host in hosts]
+    if hosts[-1][0] == AF_INET6:
+        made.insert(0, UplinkSysctl(AF_INET6, "proxy_ndp", nic.link))
+    return made
+
+
+def _routes(nic: Nic, addresses: Addresses) -> list[Operation]:
+    """Each prefix goes by the guest's first address of its family, which is its router; without one it is on the tap itself."""
+    tap, made = nic.interface, list[Operation]()
+    for family in addresses.families:
+        hosts = addresses.destinations(family)[: len(addresses.hosts(family))]
+        made += [GuestRoute(family, each, nic.link, tap) for each in hosts]
+        if not addresses.hosts(family):
+            made += [GuestRoute(family, each, nic.link, tap) for each in addresses.prefixes(family)]
+        elif addresses.prefixes(family):
+            from netcommon.operations.route import PrefixRoute
+
+            gateway = addresses.hosts(family)[0]
+            made += [PrefixRoute(family, each, gateway, nic.link, tap) for each in addresses.prefixes(family)]
+    return made

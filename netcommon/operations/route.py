@@ -1,58 +1,50 @@
-"""The route to a guest's address (ip-route(8))."""
+"""The routes to a guest's addresses, and to the prefixes behind it (ip-route(8))."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.requests import AddRoute, DeleteRoute, Request
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
 from netcommon.operations.table import table_number
 from runtime.errors import HostRefused
 
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
+METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
 
 
-class GuestRouteFields(NamedTuple):
-    """The fields of GuestRoute."""
-
-    family: int
-    destination: str
-    table: str  #: name or number; "" is main
-    device: str
-    number: int = 0
-    ifindex: int = 0
-    found: str = ABSENT
-
-
-class GuestRoute(GuestRouteFields, Operation):
-    """The guest's address, or a prefix behind it, is reached through its tap. The kernel removes it with the device.
+class ThroughTap(Operation, Protocol):
+    """What leads to the guest through its tap. The kernel removes it with the device.
 
     It is deleted by destination, table, device and protocol together: the late down of a guest whose address another one took
     finds nothing of its own, so this needs no owners.
     """
 
-    __slots__ = ()
-    KIND = "route"
-    CHOSEN = frozenset({"number", "ifindex", "found"})
-    BEFORE = frozenset({"found"})
-
-    @classmethod
-    def like(cls, route: Route) -> Route:
-        """The route that we would make to this destination: it tells ours from another's with the same protocol number."""
-        return cls(route.family, route.destination, "", "", route.table, route.index).route()
-
-    def route(self) -> Route:
-        """The route as the kernel has it; in IPv6 its own metric is 1024 where none is given."""
-        scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
-        return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=self._metric)
-
     @property
-    def _metric(self) -> int:
-        return 0 if self.family == AF_INET else 1024
+    def family(self) -> int: ...
+    @property
+    def destination(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def ifindex(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def found(self) -> str: ...
+    def route(self) -> Route:
+        """The route as the kernel has it."""
+        ...
+
+    def exclusive(self) -> bool:
+        """A node that routes the address to a guest of its own answers for it on its uplinks too (proxy ARP)."""
+        return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
@@ -70,7 +62,7 @@ class GuestRoute(GuestRouteFields, Operation):
         number = table_number(view, self.table, warnings)
         found = ABSENT
         for other in view.routes(self.family, number, self.destination):
-            if other.metric != self._metric:
+            if other.metric != METRIC[self.family]:
                 continue
             if other.protocol == PROTOCOL:
                 found = OURS
@@ -82,14 +74,14 @@ class GuestRoute(GuestRouteFields, Operation):
                     f"{self.destination} in table {self.table or 'main'} is already routed to {out.name if out else 'nowhere'} "
                     f"by a route that is not ours (protocol {other.protocol}): remove it, or correct the NIC's IP"
                 )
-        return [self._replace(number=number, ifindex=link.index, found=found)]
+        return [replaced(self, number=number, ifindex=link.index, found=found)]
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
         routes = view.routes(self.family, self.number, self.destination)
-        if any(route.index == self.ifindex and route.metric == self._metric for route in routes):
+        if any(route.index == self.ifindex and route.metric == METRIC[self.family] for route in routes):
             return ""
         away = [view.link_at(route.index) for route in routes]
         return f"it goes to {away[0].name}" if away and away[0] else "the route is gone"
@@ -107,10 +99,42 @@ class GuestRoute(GuestRouteFields, Operation):
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6
-        return f"ip -{version} route replace {self.destination} dev {self.device} table {self.table or 'main'} protocol {PROTOCOL}"
+        way = f"via {self.route().gateway} " if self.route().gateway else ""
+        table = self.table or "main"
+        return f"ip -{version} route replace {self.destination} {way}dev {self.device} table {table} protocol {PROTOCOL}"
 
     def undo(self) -> str:
         return self.describe().replace(" route replace ", " route del ", 1)
+
+
+class GuestRouteFields(NamedTuple):
+    """The fields of GuestRoute."""
+
+    family: int
+    destination: str
+    table: str  #: name or number; "" is main
+    device: str
+    number: int = 0
+    ifindex: int = 0
+    found: str = ABSENT
+
+
+class GuestRoute(GuestRouteFields, ThroughTap):
+    """The guest's address, or a prefix whose every address it answers for, is on its tap."""
+
+    __slots__ = ()
+    KIND = "route"
+    CHOSEN = frozenset({"number", "ifindex", "found"})
+    BEFORE = frozenset({"found"})
+
+    @classmethod
+    def like(cls, route: Route) -> Route:
+        """The route that we would make to this destination: it tells ours from another's with the same protocol number."""
+        return cls(route.family, route.destination, "", "", route.table, route.index).route()
+
+    def route(self) -> Route:
+        scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
+        return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=METRIC[self.family])
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -118,9 +142,43 @@ class GuestRoute(GuestRouteFields, Operation):
             for route in view.routes(family):
                 link = view.link_at(route.index) if route.protocol == PROTOCOL and route.index else None
                 # what is no host route of a guest's device was made by another with our number
-                if link is not None and (link.holders >= 0 or marked(link)) and route == GuestRoute.like(route):
+                if link is not None and (link.holders >= 0 or marked(link)) and route in (GuestRoute.like(route), PrefixRoute.like(route)):
                     text = f"route {route.destination} in table {route.table} through {link.name}"
                     yield Owned(_identity(route), text, (DeleteRoute(route),), device=link.name)
+
+
+class PrefixRouteFields(NamedTuple):
+    """The fields of PrefixRoute."""
+
+    family: int
+    destination: str
+    gateway: str  #: an address of the guest
+    table: str  #: name or number; "" is main
+    device: str
+    number: int = 0
+    ifindex: int = 0
+    found: str = ABSENT
+
+
+class PrefixRoute(PrefixRouteFields, ThroughTap):
+    """A prefix behind the guest, which is its router: the node asks for the guest's own address alone (ARP, NDP).
+
+    The kernel takes the gateway for near because the route to it, in the same table, was made before this one.
+    """
+
+    __slots__ = ()
+    KIND = "prefix-route"
+    CHOSEN = frozenset({"number", "ifindex", "found"})
+    BEFORE = frozenset({"found"})
+
+    @classmethod
+    def like(cls, route: Route) -> Route:
+        """The route that we would make to this destination by this gateway."""
+        return cls(route.family, route.destination, route.gateway, "", "", route.table, route.index).route()
+
+    def route(self) -> Route:
+        metric = METRIC[self.family]
+        return Route(self.family, self.number, self.destination, self.ifindex, scope=SCOPE_UNIVERSE, gateway=self.gateway, metric=metric)
 
 
 def _identity(route: Route) -> str:

@@ -1,4 +1,4 @@
-"""Per-device network settings of the kernel (Documentation/networking/ip-sysctl.rst), on the NIC's own device."""
+"""Per-device network settings of the kernel (Documentation/networking/ip-sysctl.rst), on the NIC's own device and on its uplinks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.host.facts import AF_INET
+from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.host.requests import Request, SetSysctl
-from netcommon.operations.base import Operation, before
+from netcommon.operations.base import ABSENT, FOREIGN, Operation, before
 from netcommon.operations.link import device_link, link_of
+from netcommon.operations.table import table_number
+from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+
+RP_FILTER = "rp_filter"
+
+
+def path_of(family: int, device: str, name: str) -> str:
+    """Relative to /proc/sys; with slashes, since a device may have dots in its name."""
+    return f"net/{'ipv4' if family == AF_INET else 'ipv6'}/conf/{device}/{name}"
 
 
 class DeviceSysctlFields(NamedTuple):
@@ -33,11 +42,15 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
     @property
     def path(self) -> str:
-        """Relative to /proc/sys; with slashes, since a device may have dots in its name."""
-        return f"net/{'ipv4' if self.family == AF_INET else 'ipv6'}/conf/{self.device}/{self.name}"
+        """Relative to /proc/sys."""
+        return path_of(self.family, self.device, self.name)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link, was = device_link(view, self.device), view.sysctl(self.path)
+        if self.name == RP_FILTER:
+            everywhere = view.sysctl(path_of(AF_INET, "all", RP_FILTER)) or "0"
+            if int(everywhere) > int(self.value):
+                warnings.append(f"net.ipv4.conf.all.rp_filter is {everywhere}, which counts for {self.device} too: the larger one does")
         return [] if was is None else [self._replace(ifindex=link.index, was=was)]
 
     def apply(self) -> Sequence[Request]:
@@ -59,3 +72,87 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
     def undo(self) -> str:
         return f"echo {before(self.ifindex, self.was)} >/proc/sys/{self.path}"
+
+
+class UplinkSysctlFields(NamedTuple):
+    """The fields of UplinkSysctl."""
+
+    family: int
+    name: str
+    table: str  #: name or number; "" is main
+    number: int = 0
+    port: str = ""  #: the uplink; "" where none was found
+    ifindex: int = 0
+    uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
+    found: str = ABSENT
+
+
+class UplinkSysctl(UplinkSysctlFields, Operation):
+    """A switch of an uplink (proxy_ndp) is on, shared by all NICs that need it; the last one puts it back, if it was we who set it.
+
+    The kernel has no place for a mark here: whether it was on before us is known by the records alone.
+    """
+
+    __slots__ = ()
+    KIND = "uplink-sysctl"
+    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found"})
+    BEFORE = frozenset({"found"})
+
+    @property
+    def path(self) -> str:
+        """Relative to /proc/sys."""
+        return path_of(self.family, self.port, self.name)
+
+    def shared(self) -> tuple[str, ...]:
+        key = f"uplink-sysctl-{self.family}-{self.name}"
+        return (f"{key}@{self.port}" if self.port else key,)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        number = table_number(view, self.table, warnings)
+        links = uplinks(view, self.family, number)
+        names = tuple(link.name for link in links)
+        if not links:
+            no_uplink(self.family, self.table, warnings)
+            return [self._replace(number=number)]
+        made = []
+        for link in links:
+            one = self._replace(number=number, port=link.name, ifindex=link.index, uplinks=names)
+            now = view.sysctl(one.path)
+            if now is None:
+                continue  # a kernel without this family on the device
+            if self.family == AF_INET6 and view.sysctl(path_of(AF_INET6, link.name, "forwarding")) == "0":
+                warnings.append(
+                    f"net.ipv6.conf.{link.name}.forwarding is 0, so the kernel does not answer for guests there: it is the "
+                    f"administrator's to set (with accept_ra=2, if the default route comes from router advertisements)"
+                )
+            made.append(one._replace(found=ABSENT if now == "0" else FOREIGN))
+        return made
+
+    def apply(self) -> Sequence[Request]:
+        return [SetSysctl(self.path, "1")] if self.port and self.found != FOREIGN else []
+
+    def differs(self, view: View) -> str:
+        away = moved(view, self.family, self.number, self.uplinks)
+        if away or not self.port:
+            return away
+        now = view.sysctl(self.path)
+        return f"{self.port} is gone" if now is None else "it is 0" if now == "0" else ""
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if not self.port or self.ifindex < 0 or self.found == FOREIGN or view.sysctl(self.path) != "1":
+            return []
+        return [SetSysctl(self.path, "0")]
+
+    def identity(self) -> str:
+        return f"uplink-sysctl {self.family} {self.name} {self.port}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return f"echo 1 >/proc/sys/{path_of(self.family, on(self.port, self.table), self.name)}"
+
+    def undo(self) -> str:
+        if self.found == FOREIGN:
+            return "nothing: it was so before"
+        return f"echo 0 >/proc/sys/{path_of(self.family, on(self.port, self.table), self.name)}, with the last NIC that needs it"

@@ -1,0 +1,73 @@
+"""Whether somebody answers on the uplinks for the addresses of routed guests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from netcommon.addresses import Addresses, addresses_of
+from netcommon.doctor.finding import Finding, Patient
+from netcommon.host.facts import AF_INET, AF_INET6, Link
+from netcommon.operations.table import MAIN
+from netcommon.operations.uplink import uplinks
+from netcommon.options import options_of
+from runtime.errors import NicInvalid
+from runtime.record import Record
+
+SCOPE_LINK = 253
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    """Of the guests on record: each uplink once, with the first guest that it concerns."""
+    seen: set[tuple[int, str]] = set()
+    for record in patient.records:
+        if record.nic.mode != "routed":
+            continue
+        found = _addresses(patient, record)
+        table = patient.view.table(record.nic.link) if record.nic.link else MAIN
+        for family in found.families:
+            for link in uplinks(patient.view, family, table or MAIN):
+                finding = _deaf(patient, record, link) if family == AF_INET6 else _silent(patient, record, link, found)
+                if finding and (family, link.name) not in seen:
+                    seen.add((family, link.name))
+                    yield finding
+
+
+def _addresses(patient: Patient, record: Record) -> Addresses:
+    try:
+        return addresses_of(record.nic, options_of(record.nic, patient.settings))
+    except NicInvalid:  # the next up says so
+        return Addresses()
+
+
+def _deaf(patient: Patient, record: Record, link: Link) -> Finding | None:
+    """The kernel answers solicitations for others only on an interface that forwards itself (ndisc_recv_ns in net/ipv6/ndisc.c)."""
+    if patient.view.sysctl(f"net/ipv6/conf/{link.name}/forwarding") != "0":
+        return None
+    name = link.name.replace(".", "/")
+    return Finding(
+        "warning",
+        "uplinks",
+        f"net.ipv6.conf.{link.name}.forwarding is 0: nobody answers there for the addresses of {record.nic.label}",
+        f"sysctl -w net.ipv6.conf.{name}.forwarding=1 (before, if its default route comes from router advertisements: accept_ra=2); "
+        "nothing, where the router has a route to them",
+    )
+
+
+def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> Finding | None:
+    """In IPv4 the uplink's proxy_arp is the administrator's: needed for a guest whose address is of the uplink's own network."""
+    view = patient.view
+    if view.sysctl(f"net/ipv4/conf/{link.name}/proxy_arp") != "0":
+        return None
+    near = [ip_network(route.destination) for route in view.routes(AF_INET) if route.index == link.index and route.scope == SCOPE_LINK]
+    answered = {entry.address for entry in view.neighbours(AF_INET, link.index)}
+    asked = [host for host in found.ipv4 if host not in answered and any(ip_address(host) in network for network in near)]
+    if not asked:
+        return None
+    name = link.name.replace(".", "/")
+    return Finding(
+        "warning",
+        "uplinks",
+        f"{asked[0]} of {record.nic.label} is of the network on {link.name}, where nobody answers ARP for it",
+        f"the option uplink_proxy = \"both\", or sysctl -w net.ipv4.conf.{name}.proxy_arp=1; nothing, where the router has a route to it",
+    )

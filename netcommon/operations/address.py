@@ -1,0 +1,73 @@
+"""Addresses of the NIC's own device (ip-address(8)): what the guest reaches the node by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, PROTOCOL, Address
+from netcommon.host.requests import AddAddress, DeleteAddress, Request
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
+from netcommon.operations.link import device_link, link_of
+
+
+class DeviceAddressFields(NamedTuple):
+    """The fields of DeviceAddress."""
+
+    family: int
+    device: str
+    address: str
+    length: int
+    ifindex: int = 0
+    found: str = ABSENT
+
+
+class DeviceAddress(DeviceAddressFields, Operation):
+    """The device has the address, without a route to its prefix. Goes with the device; in IPv6 whenever that goes down too.
+
+    Kernels before 5.18 keep no mark (IFA_PROTO): there what looks foreign is ours if the NIC's record says so.
+    """
+
+    __slots__ = ()
+    KIND = "address"
+    CHOSEN = frozenset({"ifindex", "found"})
+    BEFORE = frozenset({"found"})
+
+    def wanted(self) -> Address:
+        """The address as the kernel has it."""
+        return Address(self.family, self.address, self.length, self.ifindex)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        made = self._replace(ifindex=device_link(view, self.device).index)
+        there = made._there(view)
+        found = ABSENT if there is None else OURS if there.protocol == PROTOCOL else FOREIGN
+        return [made._replace(found=found)]
+
+    def _there(self, view: View) -> Address | None:
+        """The same address on the device, whosever it is."""
+        wanted = self.wanted()
+        return next((one for one in view.addresses(self.ifindex) if one._replace(protocol=PROTOCOL) == wanted), None)
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddAddress(self.wanted())]
+
+    def differs(self, view: View) -> str:
+        if link_of(view, self.ifindex, self.device) is None:
+            return "the device is gone"
+        return "" if self._there(view) else "the address is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None or self._there(view) is None:
+            return []
+        return [DeleteAddress(self.wanted())]
+
+    def place(self) -> str:
+        return f"address {self.ifindex} {self.address}"
+
+    def describe(self) -> str:
+        words = "noprefixroute" if self.family == AF_INET else "nodad noprefixroute"
+        return f"ip address add {self.address}/{self.length} dev {self.device} {words} proto {PROTOCOL}"
+
+    def undo(self) -> str:
+        return f"ip address del {self.address}/{self.length} dev {self.device}"

@@ -1,0 +1,173 @@
+"""Proxy neighbours (ip-neighbour(8), "proxy"): the node answers for the guest on its uplink, and for the gateway on the tap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Neighbour
+from netcommon.host.requests import AddNeighbour, DeleteNeighbour, Request
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.operations.link import device_link, link_of
+from netcommon.operations.table import table_number
+from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+
+
+class ProxyNeighbourFields(NamedTuple):
+    """The fields of ProxyNeighbour."""
+
+    family: int
+    address: str
+    table: str  #: name or number; "" is main
+    number: int = 0
+    port: str = ""  #: the uplink; "" where none was found
+    ifindex: int = 0
+    uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
+    found: str = ABSENT
+
+
+class ProxyNeighbour(ProxyNeighbourFields, Operation):
+    """The node answers for the guest's address on one uplink: neighbour solicitations, in IPv4 ARP requests.
+
+    The kernel restamps an entry that is added over another's, and deletes without comparing the mark: both are preceded by a look.
+    """
+
+    __slots__ = ()
+    KIND = "neighbour"
+    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found"})
+    BEFORE = frozenset({"found"})
+
+    def neighbour(self) -> Neighbour:
+        """The entry as the kernel has it."""
+        return Neighbour(self.family, self.address, self.ifindex)
+
+    def exclusive(self) -> bool:
+        """Two nodes that answer for one address take turns at getting its packets."""
+        return True
+
+    def shared(self) -> tuple[str, ...]:
+        key = f"neighbour-{self.address}"
+        return (f"{key}@{self.port}" if self.port else key,)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        number = table_number(view, self.table, warnings)
+        links = uplinks(view, self.family, number)
+        names = tuple(link.name for link in links)
+        if not links:
+            no_uplink(self.family, self.table, warnings)
+            return [self._replace(number=number)]
+        made = [self._replace(number=number, port=link.name, ifindex=link.index, uplinks=names) for link in links]
+        return [one._replace(found=_found(view, one.neighbour())) for one in made]
+
+    def apply(self) -> Sequence[Request]:
+        return [AddNeighbour(self.neighbour())] if self.port and self.found != FOREIGN else []
+
+    def differs(self, view: View) -> str:
+        away = moved(view, self.family, self.number, self.uplinks)
+        if away or not self.port:
+            return away
+        return "" if _entry(view, self.neighbour()) else f"the entry on {self.port} is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = view.link(self.port) if self.port and self.ifindex >= 0 else None  # by name: it may have come back with another index
+        if link is None or self.found == FOREIGN:
+            return []
+        entry = _entry(view, self.neighbour()._replace(index=link.index))
+        return [DeleteNeighbour(entry)] if entry and entry.protocol == PROTOCOL else []
+
+    def identity(self) -> str:
+        return _identity(self.neighbour())
+
+    def place(self) -> str:
+        return f"neighbour {self.port} {self.address}"
+
+    def describe(self) -> str:
+        return _command(self.family, self.address, on(self.port, self.table))
+
+    def undo(self) -> str:
+        return self.describe().replace(" add ", " del ", 1) + ", with the last NIC that has the address"
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        """Entries on taps too. The device of one is the tap to which a route of ours leads: the guest may be alive behind it."""
+        for family, bits in ((AF_INET, 32), (AF_INET6, 128)):
+            for entry in view.neighbours(family):
+                if entry.protocol != PROTOCOL:
+                    continue
+                at = view.link_at(entry.index)
+                routes = view.routes(family, None, f"{entry.address}/{bits}")
+                ways = [view.link_at(route.index) for route in routes if route.protocol == PROTOCOL]
+                device = next((link.name for link in [*ways, at] if link is not None and link.holders >= 0), "")
+                text = f"proxy neighbour {entry.address} on {at.name if at else f'device {entry.index}'}"
+                yield Owned(_identity(entry), text, (DeleteNeighbour(entry),), device=device)
+
+
+class GatewayNeighbourFields(NamedTuple):
+    """The fields of GatewayNeighbour."""
+
+    address: str
+    device: str
+    ifindex: int = 0
+    found: str = ABSENT
+
+
+class GatewayNeighbour(GatewayNeighbourFields, Operation):
+    """The node answers the guest's neighbour solicitations for its IPv6 gateway, as a router. Goes with the device."""
+
+    __slots__ = ()
+    KIND = "gateway-neighbour"
+    CHOSEN = frozenset({"ifindex", "found"})
+    BEFORE = frozenset({"found"})
+
+    def neighbour(self) -> Neighbour:
+        """The entry as the kernel has it."""
+        return Neighbour(AF_INET6, self.address, self.ifindex, router=True)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        made = self._replace(ifindex=device_link(view, self.device).index)
+        return [made._replace(found=_found(view, made.neighbour()))]
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddNeighbour(self.neighbour())]
+
+    def differs(self, view: View) -> str:
+        return "" if _entry(view, self.neighbour()) else "the entry is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
+            return []
+        entry = _entry(view, self.neighbour())
+        return [DeleteNeighbour(entry)] if entry and entry.protocol == PROTOCOL else []
+
+    def identity(self) -> str:
+        return _identity(self.neighbour())
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return _command(AF_INET6, self.address, self.device) + " router"
+
+    def undo(self) -> str:
+        return self.describe().replace(" add ", " del ", 1)
+
+
+def _entry(view: View, wanted: Neighbour) -> Neighbour | None:
+    """The entry for the same address on the same device, whosever it is."""
+    return next((entry for entry in view.neighbours(wanted.family, wanted.index) if entry.address == wanted.address), None)
+
+
+def _found(view: View, wanted: Neighbour) -> str:
+    entry = _entry(view, wanted)
+    if entry is None:
+        return ABSENT
+    return OURS if entry.protocol == PROTOCOL else FOREIGN
+
+
+def _identity(entry: Neighbour) -> str:
+    return f"neighbour {entry.index} {entry.address}"
+
+
+def _command(family: int, address: str, device: str) -> str:
+    return f"ip -{4 if family == AF_INET else 6} neighbour add proxy {address} dev {device} protocol {PROTOCOL}"

@@ -1,0 +1,105 @@
+"""Addresses of devices: added without a route, replaced, deleted whatever their mark, and gone with their device."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from netcommon.host.facts import Address
+from netcommon.host.requests import AddAddress, DeleteAddress, SetLink, SetSysctl
+from tests.contract.worlds import World, do, index, told, view
+
+ADDRESSES = {2: ("169.254.169.254", 32), 10: ("fe80::1", 64)}
+BOTH = pytest.mark.parametrize("family", ADDRESSES)
+KERNELS_OWN = 3  #: IFAPROT_KERNEL_LL: the link-local address that comes by itself
+
+
+def address(world: World, family: int, **changes: object) -> Address:
+    text, length = ADDRESSES[family]
+    return Address(family, text, length, index(world, "tap0"))._replace(**changes)  # type: ignore[arg-type]
+
+
+def found(world: World, device: str | None = "tap0") -> list[Address]:
+    """What was asked for."""
+    there = view(world).addresses(None if device is None else index(world, device))
+    return [one for one in there if one.protocol in (174, 4)]
+
+
+@pytest.fixture
+def tap(world: World) -> World:
+    """A tap, up, without the address that the kernel would give it."""
+    world.tap("tap0")
+    assert do(world, SetSysctl("net/ipv6/conf/tap0/addr_gen_mode", "1"), SetLink(index(world, "tap0"), up=True)) == [0, 0]
+    return world
+
+
+@BOTH
+def test_add_and_delete(tap: World, family: int) -> None:
+    made = address(tap, family)
+    assert do(tap, AddAddress(made), AddAddress(made)) == [0, 0]
+    assert found(tap) == found(tap, None) == [made]
+    assert list(tap.host.snapshot().addresses(made.index)) == [made]
+    assert made in tap.host.snapshot().addresses()
+    assert do(tap, DeleteAddress(made)) == [0]
+    assert found(tap) == []
+    assert told(tap, DeleteAddress(made)).errno == errno.EADDRNOTAVAIL
+
+
+@BOTH
+def test_no_route_to_its_prefix(tap: World, family: int) -> None:
+    """Whatever the length."""
+    made = address(tap, family, address="192.0.2.1" if family == 2 else "2001:db8::1", length=24 if family == 2 else 64)
+    assert do(tap, AddAddress(made)) == [0]
+    assert view(tap).routes(family, 254) == []
+
+
+@BOTH
+def test_the_mark_is_not_compared(tap: World, family: int) -> None:
+    made = address(tap, family)
+    assert do(tap, AddAddress(made._replace(protocol=4))) == [0]
+    assert found(tap) == [made._replace(protocol=4)]
+    assert do(tap, AddAddress(made)) == [0]
+    assert found(tap) == [made]
+    assert do(tap, DeleteAddress(made._replace(protocol=4))) == [0]
+    assert found(tap) == []
+
+
+@BOTH
+def test_only_the_same_one_is_deleted(tap: World, family: int) -> None:
+    made = address(tap, family)
+    assert do(tap, AddAddress(made)) == [0]
+    assert told(tap, DeleteAddress(made._replace(length=24 if family == 2 else 128))).errno == errno.EADDRNOTAVAIL
+    other = "169.254.169.253" if family == 2 else "fe80::2"
+    assert told(tap, DeleteAddress(made._replace(address=other))).errno == errno.EADDRNOTAVAIL
+    assert found(tap) == [made]
+
+
+def test_down_takes_those_of_ipv6(tap: World) -> None:
+    four, six = address(tap, 2), address(tap, 10)
+    assert do(tap, AddAddress(four), AddAddress(six), SetLink(four.index, up=False)) == [0, 0, 0]
+    assert found(tap) == [four]
+
+
+@BOTH
+def test_they_go_with_their_device(tap: World, family: int) -> None:
+    made = address(tap, family)
+    assert do(tap, AddAddress(made)) == [0]
+    tap.let_go("tap0")
+    assert view(tap).addresses(made.index) == [] and made not in view(tap).addresses()
+
+
+@BOTH
+def test_refused(tap: World, family: int) -> None:
+    made = address(tap, family, index=9999)
+    assert told(tap, AddAddress(made)).errno == errno.ENODEV
+    assert told(tap, DeleteAddress(made)).errno == errno.ENODEV
+    answer = told(tap, AddAddress(address(tap, family, address="nonsense")))
+    assert answer.errno == errno.EINVAL and "tap0" in answer.text
+    assert view(tap).addresses(0) == []
+
+
+def test_ipv6_is_off_on_the_device(tap: World) -> None:
+    assert do(tap, SetSysctl("net/ipv6/conf/tap0/disable_ipv6", "1")) == [0]
+    assert told(tap, AddAddress(address(tap, 10))).errno == errno.EACCES
+    assert do(tap, AddAddress(address(tap, 2))) == [0]

@@ -1,0 +1,241 @@
+"""What routed NICs share on the uplink: proxy entries and proxy_ndp, with owners; drift by hand, uplinks that go, come and change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.netns import run, sysctl
+from tests.support.node import Node
+from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, TABLE, Site, collect, drift, mend, options, proxies, reaches
+from tests.support.rundoor import rundoor
+from tests.support.snapshot import diff, snapshot
+
+HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
+ROUTER = "fe80::1"  #: a router's link-local address, as advertisements give it
+SWITCH = "net/ipv6/conf/up0/proxy_ndp"
+EVERYTHING = options(
+    *(f"addresses:{HOST6}", "prefixes:10.1.0.0/28", "prefixes:2001:db8:1::/64"),
+    *("blackhole", "uplink_proxy:both", "gateway_link_local", "rp_filter:loose"),
+)
+
+
+@pytest.fixture
+def site(node: Node) -> Site:
+    return Site(node, TABLE)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ip -4 rule delete iif tap0 lookup 100",
+        "ip -6 rule delete iif tap0 lookup 100",
+        "ip -4 route delete 192.0.2.5 dev tap0 table 100",
+        "ip -6 route delete 2001:db8:f::5 dev tap0 table 100",
+        "ip -4 route delete 10.1.0.0/28 dev tap0 table 100",
+        "ip -6 route delete 2001:db8:1::/64 dev tap0 table 100",
+        "ip -4 route delete blackhole 192.0.2.5 table 100",
+        "ip -6 route delete blackhole 2001:db8:1::/64 table 100",
+        "ip -4 neighbour delete proxy 192.0.2.5 dev up0",
+        "ip -6 neighbour delete proxy 2001:db8:f::5 dev up0",
+        "ip -6 neighbour delete proxy 2001:db8:f::1 dev tap0",
+        "ip address delete fe80::1/64 dev tap0",
+        "sysctl -w net/ipv6/conf/up0/proxy_ndp=0",
+        "sysctl -w net/ipv4/conf/tap0/rp_filter=1",
+        "sysctl -w net/ipv6/conf/tap0/proxy_ndp=0",
+        "ip link set tap0 down",
+        "ip link set tap0 down;ip link set tap0 up",
+        "ip link set up0 down;ip link set up0 up",
+    ],
+)
+def test_drift_by_hand(site: Site, command: str) -> None:
+    """Each is seen, and mended so that the node is as after up; down then leaves nothing."""
+    guest = site.guest(HOST4, HOST6)
+    before = site.before()
+    nic = site.nic(IP=HOST4, TAGS=EVERYTHING)
+    site.up(nic)
+    whole = snapshot()
+    assert drift() == []
+    for each in command.split(";"):
+        run(*each.split())
+    seen = drift()
+    print(seen)
+    assert seen
+    if "up0 down" in command:  # the administrator's own, which went with the uplink
+        site.node.address("up0", "2001:db8:f::2/64")
+        site.defaults("up0")
+        site.prompt("up0")
+    mend()
+    assert drift() == []
+    assert diff(whole, snapshot()) == []
+    assert reaches(guest, FAR4, FAR6) == [FAR4, FAR6]
+    site.down(nic)
+    assert diff(before, snapshot()) == []
+
+
+def test_the_last_one_puts_the_switch_back(site: Site) -> None:
+    first, second = site.nic(0, IP=HOST6), site.nic(1, IP="2001:db8:f::6")
+    site.tap("tap0"), site.tap("tap1")
+    before = site.before()
+    site.up(first), site.up(second)
+    assert (sysctl(SWITCH), proxies("up0")) == ("1", [(HOST6, "174"), ("2001:db8:f::6", "174")])
+    site.down(first)
+    assert (sysctl(SWITCH), proxies("up0"), drift()) == ("1", [("2001:db8:f::6", "174")], [])
+    site.down(second)
+    assert sysctl(SWITCH) == "0"
+    assert [line for line in diff(before, snapshot()) if "tap1" not in line] == []
+
+
+def test_the_administrators_stay(site: Site) -> None:
+    """A switch that was on, and an entry that was there: neither restamped nor removed."""
+    site.tap("tap0")
+    sysctl(SWITCH, "1")
+    run("ip", "-6", "neighbour", "add", "proxy", HOST6, "dev", "up0", "protocol", "static")
+    before = site.before()
+    nic = site.nic(IP=HOST6)
+    for _ in range(2):
+        site.up(nic)
+        assert (sysctl(SWITCH), proxies("up0"), drift()) == ("1", [(HOST6, "static")], [])
+    site.down(nic)
+    assert diff(before, snapshot()) == []
+
+
+def test_what_somebody_restamped_is_theirs(site: Site) -> None:
+    site.tap("tap0")
+    nic = site.nic(IP=HOST6)
+    site.up(nic)
+    run("ip", "-6", "neighbour", "replace", "proxy", HOST6, "dev", "up0", "protocol", "static")
+    site.down(nic)
+    assert proxies("up0") == [(HOST6, "static")]
+
+
+def test_an_address_that_another_guest_took(site: Site) -> None:
+    """The late down of the first takes nothing from the second."""
+    site.tap("tap0")
+    guest = site.tap("tap1", "aa:00:00:00:00:01")
+    site.guest(HOST6, gateways=[GATEWAY6], name="tap1")
+    first, second = site.nic(0, IP=HOST6, TAGS="netcommon:0:blackhole"), site.nic(1, IP=HOST6, TAGS="netcommon:1:blackhole")
+    site.up(first), site.up(second)
+    site.down(first)
+    assert (proxies("up0"), sysctl(SWITCH)) == ([(HOST6, "174")], "1")
+    assert reaches(guest, FAR6) == [FAR6] and reaches(site.router, HOST6) == [HOST6]
+    assert "blackhole" in run("ip", "-6", "route", "show", "table", TABLE)
+    site.down(second)
+    assert (proxies("up0"), sysctl(SWITCH), run("ip", "-6", "route", "show", "table", TABLE).count("proto 174")) == ([], "0", 0)
+
+
+def test_no_uplink_yet(node: Node) -> None:
+    """The guest comes up before the default route does: said, seen by check once there is one, and mended."""
+    site = Site(node, "")
+    site.guest(HOST6, gateways=[GATEWAY6])
+    site.before()
+    run("ip", "-6", "route", "delete", "default")
+    before = snapshot()
+    nic = site.nic(IP=HOST6)
+    assert "has no IPv6 default route" in rundoor("kvm-ifup", nic).stderr
+    assert (proxies("up0"), sysctl(SWITCH), drift()) == ([], "0", [])
+    site.defaults("up0")
+    assert [line.partition(": ")[2] for line in drift()] == ["uplink is up0 now, not nothing"] * 2
+    mend()
+    assert (drift(), reaches(site.router, HOST6)) == ([], [HOST6])
+    run("ip", "-6", "route", "delete", "default")
+    assert drift() == [] and "as it should be" in mend()[0]  # a default route that is gone for now takes nothing with it
+    assert proxies("up0") == [(HOST6, "174")]
+    site.down(nic)
+    assert diff(before, snapshot()) == []
+
+
+def test_an_uplink_that_comes_back_as_another_device(site: Site) -> None:
+    site.guest(HOST6, gateways=[GATEWAY6])
+    site.before()
+    nic = site.nic(IP=HOST6)
+    site.up(nic)
+    run("ip", "link", "delete", "up0")
+    site.node.wire("up0", site.router)
+    site.router.run("ip", "address", "add", f"{GATEWAY6}/64", "dev", "eth0", "nodad")
+    site.node.address("up0", "192.0.2.2/24", "2001:db8:f::2/64")
+    site.defaults("up0")
+    assert drift()
+    mend()
+    assert (drift(), proxies("up0"), sysctl(SWITCH), reaches(site.router, HOST6)) == ([], [(HOST6, "174")], "1", [HOST6])
+    site.down(nic)
+    assert (proxies("up0"), sysctl(SWITCH)) == ([], "0")
+
+
+@pytest.mark.parametrize("door", ["repair", "up"])
+def test_the_default_route_moves(site: Site, door: str) -> None:
+    """To another uplink: the entry follows, and what was made on the first is undone."""
+    site.tap("tap0")
+    other = site.node.outside("up1", f"{GATEWAY4}/24", f"{GATEWAY6}/64")
+    site.prompt("up1")
+    before = site.before()
+    nic = site.nic(IP=HOST6)
+    site.up(nic)
+    run("ip", "-6", "route", "replace", "default", "via", ROUTER, "dev", "up1", "table", TABLE)
+    assert [line.partition(": ")[2] for line in drift()] == ["uplink is up1 now, not up0"] * 2
+    mend() if door == "repair" else site.up(nic)
+    assert (drift(), proxies("up0"), proxies("up1")) == ([], [], [(HOST6, "174")])
+    assert (sysctl(SWITCH), sysctl("net/ipv6/conf/up1/proxy_ndp")) == ("0", "1")
+    assert reaches(other, HOST6) == []  # it has no way back, but it has found the node
+    assert "lladdr" in other.run("ip", "-6", "neighbour", "show", HOST6)
+    site.down(nic)
+    run("ip", "-6", "route", "replace", "default", "via", GATEWAY6, "dev", "up0", "onlink", "table", TABLE)
+    assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("several", ["metrics", "multipath"])
+def test_several_default_routes(site: Site, several: str) -> None:
+    """Each uplink answers."""
+    site.tap("tap0")
+    site.node.outside("up1")
+    before = site.before()
+    words = ["ip", "-6", "route"]
+    if several == "metrics":
+        run(*words, "add", "default", "via", ROUTER, "dev", "up1", "table", TABLE, "metric", "2000")
+    else:
+        paths = [word for uplink in ("up0", "up1") for word in ("nexthop", "via", ROUTER, "dev", uplink)]
+        run(*words, "replace", "default", "table", TABLE, *paths)
+    nic = site.nic(IP=HOST6)
+    site.up(nic)
+    assert (proxies("up0"), proxies("up1"), drift()) == ([(HOST6, "174")], [(HOST6, "174")], [])
+    run(*words, "delete", "default", "table", TABLE)
+    if several == "metrics":  # the first is gone, the second is left
+        assert [line.partition(": ")[2] for line in drift()] == ["uplink is up1 now, not up0, up1"] * 4
+        mend()
+        assert (proxies("up0"), proxies("up1"), sysctl(SWITCH)) == ([], [(HOST6, "174")], "0")
+        run(*words, "delete", "default", "table", TABLE)
+    site.down(nic)
+    site.defaults("up0")
+    assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("option", ["blackhole", "blackhole:false"])
+def test_gc_after_everything_died(site: Site, option: str) -> None:
+    """The device goes and nobody calls: the blackhole stands in for the guest, where without it the packets go back to the router."""
+    site.guest(HOST4, HOST6)
+    site.before()
+    nic = site.nic(IP=HOST4, TAGS=f"netcommon:*:{option} " + EVERYTHING.replace("netcommon:0:blackhole", ""))
+    site.up(nic)
+    run("ip", "link", "delete", "tap0")
+    ways = []
+    for family, address, router in (("-4", HOST4, FAR4), ("-4", "10.1.0.1", FAR4), ("-6", HOST6, FAR6), ("-6", "2001:db8:1::1", FAR6)):
+        way = run("ip", family, "route", "get", address, "from", router, "iif", "up0", check=False)
+        ways.append("dev up0" in way)
+    assert ways == [option != "blackhole"] * 4
+    assert reaches(site.router, HOST4, HOST6) == []
+    collect()
+    left = [line for family in ("-4", "-6") for line in run("ip", family, "route", "show", "table", "all").splitlines()]
+    left += [line for family in ("-4", "-6") for line in run("ip", family, "-d", "rule").splitlines()]
+    assert [line for line in left if "proto 174" in line] == []
+    assert (proxies("up0"), sysctl(SWITCH)) == ([], "0")
+
+
+def test_entries_of_no_record(site: Site) -> None:
+    """gc finds them by the mark."""
+    run("ip", "-6", "neighbour", "add", "proxy", HOST6, "dev", "up0", "protocol", "174")
+    run("ip", "-6", "neighbour", "add", "proxy", "2001:db8:f::6", "dev", "up0", "protocol", "static")
+    run("ip", "-6", "route", "add", "blackhole", f"{HOST6}/128", "table", TABLE, "metric", "1025", "protocol", "174")
+    run("ip", "-6", "route", "add", "blackhole", "2001:db8:f::6/128", "table", TABLE, "metric", "7", "protocol", "174")
+    found = collect()
+    assert sorted(found) == [f"removed blackhole {HOST6}/128 in table {TABLE}", f"removed proxy neighbour {HOST6} on up0"]
+    assert proxies("up0") == [("2001:db8:f::6", "static")]
+    assert "blackhole 2001:db8:f::6" in run("ip", "-6", "route", "show", "table", TABLE)

@@ -1,0 +1,135 @@
+"""Plans of routed NICs with options, and what of their operations the golden folders do not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from netcommon.host.facts import AF_INET6, Address, Route
+from netcommon.host.requests import SetLink
+from netcommon.operations.base import FOREIGN, Operation
+from netcommon.operations.blackhole import Blackhole
+from netcommon.operations.link import LinkSetting
+from netcommon.plan import plan
+from netcommon.settings import Settings
+from runtime.errors import HostRefused, NicInvalid
+from tests.support.sim import Sim, nic
+
+
+def kinds(operations: list[Operation]) -> list[str]:
+    return [operation.KIND for operation in operations]
+
+
+def planned(mode: str = "routed, IPv6", *options: str, **changes: str) -> list[Operation]:
+    return plan(nic(mode, TAGS=" ".join(f"netcommon:0:{each}" for each in options), **changes), Settings())
+
+
+@pytest.fixture
+def sim(tmp_path: object) -> Sim:
+    return Sim(str(tmp_path))
+
+
+def test_a_nic_without_any_address() -> None:
+    with pytest.raises(NicInvalid, match=r"IP=.*addresses, prefixes or eui64"):
+        planned("routed", IP="")
+    with pytest.raises(NicInvalid, match="IP="):
+        planned("routed", "eui64", IP="")  # no subnet
+
+
+@pytest.mark.parametrize("option", ["addresses:fd00::5", "prefixes:fd00::/64", "eui64"])
+def test_ipv6_alone(option: str) -> None:
+    made = planned("routed, table", option, IP="", NETWORK_SUBNET6="fd00::/64")
+    families = {operation._asdict().get("family") for operation in made if operation.KIND in ("rule", "route", "neighbour")}
+    assert families == {AF_INET6}
+
+
+def test_where_the_uplink_is_left_alone() -> None:
+    assert {"neighbour", "uplink-sysctl"} & set(kinds(planned("routed, IPv6", "uplink_proxy:off"))) == set()
+    assert {"neighbour", "uplink-sysctl"} & set(kinds(planned("routed"))) == set()
+    assert kinds(planned("routed", "uplink_proxy:both")).count("neighbour") == 1
+    assert "uplink-sysctl" not in kinds(planned("routed", "uplink_proxy:both"))
+    assert {"neighbour", "uplink-sysctl"} & set(kinds(planned("routed, IPv6", IP="fd00::/64"))) == set()
+    assert {"neighbour", "uplink-sysctl"} & set(kinds(planned("routed, IPv6", IP="fe80::5"))) == set()
+
+
+def test_the_routes_come_last_and_the_prefixes_after_the_way_to_them() -> None:
+    made = kinds(planned("routed", "addresses:fd00::5", "prefixes:10.9.0.0/24", "prefixes:fd02::/64", "blackhole"))
+    assert made[-8:] == ["blackhole"] * 4 + ["route", "prefix-route", "route", "prefix-route"]
+
+
+def test_tap_mac_comes_before_up() -> None:
+    made = [operation for operation in planned("routed", "tap_mac:fe:00:00:00:00:01") if isinstance(operation, LinkSetting)]
+    assert [operation.setting for operation in made] == ["alias", "address", "up"]
+    with pytest.raises(NicInvalid, match="MAC="):
+        planned("routed", "tap_mac:aa:00:00:00:00:01")
+
+
+@pytest.mark.parametrize(
+    ("gateway", "options", "expected"),
+    [
+        ("", [], []),
+        ("fd00::1", [], ["gateway-neighbour"]),
+        ("fd00::1", ["gateway_link_local"], ["address", "gateway-neighbour"]),
+        ("fe80::1", [], ["address"]),
+        ("fe80::1", ["gateway_link_local"], ["address"]),
+        ("fe80::2", ["gateway_link_local"], ["address", "address"]),
+        ("fd00::5", [], []),  # the guest's own
+    ],
+)
+def test_gateways(gateway: str, options: list[str], expected: list[str]) -> None:
+    made = planned("routed, IPv6", *options, NETWORK_GATEWAY6=gateway)
+    assert [kind for kind in kinds(made) if kind in ("address", "gateway-neighbour")] == expected
+    if gateway:
+        assert "gateway-neighbour" not in kinds(planned("routed", NETWORK_GATEWAY6=gateway))  # no IPv6, no gateway
+
+
+def test_a_foreign_address_is_left(sim: Sim) -> None:
+    """On a kernel that keeps no mark too, where the record alone says whose it is."""
+    six = nic("routed, IPv6", TAGS="netcommon:0:gateway_link_local")
+    tap = sim.index("tap0")
+    sim.host.kernel.set_link(SetLink(tap, up=True))  # a device that goes down loses it
+    sim.host.kernel.addresses.append(Address(AF_INET6, "fe80::1", 64, tap, 0))
+    sim.up(six)
+    assert [one["found"] for one in sim.record().operations if one["kind"] == "address"] == [FOREIGN]
+    sim.down(six)
+    assert sim.host.kernel.addresses == [Address(AF_INET6, "fe80::1", 64, tap, 0)]
+    sim.host.kernel.addresses.clear()
+    sim.up(six)
+    sim.host.kernel.addresses = [one._replace(protocol=0) for one in sim.host.kernel.addresses]  # the old kernel's answer
+    assert not sim.up(six).changed
+    sim.down(six)
+    assert sim.host.kernel.addresses == []
+
+
+def test_a_route_in_the_blackholes_place(sim: Sim) -> None:
+    """Whatever is there by another's hand: a blackhole is left, a route that leads somewhere is in the way."""
+    made = Blackhole(AF_INET6, "fd00::5/128", "guests")
+    theirs = Route(AF_INET6, 100, "fd00::5/128", 1, 4, 0, metric=1025, type=6)
+    sim.host.kernel.add_route(theirs)
+    (resolved,) = made.resolve(sim.host.view(), [])
+    assert resolved.apply() == resolved.revert(sim.host.view()) == [] and resolved.differs(sim.host.view()) == ""
+    sim.host.kernel.add_route(theirs._replace(type=1, index=sim.index("eth-br0")))
+    with pytest.raises(HostRefused, match=r"metric 1025.*protocol 4"):
+        made.resolve(sim.host.view(), [])
+
+
+def test_reverse_path_filter_of_all_is_told(sim: Sim) -> None:
+    sim.host.kernel.settings.write("net/ipv4/conf/all/rp_filter", "1")
+    sim.up(nic("routed", TAGS="netcommon:0:rp_filter:off"))
+    assert [line for line in sim.lines if "all.rp_filter is 1" in str(line)]
+
+
+def test_an_uplink_without_forwarding_is_told(sim: Sim) -> None:
+    sim.host.kernel.settings.write("net/ipv6/conf/eth-br0/forwarding", "0")
+    sim.up(nic("routed, IPv6", LINK=""))
+    assert [line for line in sim.lines if "eth-br0.forwarding is 0" in str(line)]
+
+
+def test_a_guest_is_no_uplink(sim: Sim) -> None:
+    """The node's default route may lead to a guest that is a router: not even that one's own address is answered for on its tap."""
+    kernel = sim.host.kernel
+    kernel.routes = [route for route in kernel.routes if route.destination != "::/0"]
+    kernel.set_link(SetLink(sim.index("tap0"), up=True))
+    kernel.add_route(Route(AF_INET6, 254, "::/0", sim.index("tap0"), 3, 0, "fd00::5", 1024))
+    sim.up(nic("routed, IPv6", LINK=""))
+    assert [entry for entry in kernel.neighbours if entry.protocol == 174] == []
+    assert [line for line in sim.lines if "no IPv6 default route" in str(line)]
