@@ -63,6 +63,14 @@ class Layout:
             self._folders[name] = self._root.make_sub(name)
         return self._folders[name]
 
+    def remove_empty(self, name: str) -> None:
+        """Removes the folder ``name`` if nothing is in it."""
+        opened = self._folders.pop(name, None)
+        if opened is not None:
+            opened.close()
+        if self._root is not None:
+            self._root.remove_empty(name)
+
     def folders(self) -> Iterator[Folder]:
         """Every folder that there is, each open until the next one is asked for."""
         for name in SUBFOLDERS:

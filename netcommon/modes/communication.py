@@ -1,13 +1,55 @@
-"""Ganeti's instance communication NIC (design-os.rst): tap gnt.com.N in mode routed, which kvm-ifup-os alone configures."""
+"""Ganeti's instance communication NIC (Ganeti's doc/design-os.rst): tap gnt.com.N in mode routed, by which a guest reaches its node.
+
+What Ganeti's kvm-ifup-os does: every such tap has the address 169.254.169.254, the guest's own (IP, of 169.254.0.0/16) is routed to its
+tap, and one dnsmasq of the node, on these taps alone, gives it to the guest by DHCP. A script of the site's own under that name takes
+the place of all this (netcommon.lifecycle.scripts).
+"""
 
 from __future__ import annotations
 
+from netcommon.host.facts import AF_INET
 from netcommon.operations.base import Operation
+from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.options import Options
 from netcommon.settings import Settings
+from runtime.errors import NicInvalid
 from runtime.nic import Nic
 
 PREFIX = "gnt.com."
+
+#: The node's address on every such tap: where cloud guests look for their metadata.
+NODE_ADDRESS = "169.254.169.254"
+
+#: That of every such tap, on whichever node: a guest that has migrated goes on with the neighbour it knows. Locally administered.
+TAP_MAC = "fe:00:a9:fe:a9:fe"
+
+#: The daemon, and its folder below our state with a file for each guest.
+DAEMON = "communication"
+HOSTS = "communication/hosts"
+
+#: dnsmasq(8), as kvm-ifup-os configures it: DHCP alone, for the guests in ``hosts`` alone, without a lease file.
+OPTIONS = (
+    "--conf-file=/dev/null",
+    "--pid-file={folder}/pid",
+    "--bind-dynamic",
+    f"--interface={PREFIX}*",
+    "--except-interface=lo",
+    "--port=0",
+    "--no-hosts",
+    "--no-resolv",
+    "--no-ping",
+    "--leasefile-ro",
+    "--dhcp-authoritative",
+    "--dhcp-range=169.254.0.0,static,255.255.0.0",
+    "--dhcp-hostsdir={folder}/hosts",
+)
+
+
+#: The reader is hypervisor/hv_base.py of Ganeti, GenerateTapName.
+ALIASES = (
+    "while any device has an alias, Ganeti cannot start another instance with communication on this node "
+    '("Failed to parse TUN/TAP interfaces"): set [ganeti] tap_alias = false (docs/communication.md)'
+)
 
 
 def is_communication(nic: Nic) -> bool:
@@ -16,5 +58,25 @@ def is_communication(nic: Nic) -> bool:
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """Nothing of ours: Ganeti's built-in set-up leaves such a NIC alone too."""
-    return []
+    """The guest's own address is routed in the main table, whatever LINK says. dnsmasq comes last: it finds the guest's file there.
+
+    Raises NicInvalid where Ganeti gave no MAC, or no IPv4 address.
+    """
+    from netcommon.operations.address import DeviceAddress  # bridged and openvswitch NICs load this module too
+    from netcommon.operations.daemon import NodeDaemon
+    from netcommon.operations.file import NicFile
+    from netcommon.operations.route import GuestRoute
+
+    tap, ip = nic.interface, nic.ip.partition("/")[0]
+    if not nic.mac:
+        raise NicInvalid("MAC", "", "a MAC address: an instance communication NIC needs one")
+    if ":" in ip:
+        raise NicInvalid("IP", nic.ip, "an IPv4 address, for an instance communication NIC")
+    return [
+        LinkSetting(tap, ADDRESS, TAP_MAC),
+        LinkSetting(tap, UP, True),
+        DeviceAddress(AF_INET, tap, NODE_ADDRESS, 32),
+        GuestRoute(AF_INET, f"{ip}/32", "", tap),
+        NicFile(HOSTS, nic.uuid, nic.uuid, text=f"{nic.mac},{ip}\n", reload=f"dnsmasq:{DAEMON}/pid"),
+        NodeDaemon(DAEMON, OPTIONS, ALIASES if settings.tap_alias else ""),
+    ]

@@ -1,0 +1,61 @@
+"""The site's DHCP server is told of the guest: nfdhcpd by a binding file, dnsmasq by a file in its dhcp-hostsdir (docs/dhcp.md)."""
+
+from __future__ import annotations
+
+from netcommon.addresses import Addresses, addresses_of, eui64
+from netcommon.features.base import Part
+from netcommon.operations.file import NicFile
+from netcommon.options import Options
+from netcommon.settings import Settings
+from runtime.errors import NicInvalid
+from runtime.nic import Nic
+
+NFDHCPD, DNSMASQ = "nfdhcpd", "dnsmasq"
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
+
+#: The longest label of a host name (RFC 1035, 2.3.4).
+LABEL = 63
+
+
+def plan(nic: Nic, settings: Settings, options: Options) -> Part:
+    """Raises NicInvalid where the NIC has no MAC: both servers know guests by that."""
+    if not nic.mac:
+        raise NicInvalid("MAC", "", f"a MAC address: {options.dhcp} knows guests by it")
+    given = variables(nic, addresses_of(nic, options))
+    if options.dhcp == NFDHCPD:
+        # it watches for files that are closed after writing, and knows a binding by the tap's name
+        made = NicFile(settings.dhcp_nfdhcpd_folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True)
+    else:
+        reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
+        made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload)
+    return Part(after=(made,))
+
+
+def variables(nic: Nic, addresses: Addresses) -> tuple[tuple[str, str], ...]:
+    """What the templates are given, "" for what there is none of. All but ``tags``, ``instance`` and ``network`` are plain words."""
+    network = nic.network
+    return (
+        ("interface", nic.interface),
+        ("indev", nic.link if nic.mode in ("bridged", "openvswitch") else nic.interface),
+        ("mode", nic.mode),
+        ("uuid", nic.uuid),
+        ("mac", nic.mac),
+        ("ip", addresses.ipv4[0] if addresses.ipv4 else ""),
+        ("ip6", addresses.ipv6[0] if addresses.ipv6 else ""),
+        ("eui64", eui64(network.subnet6, nic.mac) if network.subnet6.endswith("/64") else ""),
+        ("instance", nic.instance),
+        ("host", _host(nic)),
+        ("tags", " ".join(nic.tags)),
+        ("network", network.name),
+        ("subnet", network.subnet),
+        ("gateway", network.gateway),
+        ("subnet6", network.subnet6),
+        ("gateway6", network.gateway6),
+    )
+
+
+def _host(nic: Nic) -> str:
+    """The name that the guest gets with its first NIC: two addresses under one name would take it from each other."""
+    label = nic.instance.partition(".")[0]
+    return "" if nic.index or len(label) > LABEL or not _LETTERS.issuperset(label) or label.startswith("-") else label

@@ -1,0 +1,100 @@
+"""Files and daemons of a simulated node."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import Daemon, File
+from netcommon.host.files import OWN, file_of, not_ours, problem
+from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
+
+if TYPE_CHECKING:
+    from netcommon.host.memory import MemoryHost
+
+
+class SimulatedFiles:
+    """Files by folder and name. ``folders`` are the absolute ones that exist."""
+
+    def __init__(self) -> None:
+        self.folders: set[str] = set()
+        self.contents: dict[tuple[str, str], File] = {}
+
+    def put(self, folder: str, name: str, content: str, mode: int = 0o644) -> None:
+        """A file of whoever."""
+        self.contents[folder, name] = file_of(folder, name, content, mode)
+
+    def execute(self, request: PutFile | DeleteFile) -> Answer:
+        """Carries it out."""
+        wrong = problem(request.folder, request.name)
+        if wrong:
+            return Answer(errno.EINVAL, wrong)
+        if request.folder not in (*OWN, *self.folders):
+            return Answer(errno.ENOENT, f"folder {request.folder} does not exist: make it, or correct the settings")
+        there = self.contents.get((request.folder, request.name))
+        if isinstance(request, PutFile):
+            if there is not None and not there.owner:
+                return Answer(errno.EEXIST, not_ours(there.path))
+            self.put(request.folder, request.name, request.content, request.mode)
+            return DONE
+        if there is None:
+            return Answer(errno.ENOENT, f"{request.folder}/{request.name} is gone")
+        if there.owner != request.owner:
+            return Answer(errno.EEXIST, not_ours(there.path))
+        del self.contents[request.folder, request.name]
+        return DONE
+
+
+class SimulatedDaemons:
+    """Daemons by name. ``programs``: what is installed; ``noted``: which program each pid file leads to."""
+
+    def __init__(self) -> None:
+        self.programs = {"dnsmasq": "/usr/sbin/dnsmasq"}
+        self.running: dict[str, Daemon] = {}
+        self.noted: dict[str, str] = {}
+        self._last = 1000
+
+    def execute(self, request: StartDaemon | StopDaemon | Hangup) -> Answer:
+        """Carries it out."""
+        if isinstance(request, Hangup):
+            return DONE if self.noted.get(request.pid_file) == request.program else Answer(errno.ESRCH, f"no {request.program} runs")
+        running = self.running.get(request.name)
+        if isinstance(request, StopDaemon):
+            if running is not None:
+                self.end(request.name)
+            return DONE
+        if request.program not in self.programs.values():
+            return Answer(errno.ENOENT, f"{request.program}: No such file or directory")
+        if running is None or running.options != request.options:
+            self._last += 1
+            self.running[request.name] = Daemon(request.name, self._last, request.options)
+            self.noted[f"{request.name}/pid"] = request.program.rpartition("/")[2]
+        return DONE
+
+    def end(self, name: str) -> None:
+        """The process ends."""
+        del self.running[name]
+        self.noted.pop(f"{name}/pid", None)
+
+
+class SimulatedLocal:
+    """The part of a simulated view that is about files and daemons."""
+
+    _host: MemoryHost
+
+    def file(self, folder: str, name: str) -> File | None:
+        self._host.reads += 1
+        return self._host.files.contents.get((folder, name))
+
+    def files(self) -> Sequence[File]:
+        self._host.reads += 1
+        return [file for file in self._host.files.contents.values() if file.owner]
+
+    def daemon(self, name: str) -> Daemon | None:
+        self._host.reads += 1
+        return self._host.daemons.running.get(name)
+
+    def program(self, name: str) -> str:
+        return self._host.daemons.programs.get(name, "")

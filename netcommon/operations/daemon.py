@@ -1,0 +1,82 @@
+"""A daemon that runs once for the whole node, as long as any NIC needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.requests import Request
+from netcommon.host.requests_local import StartDaemon, StopDaemon
+from netcommon.operations.base import Operation, Owned
+from netcommon.operations.file import shown
+from runtime.errors import HostRefused
+
+#: The daemons that there are, each with its program and the Debian package that has it.
+PROGRAMS = {"communication": ("dnsmasq", "dnsmasq-base")}
+
+
+class NodeDaemonFields(NamedTuple):
+    """The fields of NodeDaemon."""
+
+    name: str
+    options: tuple[str, ...]  #: "{folder}" stands for its folder in the node's state
+    warning: str = ""  #: what the administrator should know where it runs
+    program: str = ""
+
+
+class NodeDaemon(NodeDaemonFields, Operation):
+    """The daemon ``name`` runs. The first NIC that needs it starts it, the last one that goes ends it.
+
+    With which options is the last up's to say, also for the NICs that were up before: so other options are no drift.
+    """
+
+    __slots__ = ()
+    KIND = "daemon"
+    CHOSEN = frozenset({"program"})
+    BEFORE: ClassVar[frozenset[str]] = frozenset()
+
+    def shared(self) -> tuple[str, ...]:
+        return (self.identity(),)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        program, package = PROGRAMS[self.name]
+        path = view.program(program)
+        if not path:
+            raise HostRefused(f"{program} is not installed, which {self.name} needs: apt install {package}")
+        if self.warning:
+            warnings.append(self.warning)
+        return [self._replace(program=path)]
+
+    def apply(self) -> Sequence[Request]:
+        return [StartDaemon(self.name, self.program, self.options)]
+
+    def differs(self, view: View) -> str:
+        return "" if view.daemon(self.name) else "it does not run"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        return [StopDaemon(self.name)]
+
+    def identity(self) -> str:
+        return f"daemon {self.name}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        words = (option.replace("{folder}", shown(self.name)) for option in self.options)
+        return f"{self.program or _program(self.name)} {' '.join(words)}"
+
+    def undo(self) -> str:
+        return f"end the {_program(self.name)} of {self.name}, with the last NIC that needs it"
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for name in PROGRAMS:
+            daemon = view.daemon(name)
+            if daemon is not None:
+                yield Owned(f"daemon {name}", f"process {daemon.pid}, the {_program(name)} of {name}", (StopDaemon(name),))
+
+
+def _program(name: str) -> str:
+    return PROGRAMS[name][0] if name in PROGRAMS else "program"

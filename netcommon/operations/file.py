@@ -1,0 +1,126 @@
+"""A file for another's daemon: a DHCP server's binding of one guest, for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import FILE_MARK
+from netcommon.host.requests import Request
+from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
+from netcommon.operations.base import Operation, Owned
+from runtime.errors import HostRefused
+from runtime.paths import Paths
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
+
+STATE = Paths().state
+MODE = 0o644  #: daemons that read it have given up their privileges
+
+
+def shown(path: str) -> str:
+    """A path below our own state as it is on most nodes."""
+    return path if path.startswith("/") else f"{STATE}/{path}"
+
+
+class NicFileFields(NamedTuple):
+    """The fields of NicFile."""
+
+    folder: str  #: absolute, or below our own state (netcommon.host.files)
+    name: str
+    owner: str  #: the NIC's UUID
+    text: str = ""  #: what it says, or
+    template: str = ""  #: the template that makes that of
+    variables: tuple[tuple[str, str], ...] = ()
+    announce: bool = False  #: its reader watches for files closed after writing alone
+    reload: str = ""  #: the pid file of the daemon that is told of a change, "PROGRAM:PATH"
+    content: str = ""
+
+
+class NicFile(NicFileFields, Operation):
+    """A file with exactly this content, whose first line is our mark with the NIC's UUID. What bears no mark is not touched."""
+
+    __slots__ = ()
+    KIND = "file"
+    CHOSEN = frozenset({"content"})
+    BEFORE: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def path(self) -> str:
+        """For people."""
+        return shown(f"{self.folder}/{self.name}")
+
+    def shared(self) -> tuple[str, ...]:
+        """A NIC that has come up again on another device leaves two records with one file."""
+        return (self.identity(),)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        """Raises HostRefused for a file that is not ours, SettingsInvalid for a template that is wrong."""
+        there = view.file(self.folder, self.name)
+        if there is not None and not there.owner:
+            raise HostRefused(f"{self.path} was not made by us: remove it, or correct the settings")
+        text = self.text
+        if self.template:
+            from netcommon.templates import render  # dear, and only some sites have such files
+
+            text = render(self.template, dict(self.variables), view.template)
+        mark = f"{FILE_MARK}{self.owner} {self.reload}".rstrip()
+        return [self._replace(content=f"{mark}\n{text}")]
+
+    def apply(self) -> Sequence[Request]:
+        return [PutFile(self.folder, self.name, self.content, MODE, self.announce)]
+
+    def differs(self, view: View) -> str:
+        there = view.file(self.folder, self.name)
+        if there is None:
+            return "the file is gone"
+        if not there.owner:
+            return "it is not our file any more"
+        if there.content != self.content:
+            return f"it is the file of NIC {there.owner}" if there.owner != self.owner else "it says something else"
+        return "" if there.mode == MODE else f"its mode is {there.mode:04o}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        there = view.file(self.folder, self.name)
+        return [DeleteFile(self.folder, self.name, self.owner)] if there is not None and there.owner == self.owner else []
+
+    def identity(self) -> str:
+        return f"file {self.folder}/{self.name}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        if self.template and not self.content:
+            return f"write {self.path} of {self.template}"
+        lines = (self.content.partition("\n")[2] if self.content else self.text).splitlines()
+        shown = "; ".join("".join(char if char.isprintable() else "?" for char in line) for line in lines[:4])
+        return f"write {self.path}: {shown}{' ...' if len(lines) > 4 else ''}"
+
+    def undo(self) -> str:
+        return f"rm {self.path}"
+
+    def effects(self) -> Sequence[Effect]:
+        if not self.reload:
+            return ()
+        from netcommon.effects.reload import Reload
+
+        program, _, path = self.reload.partition(":")
+        return (Reload(path, program),)
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for file in view.files():
+            link = view.link(file.name)
+            program, _, pid_file = file.reload.partition(":")
+            requests: list[Request] = [DeleteFile(file.folder, file.name, file.owner)]
+            requests += [Hangup(pid_file, program)] if pid_file else []
+            yield Owned(
+                f"file {file.path}",
+                f"file {shown(file.path)}",
+                tuple(requests),
+                owner=file.owner,
+                device=link.name if link is not None and link.alias.startswith(file.owner + " ") else "",
+            )

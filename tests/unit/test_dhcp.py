@@ -1,0 +1,137 @@
+"""What DHCP servers are told of a NIC: the templates and what they are given."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from netcommon.features import dhcp
+from netcommon.host.facts import FILE_MARK
+from netcommon.host.memory import MemoryHost
+from netcommon.operations.file import NicFile
+from netcommon.options import Options
+from netcommon.plan import plan
+from netcommon.settings import Settings
+from runtime.environment import nic_from_environment
+from runtime.errors import HostRefused, NicInvalid, SettingsInvalid
+from runtime.nic import Nic
+from tests.support.nics import valid_environments
+from tests.support.sim import BASE, UUIDS
+
+NETWORK = {
+    "NETWORK_NAME": "blue",
+    "NETWORK_SUBNET": "10.0.0.0/24",
+    "NETWORK_GATEWAY": "10.0.0.1",
+    "NETWORK_SUBNET6": "2001:db8::/64",
+    "NETWORK_GATEWAY6": "2001:db8::1",
+}
+DNSMASQ, NFDHCPD = Options(dhcp="dnsmasq"), Options(dhcp="nfdhcpd")
+EUI64 = "2001:db8::a800:ff:fe00:1"
+
+
+def nic(**changes: str) -> Nic:
+    return nic_from_environment({**BASE, "MODE": "bridged", "LINK": "br0", "IP": "10.0.0.5", **changes})
+
+
+def written(one: Nic, options: Options, **templates: str) -> NicFile:
+    """The file, as it would be written."""
+    host = MemoryHost()
+    host.templates.update({f"dhcp/{name}.j2": text for name, text in templates.items()})
+    (made,) = dhcp.plan(one, Settings(), options).after[0].resolve(host.view(), [])
+    assert isinstance(made, NicFile)
+    return made
+
+
+def line(one: Nic, options: Options = DNSMASQ) -> str:
+    """What dnsmasq reads below our mark."""
+    mark, rest = written(one, options).content.split("\n", 1)
+    assert mark == f"{FILE_MARK}{one.uuid} dnsmasq:/run/dnsmasq/dnsmasq.pid"
+    return rest
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "expected"),
+    [
+        ({}, {}, ",10.0.0.5,web1"),
+        ({"IP": ""}, {}, ",web1"),
+        ({"IP": "10.0.0.5/24"}, {}, ",10.0.0.5,web1"),
+        ({"IP": "2001:db8::5"}, {}, ",[2001:db8::5],web1"),
+        ({}, {"addresses": ("10.0.0.6", "2001:db8::7", "2001:db8::8")}, ",10.0.0.5,[2001:db8::7],web1"),
+        (NETWORK, {}, ",10.0.0.5,web1"),
+        (NETWORK, {"eui64": True}, f",10.0.0.5,[{EUI64}],web1"),
+        ({"INTERFACE_INDEX": "1"}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "web1.example.org"}, {}, ",10.0.0.5,web1"),
+        ({"INSTANCE": "x,10.0.0.9"}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "set:x"}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "#x"}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "é" * 9}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "a" * 64}, {}, ",10.0.0.5"),
+        ({"INSTANCE": "", "INTERFACE_INDEX": ""}, {}, ",10.0.0.5"),
+    ],
+)
+def test_dnsmasq(changes: dict[str, str], options: dict[str, object], expected: str) -> None:
+    """One line for one host, whatever users have called it."""
+    chosen = DNSMASQ._replace(**options)  # type: ignore[arg-type]
+    assert line(nic(**changes), chosen) == f"aa:00:00:00:00:01{expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "indev"),
+    [({}, "br0"), ({"MODE": "openvswitch", "LINK": "ovs0"}, "ovs0"), ({"MODE": "routed", "LINK": "100"}, "tap0")],
+)
+def test_nfdhcpd(changes: dict[str, str], indev: str) -> None:
+    made = written(nic(**NETWORK, **changes), NFDHCPD)
+    assert (made.path, made.announce, made.reload, made.effects()) == ("/var/lib/nfdhcpd/tap0", True, "", ())
+    assert made.content == (
+        f"{FILE_MARK}{UUIDS[0]}\nINDEV={indev}\nIP=10.0.0.5\nMAC=aa:00:00:00:00:01\nHOSTNAME=web1\nTAGS=\"a:b\"\nGATEWAY=10.0.0.1\n"
+        f"SUBNET=10.0.0.0/24\nGATEWAY6=2001:db8::1\nSUBNET6=2001:db8::/64\nEUI64={EUI64}\n"
+    )
+
+
+def test_nfdhcpd_of_a_network_that_is_no_64() -> None:
+    """The guest makes itself no address there, and we do not make one up."""
+    assert written(nic(NETWORK_SUBNET6="2001:db8::/56"), NFDHCPD).content.endswith("SUBNET6=2001:db8::/56\nEUI64=\n")
+
+
+@given(valid_environments())
+def test_a_line_of_hostile_words_is_one_line(variables: dict[str, str]) -> None:
+    """Nothing that users may choose ends a line, or adds one."""
+    one = nic_from_environment(variables)
+    if not one.mac or one.interface.startswith("."):
+        return
+    for options, lines in ((DNSMASQ, 2), (NFDHCPD, 11)):
+        made = written(one, options)
+        assert len(made.content.splitlines()) == lines == made.content.count("\n")
+        assert made.name in (one.uuid, one.interface) and "/" not in made.name
+
+
+def test_a_nic_without_mac() -> None:
+    for options in (DNSMASQ, NFDHCPD):
+        with pytest.raises(NicInvalid, match="MAC"):
+            dhcp.plan(nic()._replace(mac=""), Settings(), options)
+
+
+def test_only_where_it_is_asked_for() -> None:
+    """By a tag, for a network, for all; never for a NIC of instance communication."""
+    everywhere = Settings(nic={"dhcp": "dnsmasq"})
+    assert "file" not in [one.KIND for one in plan(nic(), Settings())]
+    assert "file" in [one.KIND for one in plan(nic(), everywhere)]
+    assert "file" in [one.KIND for one in plan(nic(TAGS="netcommon:0:dhcp:nfdhcpd"), Settings())]
+    communication = nic(INTERFACE="gnt.com.0", MODE="routed", LINK="x", IP="169.254.0.1")
+    assert [one._asdict()["folder"] for one in plan(communication, everywhere) if one.KIND == "file"] == ["communication/hosts"]
+
+
+def test_a_sites_template() -> None:
+    """It is given what ours is; a word that there is none of is an error."""
+    template = "{{ mac }},{{ ip }},set:{{ network }},12h\n"
+    made = written(nic(**NETWORK), DNSMASQ, dnsmasq=template)
+    assert made.content.endswith("\naa:00:00:00:00:01,10.0.0.5,set:blue,12h\n")
+    with pytest.raises(SettingsInvalid, match=r"dhcp/dnsmasq\.j2"):
+        written(nic(), DNSMASQ, dnsmasq="{{ netwrok }}")
+
+
+def test_a_foreign_file_in_the_way() -> None:
+    host = MemoryHost()
+    host.files.put("/var/lib/nfdhcpd", "tap0", "IP=10.0.0.9\n")
+    with pytest.raises(HostRefused, match="/var/lib/nfdhcpd/tap0"):
+        dhcp.plan(nic(), Settings(), NFDHCPD).after[0].resolve(host.view(), [])
