@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
+
+from runtime import validate
+from runtime.errors import NicInvalid
 
 
 class Kind(Protocol):
@@ -106,6 +110,11 @@ class Truth(NamedTuple):
         return {"": True, "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(text, text)
 
 
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+#: What Ganeti takes in a tag (objects.TaggableObject), as far as it is ASCII.
+TAG = frozenset(LETTERS + "_.+*/:@-")
+
 #: Units of a rate, as tc(8) names them, in bits a second.
 UNITS = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
@@ -135,7 +144,7 @@ class Text(NamedTuple):
     """One word of some characters, such as a name of a template."""
 
     what: str
-    characters: str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+    characters: str = LETTERS + "-_."
     longest: int = 64
 
     @property
@@ -149,6 +158,19 @@ class Text(NamedTuple):
 
     def parse(self, text: str) -> object:
         return text
+
+
+class TagPrefix(NamedTuple):
+    """What tags of ours begin with, up to a colon: of the characters that Ganeti takes in a tag."""
+
+    @property
+    def expected(self) -> str:
+        return "a word of letters, digits and .+*/:@-_, at most 64, without the colon at its end"
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not 0 < len(value) <= 64 or set(value) - TAG or value[0] in "-.:" or value[-1] == ":":
+            raise ValueError
+        return value
 
 
 class Mac(NamedTuple):
@@ -180,14 +202,9 @@ class Address(NamedTuple):
         return "an IPv4 or IPv6 address of a host"
 
     def read(self, value: Any) -> object:
-        if not isinstance(value, str) or "%" in value:
+        if not isinstance(value, str):
             raise ValueError
-        from ipaddress import ip_address
-
-        address = ip_address(value)
-        if address.is_multicast or address.is_unspecified or address.is_loopback:
-            raise ValueError
-        return str(address)
+        return _valid(validate.address, value, "", 0, False)
 
     def parse(self, text: str) -> object:
         return text
@@ -201,21 +218,18 @@ class Prefix(NamedTuple):
         return 'an IPv4 or IPv6 prefix such as "192.0.2.0/28", without host bits'
 
     def read(self, value: Any) -> object:
-        if not isinstance(value, str) or "/" not in value or "%" in value:
+        if not isinstance(value, str):
             raise ValueError
-        from ipaddress import ip_network
-
-        network = ip_network(value)
-        if network.is_multicast or network.is_loopback or network.prefixlen == 0:
-            raise ValueError
-        return str(network)
+        prefix = _valid(validate.prefix, value, "")
+        _valid(validate.address, prefix)  # no loopback, no multicast, not everything
+        return prefix
 
     def parse(self, text: str) -> object:
         return text
 
 
 class Several(NamedTuple):
-    """A list of values of one kind, each once; a tag gives one, and may be repeated."""
+    """A list of values of one kind, each once; a tag gives one, or none, and may be repeated."""
 
     kind: TagKind
 
@@ -232,7 +246,15 @@ class Several(NamedTuple):
         return read
 
     def parse(self, text: str) -> object:
-        return [self.kind.parse(text)]
+        return [self.kind.parse(text)] if text else []
+
+
+def _valid(rule: Callable[..., str], *given: object) -> str:
+    """What a rule for NICs makes of a value. Raises ValueError."""
+    try:
+        return rule(*given)
+    except NicInvalid:
+        raise ValueError from None
 
 
 def is_interface(name: str) -> bool:

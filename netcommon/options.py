@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Options(NamedTuple):
     """The effective options of one NIC. Rates are bits a second, 0 no limit. """
 
-    spoof_guard: bool = False
+    spoof_guard: bool = True
     allow_mac_spoofing: bool = False
     allow_ip_spoofing: bool = False
     allow_dhcp_spoofing: bool = False
@@ -35,6 +35,7 @@ class Options(NamedTuple):
     tap_mac: str = ""
     gateway_arp: bool = False
     gateway_link_local: bool = False
+    uplink_proxy: str = "ndp"
     rp_filter: str = "default"
     accept_local: bool = False
     default_vlan: bool = False

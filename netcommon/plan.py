@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from netcommon.features.base import Part
 from netcommon.modes.common import alias
@@ -13,8 +14,20 @@ from netcommon.options import Options, options_of
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
+
 #: The features and which NICs have them, in the order in which they are applied; a feature that nobody wants is not imported.
-FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = ()
+FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
+    ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed")),
+    ("gateway_arp", lambda nic, options: options.gateway_arp and nic.mode == "routed" and not is_communication(nic)),
+    ("ovs_flows", lambda nic, options: bool(options.spoof_guard or options.flows) and nic.mode == "openvswitch"),
+    ("firewall", lambda nic, options: options.firewall != "unprotected" and nic.mode != "ext" and not is_communication(nic)),
+    ("rate", lambda nic, options: bool(options.rate_in or options.rate_out) and nic.mode in ("bridged", "routed")),
+    ("dhcp", lambda nic, options: options.dhcp != "none" and not is_communication(nic)),
+    ("steady", lambda nic, options: nic.mode == "routed" and bool(nic.mac) and not options.tap_mac and not is_communication(nic)),
+    ("announce", lambda nic, options: options.announce and nic.mode == "routed" and not is_communication(nic)),
+)
 
 
 def plan(nic: Nic, settings: Settings) -> list[Operation]:
@@ -28,9 +41,23 @@ def plan(nic: Nic, settings: Settings) -> list[Operation]:
     operations: list[Operation] = import_module("netcommon.modes." + name).plan(nic, settings, options)
     if not operations:
         return []  # the site's script alone knows what to do
-    parts: list[Part] = [
-        import_module("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
-    ]
+    parts = _parts(nic, settings, options)
     before = [operation for part in parts for operation in part.before]
     after = [operation for part in parts for operation in part.after]
-    return [alias(nic), *before, *operations, *after]
+    # Ganeti cannot name another communication tap while any device's `ip link show` has a third line, such as an alias
+    marked = [alias(nic)] if settings.tap_alias and name != "communication" else []
+    return [*marked, *before, *operations, *after]
+
+
+def effects(nic: Nic, settings: Settings) -> list[Effect]:
+    """What the rest of the world is told when ``nic`` comes, each once. Raises NicInvalid as ``plan`` does."""
+    found: dict[Effect, None] = {}
+    for part in _parts(nic, settings, options_of(nic, settings)):
+        found.update(dict.fromkeys(part.effects))
+    return list(found)
+
+
+def _parts(nic: Nic, settings: Settings, options: Options) -> list[Part]:
+    return [
+        import_module("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
+    ]

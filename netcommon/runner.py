@@ -54,23 +54,25 @@ def run(
     limit: int,
     clock: Callable[[], float],
     proc: str = "/proc",
+    given: bytes = b"",
 ) -> Outcome:
     """Runs ``argv`` for at most ``seconds``; back within GRACE + REAP after them, whatever the program does.
 
-    It gets a session of its own, "/" as its folder, no input, and one pipe for both outputs. At the limit it, its process group and
-    its descendants get SIGTERM, then SIGKILL. When it ends by itself, what is left of its process group is killed at once; what
-    has made itself a session of its own (a daemon that the site starts on purpose) stays.
+    It gets a session of its own, "/" as its folder, ``given`` as its input, and one pipe for both outputs. At the limit it, its
+    process group and its descendants get SIGTERM, then SIGKILL. When it ends by itself, what is left of its process group is killed
+    at once; what has made itself a session of its own (a daemon that the site starts on purpose) stays.
     """
     if seconds <= 0:
         return Outcome(timed_out=True)
     end = clock() + seconds
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    source = _input(given) if given else subprocess.DEVNULL
     try:
         os.set_blocking(writer, True)
         try:
             child = subprocess.Popen(  # no shell; the caller has checked whose program it is
                 list(argv),
-                stdin=subprocess.DEVNULL,
+                stdin=source,
                 stdout=writer,
                 stderr=writer,
                 cwd="/",
@@ -81,9 +83,20 @@ def run(
             return Outcome(error=getattr(error, "strerror", None) or str(error))
         finally:
             os.close(writer)
+            if source != subprocess.DEVNULL:
+                os.close(source)
         return _watch(child, _Output(reader, limit), end, clock, proc)
     finally:
         os.close(reader)
+
+
+def _input(given: bytes) -> int:
+    """A file that holds what the program reads: nobody need write to it while the program runs (memfd_create(2))."""
+    descriptor = os.memfd_create("netcommon-input", os.MFD_CLOEXEC)
+    with open(os.dup(descriptor), "wb") as stream:
+        stream.write(given)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 class _Output:

@@ -25,12 +25,12 @@ class Settings(NamedTuple):
     custom_order: str = ""  #: "after", "instead"; "": not chosen, each script has its own default
     custom_output_limit: int = 65536
     ganeti_nic_files: str = "auto"  #: "auto", "on", "off"
-    tap_alias: bool = True  #: devices bear our mark as their alias
     uplinks: Mapping[str, tuple[str, ...]] = {}  #: per bridge, where they shall not be guessed
     syslog_facility: str = "daemon"
     tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options)
     nic: Mapping[str, Any] = {}  #: options of every NIC, by name
     networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
+    tap_alias: bool = True  #: devices bear our mark as their alias
     dhcp_nfdhcpd_folder: str = "/var/lib/nfdhcpd"
     dhcp_dnsmasq_folder: str = "/var/lib/netcommon/dnsmasq"  #: its dhcp-hostsdir
     dhcp_dnsmasq_pid: str = "/run/dnsmasq/dnsmasq.pid"  #: "": it is not told

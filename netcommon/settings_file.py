@@ -55,6 +55,8 @@ def read(descriptor: int, path: str) -> Loaded:
         raise SettingsInvalid(f"{file}:{line}: {reason}") from None
     except RecursionError:
         raise SettingsInvalid(f"{file}:1: nested too deeply") from None
+    except ValueError:
+        raise SettingsInvalid(f"{file}:1: has a number of thousands of digits") from None
     settings, given, problems = _validate(document)
     lines = _lines(text) if problems or given else {}
     if problems:

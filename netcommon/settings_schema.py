@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from netcommon.kinds import Choice, Interfaces, Kind, Seconds, Text, Truth, Whole
+from netcommon.kinds import Choice, Interfaces, Kind, Seconds, TagPrefix, Truth, Whole
 from netcommon.options_schema import OPTIONS
 from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
 
@@ -27,9 +27,6 @@ class Key(NamedTuple):
     option: str = ""
 
 
-#: What Ganeti takes in a tag, colons among it: "synnefo:network" is a prefix too.
-PREFIX = Text("a word of letters, digits and .+*/:@-_", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+*/:@-_")
-
 FACILITIES = ("daemon", "user", *(f"local{number}" for number in range(8)))
 
 KEYS: tuple[Key, ...] = (
@@ -42,7 +39,7 @@ KEYS: tuple[Key, ...] = (
     Key("ganeti", "tap_alias", "tap_alias", Truth(), "taps bear the NIC's UUID as their alias; not with instance communication"),
     Key("log", "facility", "syslog_facility", Choice(FACILITIES), "the facility of our lines in syslog"),
     Key("bridges.*", "uplinks", "uplinks", Interfaces(), "the bridge's ports towards the network, which get the guests' VLANs"),
-    Key("tags", "prefix", "tag_prefix", PREFIX, "what tags with options begin with, up to their colon"),
+    Key("tags", "prefix", "tag_prefix", TagPrefix(), "what tags with options begin with, up to their colon"),
     Key("dhcp", "nfdhcpd_folder", "dhcp_nfdhcpd_folder", FilePath(), "where nfdhcpd looks for its binding files"),
     Key("dhcp", "dnsmasq_folder", "dhcp_dnsmasq_folder", FilePath(), "the dhcp-hostsdir of the site's dnsmasq"),
     Key("dhcp", "dnsmasq_pid", "dhcp_dnsmasq_pid", FilePath(), "its pid file: SIGHUP tells it of changes; none: it is not told"),

@@ -15,7 +15,10 @@ CONFIG = 78
 
 def escaped(value: object, limit: int = 120) -> str:
     """``value`` as printable ASCII in quotes, cut after ``limit`` characters: safe to show in any log."""
-    text = value if isinstance(value, str) else str(value)
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except ValueError:  # sys.set_int_max_str_digits
+        text = "a number of thousands of digits"
     cut = text if len(text) <= limit else text[:limit]
     shown = cut.encode("unicode_escape", "backslashreplace").decode("ascii").replace("'", "\\'")
     return f"'{shown}'" + ("" if cut is text else f"... ({len(text)} characters)")

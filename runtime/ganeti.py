@@ -155,6 +155,15 @@ def read_runtime(paths: Paths, instance: str) -> Runtime | None:
     return parse_runtime(data, instance) if data is not None else None
 
 
+def has_runtime(paths: Paths, instance: str) -> bool | None:
+    """Whether ``instance`` (a validated name) has a runtime file; None where Ganeti's KVM driver has never been at work."""
+    folder = _folder(paths, "conf")
+    if folder is None:
+        return None
+    with folder:
+        return folder.exists(f"{instance}.runtime")
+
+
 def instances(paths: Paths) -> list[str]:
     """The instances that have a runtime file here."""
     folder = _folder(paths, "conf")

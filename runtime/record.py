@@ -10,7 +10,7 @@ from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.nic import Nic
 
-SCHEMA = 1
+SCHEMA = 2
 
 #: The longest record that is read or written, in bytes.
 LONGEST = 4 << 20
@@ -36,6 +36,7 @@ class Record(NamedTuple):
     monotonic: float = 0.0  #: seconds since boot
     schema: int = SCHEMA
     moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
+    incoming: bool = False  #: its guest is still migrating in: what may be on one node only is owed
 
     @property
     def uuid(self) -> str:
@@ -93,8 +94,13 @@ def _from_0(stored: dict[str, Any]) -> dict[str, Any]:
     return {"scripts": False, "moved": False, "door": ""} | stored
 
 
+def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 set up incoming guests whole."""
+    return {"incoming": False} | stored
+
+
 #: From each older schema to the next one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1}
 
 
 def _record(stored: Mapping[str, Any]) -> Record:
@@ -120,6 +126,7 @@ def _record(stored: Mapping[str, Any]) -> Record:
         created=_seconds(stored, "created"),
         monotonic=_seconds(stored, "monotonic"),
         moved=_typed(stored, "moved", bool),
+        incoming=_typed(stored, "incoming", bool),
     )
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 import click
 
 from netcommon.doors.call import HOOKS
+from netcommon.effects.detached import Detached
 from netcommon.host.base import Host
 from netcommon.lifecycle.node import START, Call, Clock, Node
 from netcommon.log import INFO, Log, Sender, Syslog
@@ -25,7 +26,7 @@ def linux(paths: Paths, settings: Settings, clock: Clock) -> Host:
     """This machine."""
     from netcommon.host.linux import LinuxHost
 
-    return LinuxHost(paths, settings.service_timeout, clock.now)
+    return LinuxHost(paths, settings.service_timeout, clock.now, settings.folders)
 
 
 def new_uuid() -> str:
@@ -124,7 +125,8 @@ class App:
         identity = host.identity()
         store = Store(self.paths, identity.netns, identity.boot, readonly)
         self._stores.append(store)
-        return Node(self.paths, settings, host, store, identity, self.clock, (HOOKS,))
+        later = Detached((host.close, store.close, self.log.close), self.clock.now, self.clock.sleep)
+        return Node(self.paths, settings, host, store, identity, self.clock, later, (HOOKS,))
 
     def call(self, context: str = START, nic: Nic | None = None, final: bool = False, seconds: float = 0) -> Call:
         """A call that begins now and has the hook's time limit, or ``seconds``; its lines bear the NIC's names."""

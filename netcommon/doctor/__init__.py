@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from netcommon import settings
 from netcommon.custom import HOOKS
-from netcommon.doctor import files, kernel, leftovers, networkd, probe, services
+from netcommon.doctor import files, kernel, leftovers, networkd, probe, services, uplinks
 from netcommon.doctor.finding import LEVELS, Finding, Patient
 from netcommon.host.base import Host
 from netcommon.settings import Settings
@@ -20,6 +20,7 @@ __all__ = ["LEVELS", "Finding", "findings"]
 CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("kernel", kernel.modules),
     ("forwarding", kernel.forwarding),
+    ("uplinks", uplinks.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
     ("ovs", services.ovs),
@@ -55,7 +56,7 @@ def findings(
     if host is None:
         from netcommon.host.linux import LinuxHost
 
-        host = own = LinuxHost(paths, chosen.service_timeout)
+        host = own = LinuxHost(paths, chosen.service_timeout, folders=chosen.folders)
     try:
         found += _examined(paths, host, root, hooks, chosen)
     finally:

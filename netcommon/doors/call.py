@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from netcommon.custom import own, recursing
+from netcommon.effects.detached import Detached
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import START, Call, Clock, Node
 from netcommon.log import Log, Syslog
@@ -31,11 +32,13 @@ OVERTIME = 5.0
 HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "hooks")
 
 
-def open_node(paths: Paths, settings: Settings, clock: Clock) -> Node:
+def open_node(paths: Paths, settings: Settings, clock: Clock, log: Log) -> Node:
     """The node we run on. Raises TryAgain or HostRefused."""
-    host = LinuxHost(paths, settings.service_timeout, clock.now)
+    host = LinuxHost(paths, settings.service_timeout, clock.now, settings.folders)
     identity = host.identity()
-    return Node(paths, settings, host, Store(paths, identity.netns, identity.boot), identity, clock, (HOOKS,))
+    store = Store(paths, identity.netns, identity.boot)
+    later = Detached((host.close, store.close, log.close), clock.now, clock.sleep)
+    return Node(paths, settings, host, store, identity, clock, later, (HOOKS,))
 
 
 class Door:
@@ -66,7 +69,7 @@ class Door:
         if self._broken:
             self.log.warning(f"the settings are broken, the defaults are used: {self._broken}")
         limit(self.settings.hook_timeout - (self.clock.now() - self.started))
-        self._node = open_node(self.paths, self.settings, self.clock)
+        self._node = open_node(self.paths, self.settings, self.clock, self.log)
         return self._node
 
     def finish(self) -> None:

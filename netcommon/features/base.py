@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.operations.base import Operation
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
 
 
 class Part(NamedTuple):
@@ -12,3 +15,4 @@ class Part(NamedTuple):
 
     before: tuple[Operation, ...] = ()  #: applied before the mode's own operations: while the device is down yet
     after: tuple[Operation, ...] = ()  #: applied after them
+    effects: tuple[Effect, ...] = ()  #: what is told at the NIC's arrival, in this order

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from struct import Struct, error
+from typing import NamedTuple
 
 from netcommon.host.facts import AF_INET, AF_INET6
 
@@ -13,7 +14,7 @@ ATTRIBUTE = Struct("=HH")  #: struct nlattr: length, type
 U16, U32, S32 = Struct("=H"), Struct("=I"), Struct("=i")
 
 NLMSG_ERROR, NLMSG_DONE = 2, 3
-NLM_F_REQUEST, NLM_F_MULTI, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x2, 0x4, 0x10
+NLM_F_REQUEST, NLM_F_MULTI, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP_INTR = 0x1, 0x2, 0x4, 0x8, 0x10
 NLM_F_DUMP = 0x300
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLM_F_ACK_TLVS = 0x200
@@ -24,6 +25,14 @@ LENGTHS = {AF_INET: 4, AF_INET6: 16}  #: of an address, in bytes
 
 class MalformedError(Exception):
     """A message from the kernel, or a service, that does not follow its own rules."""
+
+
+class Encoded(NamedTuple):
+    """A request's message without its sequence number."""
+
+    type: int
+    flags: int
+    body: bytes
 
 
 def attribute(kind: int, value: bytes) -> bytes:

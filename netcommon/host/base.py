@@ -9,7 +9,25 @@ import errno
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from netcommon.host.facts import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
+from netcommon.host.facts import (
+    Address,
+    BridgeVlan,
+    Daemon,
+    FdbEntry,
+    File,
+    Filter,
+    Flow,
+    Link,
+    Neighbour,
+    OvsBridge,
+    OvsPort,
+    OvsShaper,
+    Port,
+    Qdisc,
+    Route,
+    Rule,
+)
+from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
 from netcommon.host.requests import Request
 
 
@@ -29,19 +47,110 @@ class View(Protocol):
         ...
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...
+    def addresses(self, index: int | None = None) -> Sequence[Address]:
+        """The addresses of both families, of one device or of all."""
+        ...
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]: ...
+    def carriers(self, vid: int) -> Sequence[int]:
+        """The indices of all bridges and bridge ports that carry the VLAN."""
+        ...
+
+    def port(self, index: int) -> Port | None:
+        """What the port of a Linux bridge does; None where the device is none."""
+        ...
+
+    def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
+        """The bridge's entry for an address in one VLAN, 0 while the bridge is not VLAN-aware."""
+        ...
+
+    def root_qdisc(self, index: int) -> Qdisc | None:
+        """The root qdisc that somebody has put on the device; None where it has its default one."""
+        ...
+
+    def clsact(self, index: int) -> Qdisc | None:
+        """What the device has in clsact's place: clsact, or ingress."""
+        ...
+
+    def filters(self, index: int) -> Sequence[Filter]:
+        """The filters of the device's ingress and egress."""
+        ...
+
+    def nft_table(self, family: int, name: str) -> NftTable | None: ...
+    def nft_tables(self, family: int) -> Sequence[NftTable]: ...
+    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None: ...
+    def nft_chains(self, family: int) -> Sequence[NftChain]:
+        """The chains of all tables of the family."""
+        ...
+
+    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
+        """The rules of one table, those of a chain in their order."""
+        ...
+
+    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+        """The elements of all sets of one table."""
+        ...
+
     def sysctl(self, path: str) -> str | None:
         """The value of /proc/sys/``path``, or None where there is no such file. ``path`` uses slashes: "net/ipv4/ip_forward"."""
+        ...
+
+    def ways_in(self, family: int, table: int) -> Sequence[str]:
+        """The interfaces whose packets a rule that is not ours looks up in ``table``."""
+        ...
+
+    def link_local(self, index: int) -> str:
+        """The address from which the kernel speaks to all IPv6 nodes on the link: normally its link-local one; "" if it has none yet."""
         ...
 
     def table(self, name: str) -> int | None:
         """The number of the routing table ``name`` (/etc/iproute2/rt_tables, rt_tables.d, or a number), None if unknown."""
         ...
 
+    def template(self, name: str) -> str:
+        """The text of the template ``name``, the site's or ours. Raises SettingsInvalid where there is none that may be used."""
+        ...
+
     def ovs_bridge(self, name: str) -> bool: ...
     def ovs_port(self, name: str) -> OvsPort | None: ...
     def ovs_ports(self) -> Sequence[OvsPort]:
         """Every port that bears our mark. Empty where Open vSwitch is not there at all."""
+        ...
+
+    def ovs_switch(self, name: str) -> OvsBridge | None:
+        """The real bridge that ``name`` is, or is a VLAN of (a fake bridge)."""
+        ...
+
+    def ovs_switches(self) -> Sequence[OvsBridge]:
+        """Every real bridge."""
+        ...
+
+    def ovs_shapers(self) -> Sequence[OvsShaper]: ...
+    def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
+        """The flows of a real bridge with our mark, or with exactly this cookie. None where the bridge or the switch is not there."""
+        ...
+
+    def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
+        """Flows as somebody wrote them, with neither cookie nor in_port, each as Open vSwitch prints it (see Flow).
+
+        Raises SettingsInvalid for what is no flow that may be added so, HostRefused where there is no ovs-ofctl.
+        """
+        ...
+
+    def file(self, folder: str, name: str) -> File | None:
+        """What is called ``name`` in ``folder`` (see PutFile). None where there is nothing, or no such folder."""
+        ...
+
+    def files(self) -> Sequence[File]:
+        """Every file that bears our mark, in the folders that the settings name and in our own."""
+        ...
+
+    def daemon(self, name: str) -> Daemon | None:
+        """The node's daemon ``name`` where it runs."""
+        ...
+
+    def program(self, name: str) -> str:
+        """The path of an installed program of the system's, "" where there is none."""
         ...
 
 
@@ -91,6 +200,10 @@ class Host(Protocol):
         ``stop``: after the first failure the rest is not tried. Neighbouring SetLink requests for one link travel as one
         message; if that is refused they are sent one by one, so that the answer names the one that failed.
         """
+        ...
+
+    def close(self) -> None:
+        """Closes what is open; the next request opens it again."""
         ...
 
     def holder(self, device: str, candidates: Iterable[int]) -> int:

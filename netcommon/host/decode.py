@@ -31,6 +31,7 @@ from netcommon.host.encode import (
     NDA_PROTOCOL,
     NDMSG,
     NTF_PROXY,
+    NTF_ROUTER,
     RTA_DST,
     RTA_GATEWAY,
     RTA_OIF,
@@ -50,7 +51,8 @@ VLAN_ID = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
-RTA_VIA = 18
+RTA_MULTIPATH, RTA_VIA = 9, 18
+RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE = 1, 1, 2
 
 #: The attributes of a rule that selects by incoming interface alone and looks up a table; 0 pads.
@@ -135,7 +137,19 @@ def route(body: bytes) -> Route | None:
         shown = show_address(AF_INET6, found[RTA_VIA][2:])
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
-    return Route(family, number, destination, index, protocol, scope, shown, metric, kind)
+    paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+
+
+def _paths(data: bytes) -> Iterator[int]:
+    """The output interface of each nexthop: struct rtnexthop with attributes after it, one after the other."""
+    offset = 0
+    while offset + RTNH.size <= len(data):
+        length, index = RTNH.unpack_from(data, offset)
+        if length < RTNH.size:
+            raise MalformedError("a nexthop shorter than its header")
+        yield index
+        offset += (length + 3) & ~3
 
 
 def neighbour(body: bytes) -> Neighbour | None:
@@ -145,7 +159,7 @@ def neighbour(body: bytes) -> Neighbour | None:
         return None
     found = attributes(body, NDMSG.size)
     protocol = found.get(NDA_PROTOCOL, b"")
-    return Neighbour(family, show_address(family, found.get(NDA_DST, b"")), index, protocol[0] if protocol else 0)
+    return Neighbour(family, show_address(family, found.get(NDA_DST, b"")), index, protocol[0] if protocol else 0, bool(flags & NTF_ROUTER))
 
 
 def vlans(body: bytes) -> Iterator[tuple[int, BridgeVlan]]:

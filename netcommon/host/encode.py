@@ -5,14 +5,15 @@ Each is held byte for byte against pyroute2's encoding in tests/unit/test_netlin
 
 from __future__ import annotations
 
+from importlib import import_module
 from struct import Struct
-from typing import NamedTuple
 
 from netcommon.host.attributes import (
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REPLACE,
     U16,
+    Encoded,
     as_bytes,
     attribute,
     number,
@@ -54,16 +55,8 @@ RT_TABLE_UNSPEC = 0
 RTNH_F_ONLINK = 4
 
 NDA_DST, NDA_IFINDEX, NDA_PROTOCOL = 1, 8, 12
-NTF_PROXY = 8
+NTF_PROXY, NTF_ROUTER = 0x08, 0x80
 NUD_PERMANENT = 0x80
-
-
-class Encoded(NamedTuple):
-    """A request's message without its sequence number."""
-
-    type: int
-    flags: int
-    body: bytes
 
 
 def set_link(request: SetLink) -> Encoded:
@@ -113,7 +106,7 @@ def _route(route: Route) -> bytes:
 
 def _neighbour(neighbour: Neighbour) -> bytes:
     return (
-        NDMSG.pack(neighbour.family, neighbour.index, NUD_PERMANENT, NTF_PROXY, 0)
+        NDMSG.pack(neighbour.family, neighbour.index, NUD_PERMANENT, NTF_PROXY | (NTF_ROUTER if neighbour.router else 0), 0)
         + attribute(NDA_DST, pack_address(neighbour.family, neighbour.address))
         + attribute(NDA_PROTOCOL, bytes((neighbour.protocol,)))
     )
@@ -123,6 +116,14 @@ def _vlan(index: int, vid: int, flags: int) -> bytes:
     spec = attribute(IFLA_BRIDGE_FLAGS, U16.pack(BRIDGE_FLAGS_MASTER))
     spec += attribute(IFLA_BRIDGE_VLAN_INFO, VLAN_INFO.pack(flags, vid))
     return IFINFO.pack(AF_BRIDGE, 0, index, 0, 0) + attribute(IFLA_AF_SPEC, spec)
+
+
+#: Requests whose encoding is in a module of its own, which is loaded only for them.
+ELSEWHERE = {
+    **dict.fromkeys(("SetTbf", "DeleteTbf", "AddClsact", "DeleteClsact", "SetPolicer", "DeletePolicer"), "encode_tc"),
+    **dict.fromkeys(("AddAddress", "DeleteAddress"), "encode_address"),
+    **dict.fromkeys(("SetPort", "AddFdb", "DeleteFdb"), "encode_port"),
+}
 
 
 def encode(request: object) -> Encoded:
@@ -147,6 +148,10 @@ def encode(request: object) -> Encoded:
         return Encoded(RTM_SETLINK, 0, _vlan(request.index, vlan.vid, flags))
     if isinstance(request, DeleteVlan):
         return Encoded(RTM_DELLINK, 0, _vlan(request.index, request.vid, 0))
+    module = ELSEWHERE.get(type(request).__name__)
+    if module:
+        found: Encoded = import_module("netcommon.host." + module).encode(request)
+        return found
     raise ValueError("not a request for rtnetlink")
 
 

@@ -49,7 +49,7 @@ class Rule(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A unicast route (ip-route(8)). ``scope``: 253 link, 0 universe."""
+    """A route (ip-route(8)). ``scope``: 253 link, 0 universe."""
 
     family: int
     table: int
@@ -59,7 +59,8 @@ class Route(NamedTuple):
     scope: int = 253
     gateway: str = ""
     metric: int = 0
-    type: int = 1  #: RTN_UNICAST
+    type: int = 1  #: RTN_UNICAST; 6 is RTN_BLACKHOLE
+    paths: tuple[int, ...] = ()  #: of a multipath route, whose ``index`` is 0: the output interfaces; read only
 
 
 class Neighbour(NamedTuple):
@@ -69,6 +70,17 @@ class Neighbour(NamedTuple):
     address: str
     index: int  # type: ignore[assignment]
     protocol: int = PROTOCOL
+    router: bool = False  #: NTF_ROUTER: IPv6 advertisements say that it is one
+
+
+class Address(NamedTuple):
+    """An address of a device (ip-address(8))."""
+
+    family: int
+    address: str
+    length: int  #: of its prefix
+    index: int  # type: ignore[assignment]
+    protocol: int = PROTOCOL  #: read: 0 where the kernel keeps none (before 5.18)
 
 
 class BridgeVlan(NamedTuple):
@@ -77,6 +89,52 @@ class BridgeVlan(NamedTuple):
     vid: int
     pvid: bool = False
     untagged: bool = False
+
+
+class Port(NamedTuple):
+    """What a port of a Linux bridge does, by the names of bridge(8) ("link"); without arguments as the kernel makes a new one."""
+
+    isolated: bool = False
+    learning: bool = True
+    flood: bool = True
+    mcast_flood: bool = True
+    fastleave: bool = False
+    mcast_to_unicast: bool = False
+
+
+#: Where an entry of a forwarding database comes from: a frame, somebody's word, or it is the address of the port itself.
+LEARNED, STATIC, LOCAL = "learned", "static", "local"
+
+
+class FdbEntry(NamedTuple):
+    """Where a bridge sends the frames for a MAC address (bridge(8), fdb)."""
+
+    mac: str
+    index: int  # type: ignore[assignment]  #: the port
+    vid: int = 0  #: 0: of a bridge that is not VLAN-aware
+    kind: str = STATIC
+    sticky: bool = False  #: a frame from that address at another port does not move it there
+
+
+class Qdisc(NamedTuple):
+    """A queueing discipline that somebody has put on a device (tc(8)). Of a token bucket (tbf) the numbers too."""
+
+    index: int  # type: ignore[assignment]
+    kind: str
+    handle: int
+    rate: int = 0  #: bits a second
+    buffer: int = 0  #: how long a burst may last, in the scheduler's ticks of 64 ns
+    limit: int = 0  #: bytes that wait
+
+
+class Filter(NamedTuple):
+    """A filter in a device's ingress or egress (tc(8)); of a matchall with a policer the numbers too."""
+
+    index: int  # type: ignore[assignment]
+    preference: int
+    egress: bool = False
+    rate: int = 0  #: bits a second; 0: not a policer
+    burst: int = 0  #: in ticks
 
 
 class OvsPort(NamedTuple):
@@ -92,8 +150,66 @@ class OvsPort(NamedTuple):
     error: str = ""  #: read only: what vswitchd says of the interface
     ofport: int = 0  #: read only: -1 could not be created, 0 not known yet
     row: str = ""  #: read only: the Port row's UUID
+    policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
+    burst: int = 0  #: of that, kbit
+    shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
 
     @property
     def owner(self) -> str:
         """The NIC's UUID if the port bears our mark, else ""."""
         return dict(self.external_ids).get(OVS_MARK, "")
+
+
+class OvsBridge(NamedTuple):
+    """A real bridge of Open vSwitch."""
+
+    name: str
+    controlled: bool = False  #: it has a controller, whose flows they are
+
+
+class OvsShaper(NamedTuple):
+    """A QoS row with our mark that no port uses."""
+
+    port: str  #: the name of the port that it was made for
+    owner: str
+
+
+#: The first 24 bits of the cookie of a flow of ours; the other 40 are a NIC's (netcommon.operations.flows).
+FLOW_MARK, FLOW_MARK_MASK = 0x6E6374 << 40, 0xFFFFFF << 40
+
+
+class Flow(NamedTuple):
+    """An OpenFlow flow with our mark in its cookie."""
+
+    bridge: str
+    cookie: int
+    port: int  #: the number of the port that it is for (in_port); 0 where it names none
+    text: str  #: the rest of it as ovs-ofctl(8) prints it: "table=1,priority=7,arp actions=drop", without table where that is 0
+    packets: int = 0  #: read only: how many it has met
+
+
+#: The first line of a file of ours begins so; the NIC's UUID follows, then who is to be told of a change ("dnsmasq:/run/x.pid").
+FILE_MARK = "# netcommon "
+
+
+class File(NamedTuple):
+    """A file in a folder in which we put files."""
+
+    folder: str
+    name: str
+    content: str
+    mode: int
+    owner: str = ""  #: the UUID in its mark; "" where it bears none, or is no plain file
+    reload: str = ""  #: who is told of a change, from the mark too: "PROGRAM:PIDFILE"
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.name}"
+
+
+class Daemon(NamedTuple):
+    """A daemon that we run once for the whole node."""
+
+    name: str
+    pid: int
+    options: tuple[str, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from netcommon.host import decode, encode
-from netcommon.host.attributes import MalformedError, as_bytes, attribute, split_prefix, text
+from netcommon.host.attributes import Encoded, MalformedError, as_bytes, attribute, split_prefix, text
 from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.netlink import Filter, Netlink, Reply
 from runtime.errors import HostRefused, TryAgain
@@ -95,7 +95,7 @@ class KernelView:
         bodies = self._dump("VLANs", encode.dump_vlans(index), None, gone)
         return [pair for body in bodies for pair in _sane(_vlans, body)]
 
-    def _link(self, request: encode.Encoded) -> Link | None:
+    def _link(self, request: Encoded) -> Link | None:
         found = self._netlink.get(request)
         if isinstance(found, bytes):
             return _sane(decode.link, found)
@@ -104,7 +104,7 @@ class KernelView:
         raise _refused("links", found)
 
     def _dump(
-        self, what: str, request: encode.Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING
+        self, what: str, request: Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING
     ) -> list[bytes]:
         found = self._netlink.dump(request, wanted)
         if isinstance(found, list):

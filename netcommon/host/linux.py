@@ -8,26 +8,38 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from netcommon.host import local
+from netcommon.host.address_view import AddressView
+from netcommon.host.attributes import Encoded
 from netcommon.host.base import NOT_TRIED, Answer, Identity, Service
-from netcommon.host.encode import Encoded, encode, set_link
+from netcommon.host.encode import encode, set_link
 from netcommon.host.facts import OvsPort
 from netcommon.host.kernel import KernelView
+from netcommon.host.local import LocalView
 from netcommon.host.netlink import Netlink
+from netcommon.host.nfview import NftView
+from netcommon.host.ovs_view import OvsView, openflow
+from netcommon.host.portview import PortView
 from netcommon.host.procfs import Proc
+from netcommon.host.reach import Reach
 from netcommon.host.refusals import answer, subject
 from netcommon.host.requests import RTNETLINK, Request, SetLink, service
 from netcommon.host.tables import Tables
+from netcommon.host.tcview import TcView
+from netcommon.host.template_view import TemplateView
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
     from netcommon.host.base import View
+    from netcommon.host.nfnetlink import Nftables
     from netcommon.host.ovsdb import Ovsdb
+    from netcommon.host.packet import Packet
 
 NODE = Paths()
 SERVICE_TIMEOUT = 10.0
 
 
-class LiveView(KernelView):
+class LiveView(KernelView, PortView, NftView, TcView, AddressView, Reach, LocalView, TemplateView, OvsView):
     """Each answer is the state of now; only the names of routing tables are kept."""
 
     def __init__(self, host: LinuxHost) -> None:
@@ -58,23 +70,34 @@ class LiveView(KernelView):
 class LinuxHost:
     """This machine, in the network namespace that the caller is in at the first request. One for each thread.
 
-    ``service_timeout``: seconds that the kernel, and OVSDB for each request, may take. ``clock``: monotonic seconds.
+    ``service_timeout``: seconds that the kernel, and OVSDB for each request, may take. ``clock``: monotonic seconds. ``folders``:
+    those that are not ours in which we put files.
     """
 
     def __init__(
-        self, paths: Paths = NODE, service_timeout: float = SERVICE_TIMEOUT, clock: Callable[[], float] = time.monotonic
+        self,
+        paths: Paths = NODE,
+        service_timeout: float = SERVICE_TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+        folders: Sequence[str] = (),
     ) -> None:
-        self.paths = paths
+        self.paths, self.timeout, self.folders = paths, service_timeout, folders
         self.netlink = Netlink(service_timeout)
         self.proc = Proc(paths.proc)
-        self._timeout, self._clock = service_timeout, clock
+        self._timeout, self.clock = service_timeout, clock
         self._ovsdb: Ovsdb | None = None
+        self._packet: Packet | None = None
+        self._nftables: Nftables | None = None
 
     def close(self) -> None:
         """Closes what is open; the next request opens it again."""
         self.netlink.close()
         if self._ovsdb is not None:
             self._ovsdb.close()
+        if self._packet is not None:
+            self._packet.close()
+        if self._nftables is not None:
+            self._nftables.close()
 
     @property
     def ovsdb(self) -> Ovsdb:
@@ -82,11 +105,37 @@ class LinuxHost:
         if self._ovsdb is None:
             from netcommon.host.ovsdb import Ovsdb  # two modes of three do without
 
-            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self._clock)
+            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self.clock)
         return self._ovsdb
+
+    @property
+    def nftables(self) -> Nftables:
+        """The socket to nf_tables: one, kept, and loaded only where it is needed."""
+        if self._nftables is None:
+            from netcommon.host.nfnetlink import Nftables  # not every NIC is guarded
+
+            self._nftables = Nftables(self._timeout)
+        return self._nftables
 
     def _service(self, name: str) -> Service:
         """What carries requests out other than rtnetlink's; loaded only where it is needed."""
+        if name == "packet":
+            if self._packet is None:
+                from netcommon.host.packet import Packet  # only what is announced needs it
+
+                self._packet = Packet()
+            return self._packet
+        if name == "nftables":
+            return self.nftables
+        if name == "nft text":
+            from netcommon.host.nftext import RulesByText  # only firewall profiles need it
+
+            return RulesByText()
+        if name == "openflow":
+            return openflow(self)
+        if name in ("files", "daemons"):
+            found: Service = local.files(self) if name == "files" else local.daemons(self)
+            return found
         return self.ovsdb if name == "ovsdb" else self.proc
 
     def identity(self) -> Identity:

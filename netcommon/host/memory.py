@@ -6,6 +6,7 @@ import errno
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from netcommon.host import simulated_address
 from netcommon.host.attributes import show_address, split_prefix
 from netcommon.host.base import DONE, NOT_TRIED, Answer, Identity, Service
 from netcommon.host.encode import encode
@@ -15,20 +16,33 @@ from netcommon.host.netlink import Reply
 from netcommon.host.refusals import answer, subject
 from netcommon.host.requests import (
     RTNETLINK,
+    AddAddress,
+    AddClsact,
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
+    DeleteAddress,
+    DeleteClsact,
     DeleteNeighbour,
+    DeletePolicer,
     DeleteRoute,
     DeleteRule,
+    DeleteTbf,
     DeleteVlan,
     Request,
     SetLink,
+    SetPolicer,
+    SetTbf,
     service,
 )
-from netcommon.host.simulated import IPV6_METRIC, MAIN, Kernel, Refused
+from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.simulated import BLACKHOLE, IPV6_METRIC, LOOPBACK, MAIN, Kernel, Refused
+from netcommon.host.simulated_local import SimulatedDaemons, SimulatedFiles
+from netcommon.host.simulated_nft import RulesAsValues, Ruleset
+from netcommon.host.simulated_openflow import Tables
 from netcommon.host.simulated_ovs import Switch
+from netcommon.host.simulated_reach import Wire
 from netcommon.host.snapshot import Snapshot
 from netcommon.host.tables import BUILT_IN
 
@@ -43,13 +57,22 @@ class MemoryHost:
     def __init__(self, tables: Mapping[str, int] | None = None, boot: str = "simulated-boot", netns: int = 1) -> None:
         self.kernel = Kernel()
         self.switch = Switch(self.kernel)
-        self.services: dict[str, Service] = {"procfs": self.kernel.settings, "ovsdb": self.switch}
+        self.openflow = Tables(self.switch)
+        self.wire = Wire(self.kernel)
+        self.files, self.daemons = SimulatedFiles(), SimulatedDaemons()
+        self.services: dict[str, Service] = {"procfs": self.kernel.settings, "ovsdb": self.switch, "packet": self.wire}
+        self.nftables = Ruleset(self.kernel.named)
+        self.services["openflow"] = self.openflow
+        self.services["nftables"] = self.nftables
+        self.services["nft text"] = RulesAsValues(self.nftables)
+        self.services |= {"files": self.files, "daemons": self.daemons}
         self.tables = {**BUILT_IN, **(tables or {})}
         self.requests: list[Request] = []
         self.changes: list[Request] = []
         self.reads = 0
         self.busy = False
         self.fail: Callable[[Request], Answer | None] = lambda _: None
+        self.templates: dict[str, str] = {}  #: the site's, by name
         self.holders: dict[str, int] = {}  #: which process has a tap open
         self.persistent: set[str] = set()  #: taps that stay when nobody holds them
         self._identity = Identity(boot, netns)
@@ -62,6 +85,9 @@ class MemoryHost:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(self.view())
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def holder(self, device: str, candidates: Iterable[int]) -> int:
         process = self.holders.get(device, 0)
@@ -98,6 +124,10 @@ class MemoryHost:
             return self.services[name].execute(request)
         encode(request)
         match request:
+            case SetTbf() | DeleteTbf() | AddClsact() | DeleteClsact() | SetPolicer() | DeletePolicer():
+                return self._told(request, self.kernel.tc.execute(request))
+            case SetPort() | AddFdb() | DeleteFdb():
+                return self._told(request, self.kernel.bridge_ports.execute(request))
             case SetLink():
                 self.kernel.set_link(request)
                 self.switch.look()
@@ -113,11 +143,18 @@ class MemoryHost:
                 self.kernel.add_neighbour(neighbour)
             case DeleteNeighbour(neighbour):
                 self.kernel.delete_neighbour(neighbour)
+            case AddAddress(address):
+                simulated_address.add(self.kernel, address)
+            case DeleteAddress(address):
+                simulated_address.delete(self.kernel, address)
             case AddVlan(index, vlan):
                 self.kernel.add_vlan(index, vlan)
             case DeleteVlan(index, vid):
                 self.kernel.delete_vlan(index, vid)
         return DONE
+
+    def _told(self, request: Request, said: Answer) -> Answer:
+        return DONE if said.ok else answer(request, Reply(said.errno, said.text), self._named)
 
     def _named(self, index: int) -> str:
         link = self.kernel.links.get(index)
@@ -177,6 +214,7 @@ class MemoryHost:
             self.holders.pop(name, None)
             self.persistent.discard(name)
             self.switch.look()
+            self.nftables.look()
 
     def rename_link(self, name: str, new: str) -> None:
         link = self.kernel.named(name)
@@ -197,4 +235,7 @@ def shown(route: Route) -> Route:
         raise Refused(errno.EINVAL, "Invalid prefix for given prefix length")
     destination = f"{show_address(route.family, network.to_bytes(len(address), 'big'))}/{length}"
     route = route._replace(destination=destination, table=route.table or MAIN)
-    return route if route.family == AF_INET else route._replace(scope=0, metric=route.metric or IPV6_METRIC)
+    if route.family == AF_INET:
+        return route
+    index = LOOPBACK if route.type == BLACKHOLE else route.index
+    return route._replace(scope=0, metric=route.metric or IPV6_METRIC, index=index)

@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netcommon.host.facts import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
+from netcommon.host.facts import (
+    Address,
+    BridgeVlan,
+    FdbEntry,
+    Filter,
+    Flow,
+    Link,
+    Neighbour,
+    OvsBridge,
+    OvsPort,
+    OvsShaper,
+    Port,
+    Qdisc,
+    Route,
+    Rule,
+)
 from netcommon.host.simulated import Kernel
+from netcommon.host.simulated_local import SimulatedLocal
+from netcommon.host.simulated_nft import SimulatedNft
 from netcommon.host.simulated_ovs import Switch
+from netcommon.host.simulated_reach import SimulatedReach
 from netcommon.host.tables import number_of
 from runtime.errors import TryAgain
 
@@ -15,7 +33,7 @@ if TYPE_CHECKING:
     from netcommon.host.memory import MemoryHost
 
 
-class MemoryView:
+class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
     """The state of now. Raises TryAgain while the host is ``busy``."""
 
     def __init__(self, host: MemoryHost) -> None:
@@ -63,6 +81,9 @@ class MemoryView:
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]
 
+    def addresses(self, index: int | None = None) -> Sequence[Address]:
+        return [each for each in self._kernel.addresses if index in (None, each.index)]
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         return sorted(self._kernel.vlans.get(index, {}).values())
 
@@ -70,12 +91,36 @@ class MemoryView:
         """Pairs of device index and VLAN of all bridge ports."""
         return [(index, vlan) for index in self._kernel.vlans for vlan in self.vlans(index)]
 
+    def carriers(self, vid: int) -> Sequence[int]:
+        return [index for index, vlans in self._kernel.vlans.items() if vid in vlans]
+
+    def port(self, index: int) -> Port | None:
+        return self._kernel.bridge_ports.port(index)
+
+    def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
+        return self._kernel.bridge_ports.entry(bridge, mac, vid)
+
+    def root_qdisc(self, index: int) -> Qdisc | None:
+        return self._kernel.tc.roots.get(index)
+
+    def clsact(self, index: int) -> Qdisc | None:
+        return self._kernel.tc.ingress.get(index)
+
+    def filters(self, index: int) -> Sequence[Filter]:
+        return self._kernel.tc.filters(index)
+
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
 
     def table(self, name: str) -> int | None:
         known = self._host.tables.get(name)
         return number_of(name) if known is None else known
+
+    def template(self, name: str) -> str:
+        from netcommon.templates import read
+
+        own = self._host.templates.get(name)
+        return read(name, "/nonexistent") if own is None else own
 
     def ovs_bridge(self, name: str) -> bool:
         switch = self._switch
@@ -87,6 +132,25 @@ class MemoryView:
 
     def ovs_ports(self) -> Sequence[OvsPort]:
         return [port for port in self.every_ovs_port() if port.owner]
+
+    def ovs_switch(self, name: str) -> OvsBridge | None:
+        switch = self._switch
+        return None if switch is None else switch.switch(name)
+
+    def ovs_switches(self) -> Sequence[OvsBridge]:
+        switch = self._switch
+        return [] if switch is None else switch.switches()
+
+    def ovs_shapers(self) -> Sequence[OvsShaper]:
+        switch = self._switch
+        return [] if switch is None else switch.unused_shapers()
+
+    def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
+        self._host.reads += 1
+        return self._host.openflow.flows(bridge, cookie)
+
+    def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
+        return self._host.openflow.texts(flows)
 
     def every_ovs_port(self) -> Sequence[OvsPort]:
         """All ports, with our mark or without."""

@@ -18,12 +18,12 @@ from netcommon.host.attributes import (
     NLMSG_DONE,
     NLMSG_ERROR,
     S32,
+    Encoded,
     MalformedError,
     attributes,
     message,
     string,
 )
-from netcommon.host.encode import Encoded
 from runtime.errors import HostRefused, TryAgain
 
 SOL_NETLINK = 270
@@ -51,6 +51,9 @@ Filter = Callable[[bytes], bool]
 
 class Netlink:
     """Opened at the first request, in the network namespace the caller is in by then. Not for several threads at once."""
+
+    PROTOCOL = socket.NETLINK_ROUTE
+    NAME = "rtnetlink"
 
     def __init__(self, timeout: float) -> None:
         """``timeout`` in seconds is how long the kernel may take to answer."""
@@ -89,7 +92,7 @@ class Netlink:
             if got != sequence:
                 continue
             if kind == NLMSG_ERROR:
-                return _reply(flags, body)
+                return reply_of(flags, body)
             return body
         raise AssertionError("unreachable")  # pragma: no cover
 
@@ -115,10 +118,10 @@ class Netlink:
             if flags & NLM_F_DUMP_INTR:
                 complete = False
             if kind == NLMSG_ERROR:
-                return _reply(flags, body), True
+                return reply_of(flags, body), True
             if kind == NLMSG_DONE:
                 # The error of a dump that failed on the way stands here.
-                failed = _reply(flags, body, 4) if len(body) >= 4 else Reply()
+                failed = reply_of(flags, body, 4) if len(body) >= 4 else Reply()
                 return (failed, True) if failed.errno else (found, complete)
             if wanted is None or wanted(body):
                 found.append(body)
@@ -140,7 +143,7 @@ class Netlink:
             first = last - taken + 1
             for kind, flags, got, body in self._messages():
                 if kind == NLMSG_ERROR and first <= got <= last:
-                    answers[got] = _reply(flags, body)
+                    answers[got] = reply_of(flags, body)
                     if len(answers) == taken:
                         break
         except (TryAgain, HostRefused) as problem:
@@ -160,7 +163,7 @@ class Netlink:
             self._open().send(data)
         except OSError as problem:
             self.close()
-            raise _unanswered(problem, self.timeout) from problem
+            raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
     def _messages(self) -> Iterator[tuple[int, int, int, bytes]]:
@@ -179,14 +182,14 @@ class Netlink:
                     offset += (length + 3) & ~3
         except OSError as problem:
             self.close()
-            raise _unanswered(problem, self.timeout) from problem
+            raise _unanswered(problem, self.timeout, self.NAME) from problem
         except MalformedError as problem:
             self.close()
             raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
 
     def _open(self) -> socket.socket:
         if self._socket is None:
-            made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+            made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, self.PROTOCOL)
             try:
                 try:
                     made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, QUEUE)
@@ -205,14 +208,14 @@ class Netlink:
         return self._socket
 
 
-def _unanswered(problem: OSError, timeout: float) -> TryAgain | HostRefused:
+def _unanswered(problem: OSError, timeout: float, name: str) -> TryAgain | HostRefused:
     if problem.errno in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR, errno.ENOMEM):
         why = f"did not answer in {timeout:g} s" if problem.errno == errno.EAGAIN else f"has no room: {problem.strerror}"
         return TryAgain(f"the kernel {why}")
-    return HostRefused(f"rtnetlink: {problem.strerror}")
+    return HostRefused(f"{name}: {problem.strerror}")
 
 
-def _reply(flags: int, body: bytes, told_at: int = 20) -> Reply:
+def reply_of(flags: int, body: bytes, told_at: int = 20) -> Reply:
     """Of a struct nlmsgerr: the errno, and the kernel's words, which NETLINK_EXT_ACK brings, from byte ``told_at``.
 
     With NETLINK_CAP_ACK the request's header alone stands between. Raises TryAgain.

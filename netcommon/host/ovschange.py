@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from netcommon.host.facts import OVS_MARK, OvsPort
-from netcommon.host.ovsrows import Fake, Operation, Row, a_map, a_set, uuid
+from netcommon.host.ovsrows import POLICED, SHAPED, Fake, Operation, Row, a_map, a_set, number, reference, uuid
 
 OURS = "netcommon-"  #: what our keys in external_ids begin with
 
 
 class Standing(NamedTuple):
-    """The Port row that has the name already (there is one at most, by the schema's index)."""
+    """The Port row that has the name already (there is one at most, by the schema's index), and QoS rows that we made for it."""
 
     row: str = ""  #: its UUID
     interface: str = ""  #: the UUID of its one Interface row, where both stay: the port is this NIC's, and on this bridge
     keys: tuple[str, ...] = ()  #: those of ours in its external_ids
+    policed: bool = False  #: its policing is as we have set it once
+    marked: bool = False  #: we have set a policing once
+    shapers: tuple[str, ...] = ()  #: the UUIDs of the QoS rows
+    lent: tuple[str, ...] = ()  #: those of them that others' ports use
 
 
 class Change(NamedTuple):
@@ -30,18 +34,34 @@ class Change(NamedTuple):
     of_row: int  #: how many, after those, say what the standing row is
 
 
-def standing(port: OvsPort, ports: Sequence[Row], interfaces: Sequence[Row], bridges: Sequence[Row]) -> Standing:
-    """What stands in the way of ``port``: the rows of its name and of its bridge's. Raises MalformedError, KeyError."""
+def standing(
+    port: OvsPort, ports: Sequence[Row], interfaces: Sequence[Row], bridges: Sequence[Row], shapers: Sequence[Row], users: Sequence[Row]
+) -> Standing:
+    """What stands in the way of ``port``: the rows of its name and of its bridge's. Raises MalformedError, KeyError.
+
+    ``shapers``: the QoS rows that we made for it; ``users``: all ports that have a QoS.
+    """
+    made = tuple(sorted(uuid(each["_uuid"]) for each in shapers))
+    found = Standing(shapers=made, lent=lent(port.name, made, users))
     if not ports:
-        return Standing()
+        return found
     row = uuid(ports[0]["_uuid"])
     ids = dict(a_map(ports[0]["external_ids"]))
     own = [uuid(each["_uuid"]) for each in interfaces]
     ours = port.owner != "" and ids.get(OVS_MARK) == port.owner
     here = any(uuid(each) == row for bridge in bridges for each in a_set(bridge["ports"]))
     if ours and here and own and [uuid(each) for each in a_set(ports[0]["interfaces"])] == own:
-        return Standing(row, own[0], tuple(sorted(key for key in ids if key.startswith(OURS))))
-    return Standing(row)
+        mark = dict(a_map(interfaces[0]["external_ids"])).get(POLICED, "")
+        policed = mark == str(number(interfaces[0]["ingress_policing_rate"]))
+        keys = tuple(sorted(key for key in ids if key.startswith(OURS)))
+        return found._replace(row=row, interface=own[0], keys=keys, policed=policed, marked=mark != "")
+    return found._replace(row=row)
+
+
+def lent(name: str, shapers: Sequence[str], users: Sequence[Row]) -> tuple[str, ...]:
+    """Those of the QoS rows ``shapers`` of the port ``name`` that others' ports use. Raises MalformedError, KeyError."""
+    used = {reference(row["qos"]) for row in users if row["name"] != name}
+    return tuple(row for row in shapers if row in used)
 
 
 def put(port: OvsPort, fake: Fake | None, before: Standing) -> Change:
@@ -53,15 +73,46 @@ def put(port: OvsPort, fake: Fake | None, before: Standing) -> Change:
     if fake is not None:
         believed = {"name": fake.name, "tag": fake.tag, "fake_bridge": True}
         places = [_here(port.bridge, fake.row), _same("Port", list(believed), [believed], ["_uuid", "==", ["uuid", fake.row]])]
-    rows, changes = _updated(port, before) if before.interface else _replaced(port, before)
+    qos, shaping = _shaped(port, before)
+    rows, changes = _updated(port, before, qos) if before.interface else _replaced(port, before, qos)
+    believed_shapers = [{"_uuid": ["uuid", each]} for each in before.shapers]
+    rows.append(_same("QoS", ["_uuid"], believed_shapers, made_for(port.name, port.owner)))
+    changes += shaping
     end = [_counted(), {"op": "comment", "comment": f"netcommon: port {port.name} on {port.bridge}"}, _number()]
     return Change([*places, *rows, *changes, *end], len(places), len(rows))
 
 
-def delete(name: str, row: str, wait: bool = False) -> list[Operation]:
-    """Takes the Port row out of its bridge; rows that nothing refers to go by themselves. ``wait``: the last is as in put."""
-    operations = [_take_out(row), {"op": "comment", "comment": f"netcommon: port {name} removed"}]
+def delete(name: str, row: str, shapers: Sequence[str] = (), wait: bool = False) -> list[Operation]:
+    """Takes the Port row out of its bridge, "" for none; rows that nothing refers to go by themselves, but QoS rows do not.
+
+    ``wait``: the last is as in put.
+    """
+    operations = [*_unshaped(row, shapers), *([_take_out(row)] if row else [])]
+    operations.append({"op": "comment", "comment": f"netcommon: port {name} removed"})
     return [*operations, _counted(), _number()] if wait else operations
+
+
+def take(port: OvsPort, row: Row, owner: str) -> list[Operation]:
+    """Puts our mark on the port as it was seen in ``row``. The first fails where it is another by now, or was marked meanwhile."""
+    believed = {"_uuid": row["_uuid"], "external_ids": row["external_ids"]}
+    this = [["_uuid", "==", row["_uuid"]]]
+    return [
+        _same("Port", list(believed), [believed], *this),
+        {"op": "mutate", "table": "Port", "where": this, "mutations": [["external_ids", "insert", _map(((OVS_MARK, owner),))]]},
+        {"op": "comment", "comment": f"netcommon: port {port.name} taken over"},
+    ]
+
+
+def unlimited(row: str, interface: str, shapers: Sequence[str]) -> list[Operation]:
+    """Takes our limits from a port that is about to be deleted, ``interface``: of policing too. The last is as in put.
+
+    vswitchd leaves on the device what it has put there for a port's limits when the port goes, but not when the limits do.
+    """
+    operations = _unshaped(row, shapers)
+    if interface:
+        limits = {"ingress_policing_rate": 0, "ingress_policing_burst": 0}
+        operations.append({"op": "update", "table": "Interface", "where": [["_uuid", "==", ["uuid", interface]]], "row": limits})
+    return [*operations, _counted(), _number()]
 
 
 def owned_by(owner: str) -> list[Any]:
@@ -69,10 +120,55 @@ def owned_by(owner: str) -> list[Any]:
     return ["external_ids", "includes", ["map", [[OVS_MARK, owner]]]]
 
 
-def _replaced(port: OvsPort, before: Standing) -> tuple[list[Operation], list[Operation]]:
+def made_for(name: str, owner: str) -> list[Any]:
+    """The condition that a QoS row is the one that we made for this NIC's port."""
+    return ["external_ids", "includes", _map(((OVS_MARK, owner), (SHAPED, name)))]
+
+
+def _shaped(port: OvsPort, before: Standing) -> tuple[dict[str, Any], list[Operation]]:
+    """The Port row's column qos, where it is to be set, and the changes of QoS rows."""
+    if not port.shaping:
+        gone = [row for row in before.shapers if row not in before.lent]
+        return {}, _unshaped(before.row, gone)
+    row = {
+        "type": "linux-htb",
+        "other_config": _map((("max-rate", str(port.shaping)),)),
+        "external_ids": _map(((OVS_MARK, port.owner), (SHAPED, port.name))),
+    }
+    if before.shapers:
+        there = ["uuid", before.shapers[0]]
+        return {"qos": there}, [{"op": "update", "table": "QoS", "where": [["_uuid", "==", there]], "row": row}]
+    return {"qos": ["named-uuid", "made_qos"]}, [{"op": "insert", "table": "QoS", "row": row, "uuid-name": "made_qos"}]
+
+
+def _unshaped(row: str, shapers: Sequence[str]) -> list[Operation]:
+    """Takes the Port row's QoS away where it is one of ``shapers``, and deletes these."""
+    operations: list[Operation] = []
+    for each in shapers:
+        shaper = ["uuid", each]
+        if row:
+            where = [["_uuid", "==", ["uuid", row]], ["qos", "includes", shaper]]
+            operations.append({"op": "update", "table": "Port", "where": where, "row": {"qos": ["set", []]}})
+        operations.append({"op": "delete", "table": "QoS", "where": [["_uuid", "==", shaper]]})
+    return operations
+
+
+def _policing(port: OvsPort, before: Standing) -> dict[str, Any]:
+    """The Interface row's columns of policing, where they are to be set: never what others have set."""
+    if port.policing or before.policed:
+        return {"ingress_policing_rate": port.policing, "ingress_policing_burst": port.burst if port.policing else 0}
+    return {}
+
+
+def _interface_ids(port: OvsPort) -> tuple[tuple[str, str], ...]:
+    return (*port.interface_ids, (POLICED, str(port.policing))) if port.policing else port.interface_ids
+
+
+def _replaced(port: OvsPort, before: Standing, qos: dict[str, Any]) -> tuple[list[Operation], list[Operation]]:
     stale = [{"_uuid": ["uuid", before.row]}] if before.row else []
-    made = {"name": port.name, "interfaces": ["named-uuid", "made_interface"], "external_ids": _map(port.external_ids), **_vlans(port)}
-    interface = {"name": port.name, "external_ids": _map(port.interface_ids)}
+    ids = _map(port.external_ids)
+    made = {"name": port.name, "interfaces": ["named-uuid", "made_interface"], "external_ids": ids, **_vlans(port), **qos}
+    interface = {"name": port.name, "external_ids": _map(_interface_ids(port)), **_policing(port, before)}
     changes: list[Operation] = [_take_out(before.row)] if stale else []
     changes += [
         {"op": "insert", "table": "Interface", "row": interface, "uuid-name": "made_interface"},
@@ -87,7 +183,7 @@ def _replaced(port: OvsPort, before: Standing) -> tuple[list[Operation], list[Op
     return [_same("Port", ["_uuid"], stale, ["name", "==", port.name])], changes
 
 
-def _updated(port: OvsPort, before: Standing) -> tuple[list[Operation], list[Operation]]:
+def _updated(port: OvsPort, before: Standing, qos: dict[str, Any]) -> tuple[list[Operation], list[Operation]]:
     believed = {"_uuid": ["uuid", before.row], "interfaces": ["uuid", before.interface]}
     rows = [
         _same("Port", list(believed), [believed], ["name", "==", port.name], owned_by(port.owner)),
@@ -95,12 +191,15 @@ def _updated(port: OvsPort, before: Standing) -> tuple[list[Operation], list[Ope
     ]
     this = [["_uuid", "==", ["uuid", before.row]]]
     changes: list[Operation] = [
-        {"op": "update", "table": "Port", "where": this, "row": _vlans(port)},
+        {"op": "update", "table": "Port", "where": this, "row": {**_vlans(port), **qos}},
         {"op": "mutate", "table": "Port", "where": this, "mutations": _merged(port.external_ids, before.keys)},
     ]
-    if port.interface_ids:
-        its = [["_uuid", "==", ["uuid", before.interface]]]
-        changes.append({"op": "mutate", "table": "Interface", "where": its, "mutations": _merged(port.interface_ids)})
+    its = [["_uuid", "==", ["uuid", before.interface]]]
+    if port.interface_ids or port.policing or before.marked:
+        ids = _merged(_interface_ids(port), (POLICED,) if before.marked else ())
+        changes.append({"op": "mutate", "table": "Interface", "where": its, "mutations": ids})
+    if limits := _policing(port, before):
+        changes.append({"op": "update", "table": "Interface", "where": its, "row": limits})
     return rows, changes
 
 

@@ -3,73 +3,30 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from netcommon.host import ovschange, ovsrows
 from netcommon.host.attributes import MalformedError
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OvsPort
-from netcommon.host.jsonrpc import JsonRpc, Lost
-from netcommon.host.ovsrows import Fake, Operation, Row, select
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.jsonrpc import Lost
+from netcommon.host.ovsread import DATABASE, OvsReader
+from netcommon.host.ovsrows import Fake, select
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort, TakeOvsPort
+from runtime.errors import TryAgain
 
-DATABASE = "Open_vSwitch"
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
 LET_GO = 0.2  #: the part of the time limit that vswitchd is waited for after a deletion
 READ_BACK = 0.1  #: the part of a request's time that is kept for reading what became of it
 
 
-class Ovsdb:
-    """A connection that is made when first needed, and kept. Each method takes ``timeout`` seconds at most."""
+class Ovsdb(OvsReader):
+    """The changes. Each method takes ``timeout`` seconds at most."""
 
-    def __init__(self, path: str, timeout: float, clock: Callable[[], float]) -> None:
-        self.rpc = JsonRpc(path, clock)
-        self._timeout, self._clock = timeout, clock
-
-    def close(self) -> None:
-        self.rpc.close()
-
-    def bridge(self, name: str) -> bool:
-        """Whether there is such a bridge, a real one or a fake one. Raises TryAgain."""
-        deadline = self._clock() + self._timeout
-        try:
-            real = self._rows([select("Bridge", ["name"], ["name", "==", name])], deadline)[0]
-            return bool(real) or any(fake.name == name for fake in self._fakes(deadline))
-        except FileNotFoundError:
-            return False
-
-    def port(self, name: str) -> OvsPort | None:
-        """The port of that name, on whatever bridge. Raises TryAgain."""
-        deadline = self._clock() + self._timeout
-        try:
-            port = self._port(name, deadline)
-            return ovsrows.shown(port, self._fakes(deadline)) if port and ovsrows.may_be_inside(port) else port
-        except FileNotFoundError:
-            return None
-
-    def ports(self) -> Sequence[OvsPort]:
-        """All ports. Raises TryAgain."""
-        whole = [
-            select("Port", ovsrows.PORT_COLUMNS),
-            select("Interface", ovsrows.INTERFACE_COLUMNS),
-            select("Bridge", ["name", "ports"]),
-        ]
-        try:
-            rows = self._rows(whole, self._clock() + self._timeout)
-        except FileNotFoundError:
-            return []
-        try:
-            interfaces = {ovsrows.uuid(row["_uuid"]): row for row in rows[1]}
-            bridges = {ovsrows.uuid(port): ovsrows.word(row["name"]) for row in rows[2] for port in ovsrows.a_set(row["ports"])}
-            fakes = ovsrows.fakes(rows[0], rows[2])
-            found = [ovsrows.a_port(row, interfaces, bridges.get(ovsrows.uuid(row["_uuid"]), "")) for row in rows[0]]
-            return [ovsrows.shown(port, fakes) for port in found] if fakes else found
-        except (MalformedError, KeyError) as problem:
-            raise self._nonsense(problem) from problem
-
-    def execute(self, request: PutOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
         """Carries it out."""
+        if isinstance(request, TakeOvsPort):
+            return self.take(request.name, request.bridge, request.owner)
         return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner, request.wait)
 
     def put(self, port: OvsPort) -> Answer:
@@ -109,11 +66,15 @@ class Ovsdb:
         soon = end - self._timeout * READ_BACK
         for _ in range(ATTEMPTS):
             try:
-                where = ["name", "==", name], ovschange.owned_by(owner)
-                found = self._rows([select("Port", ["_uuid"], *where)], soon)[0]
-                if not found:
+                row, policed, shapers = self._to_delete(name, owner, soon)
+                if not (row or shapers):
                     return Answer(errno.ENOENT, f"OVS port {name}: there is none of this NIC")
-                results, failed, why = self._transact(ovschange.delete(name, self._uuid(found[0]), wait), soon)
+                if wait and row and (policed or shapers):
+                    results, failed, why = self._transact(ovschange.unlimited(row, policed, shapers), soon)
+                    if failed < 0:
+                        self._let_go(self._count(results[-1], "next_cfg"), self._clock() + self._timeout * LET_GO)
+                    shapers = []
+                results, failed, why = self._transact(ovschange.delete(name, row, shapers, wait), soon)
                 if failed >= 0:
                     return Answer(errno.EIO, f"OVS port {name}: {why}")
                 if wait:
@@ -131,6 +92,43 @@ class Ovsdb:
                 if lost.late or self._clock() >= soon:
                     return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known ({lost})")
         return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known, the connection is lost each time")
+
+    def take(self, name: str, bridge: str, owner: str) -> Answer:
+        """Marks a port of somebody's. See TakeOvsPort."""
+        deadline = self._clock() + self._timeout
+        try:
+            port = self.port(name)
+            if port is None or port.bridge != bridge or port.owner not in ("", owner):
+                return Answer(errno.ENOENT, f"OVS port {name}: {bridge} has none without a mark")
+            rows = self._rows([select("Port", ["_uuid", "external_ids"], ["name", "==", name])], deadline)[0]
+            if not rows or OVS_MARK in dict(ovsrows.a_map(rows[0]["external_ids"])):
+                return DONE if rows and port.owner else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now")
+            _, failed, why = self._transact(ovschange.take(port, rows[0], owner), deadline)
+        except FileNotFoundError:
+            return Answer(errno.ENOENT, f"Open vSwitch does not run: there is no {self.rpc.path}")
+        except (MalformedError, KeyError) as problem:
+            return Answer(errno.EIO, f"OVS port {name}: {problem}")
+        except TryAgain as lost:
+            return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is marked is not known ({lost})")
+        return DONE if failed < 0 else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now ({why})")
+
+    def _to_delete(self, name: str, owner: str, deadline: float) -> tuple[str, str, list[str]]:
+        """The Port row ("": none), its Interface row if we limit it, and the QoS rows that we made. Raises Lost, FileNotFoundError."""
+        asked = [
+            select("Port", ["_uuid"], ["name", "==", name], ovschange.owned_by(owner)),
+            select("QoS", ["_uuid"], ovschange.made_for(name, owner)),
+            select("Port", ["name", "qos"], ovsrows.SHAPED_PORTS),
+            select("Interface", ["_uuid", "external_ids"], ["name", "==", name]),
+        ]
+        ports, shapers, users, interfaces = self._rows(asked, deadline)
+        made = [self._uuid(row) for row in shapers]
+        try:
+            lent = ovschange.lent(name, made, users)
+            policed = [row for row in interfaces if ovsrows.POLICED in dict(ovsrows.a_map(row["external_ids"]))] if ports else []
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+        left = [row for row in made if row not in lent]
+        return self._uuid(ports[0]) if ports else "", self._uuid(policed[0]) if policed else "", left
 
     def _taken(self, port: OvsPort, number: int, deadline: float) -> Answer:
         """Waits until vswitchd shows ``number`` or a later one, and says what became of the port. Raises Lost."""
@@ -186,38 +184,15 @@ class Ovsdb:
             return None if not lost.late else Answer(errno.ETIMEDOUT, f"OVS port {port.name}: it was not made in time ({lost})")
         return said
 
-    def _port(self, name: str, deadline: float) -> OvsPort | None:
-        """See ``port``; its bridge is the real one. Raises Lost and FileNotFoundError."""
-        named = ["name", "==", name]
-        rows = self._rows(
-            [select("Port", ovsrows.PORT_COLUMNS, named), select("Interface", ovsrows.INTERFACE_COLUMNS, named)], deadline
-        )
-        if not rows[0]:
-            return None
-        row = rows[0][0]
-        bridges = self._rows([select("Bridge", ["name"], ["ports", "includes", ["uuid", self._uuid(row)]])], deadline)[0]
-        try:
-            bridge = ovsrows.word(bridges[0]["name"]) if bridges else ""
-            return ovsrows.a_port(row, {ovsrows.uuid(each["_uuid"]): each for each in rows[1]}, bridge)
-        except (MalformedError, KeyError) as problem:
-            raise self._nonsense(problem) from problem
-
-    def _fakes(self, deadline: float) -> list[Fake]:
-        """The fake bridges. Raises Lost and FileNotFoundError."""
-        columns = ["_uuid", "name", "tag", "fake_bridge"]
-        rows = self._rows([select("Port", columns, ["fake_bridge", "==", True]), select("Bridge", ["name", "ports"])], deadline)
-        try:
-            return ovsrows.fakes(*rows)
-        except (MalformedError, KeyError) as problem:
-            raise self._nonsense(problem) from problem
-
     def _standing(self, port: OvsPort, deadline: float) -> ovschange.Standing:
         """The row that has the name of ``port``, which is of a real bridge. Raises Lost and FileNotFoundError."""
         named = ["name", "==", port.name]
         asked = [
             select("Port", ovsrows.PORT_COLUMNS, named),
-            select("Interface", ["_uuid"], named),
+            select("Interface", ovsrows.INTERFACE_COLUMNS, named),
             select("Bridge", ["ports"], ["name", "==", port.bridge]),
+            select("QoS", ["_uuid"], ovschange.made_for(port.name, port.owner)),
+            select("Port", ["name", "qos"], ovsrows.SHAPED_PORTS),
         ]
         rows = self._rows(asked, deadline)
         try:
@@ -229,35 +204,6 @@ class Ovsdb:
         """Whether vswitchd has taken everything there is. Raises Lost and FileNotFoundError."""
         result = {"rows": self._rows([select("Open_vSwitch", ["cur_cfg", "next_cfg"])], deadline)[0]}
         return self._count(result, "cur_cfg") >= self._count(result, "next_cfg")
-
-    def _rows(self, operations: Sequence[Operation], deadline: float) -> list[list[Row]]:
-        """The rows of each select. A kept connection may have died since: one more attempt. Raises Lost, FileNotFoundError."""
-        kept = self.rpc.connected
-        try:
-            results, failed, why = self._transact(operations, deadline)
-        except Lost as lost:
-            if not kept or lost.late:
-                raise
-            results, failed, why = self._transact(operations, deadline)
-        if failed >= 0:
-            raise self._nonsense(why)
-        return [self._selected(result) for result in results[: len(operations)]]
-
-    def _transact(self, operations: Sequence[Operation], deadline: float) -> tuple[list[Any], int, str]:
-        """The results, the place of the first that is an error (-1: none), and what it says. Raises Lost, FileNotFoundError."""
-        results = self.rpc.call("transact", [DATABASE, *operations], deadline)
-        if not isinstance(results, list) or len(results) < len(operations):
-            raise self._nonsense("not a list of results")
-        for position, result in enumerate(results):
-            if isinstance(result, dict) and result.get("error"):
-                return results, position, f"{result['error']}: {result.get('details', '')}"[:300]
-        return results, -1, ""
-
-    def _selected(self, result: Any) -> list[Row]:
-        rows = result.get("rows") if isinstance(result, dict) else None
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise self._nonsense("not a list of rows")
-        return rows
 
     def _count(self, result: Any, column: str) -> int:
         rows = self._selected(result)
@@ -276,12 +222,3 @@ class Ovsdb:
                 return number
         return -1
 
-    def _uuid(self, row: Row) -> str:
-        try:
-            return ovsrows.uuid(row["_uuid"])
-        except (MalformedError, KeyError) as problem:
-            raise self._nonsense(problem) from problem
-
-    def _nonsense(self, why: object) -> Lost:
-        self.close()
-        return Lost(f"OVSDB at {self.rpc.path} gives an answer that makes no sense: {why}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from netcommon.host.attributes import MalformedError
 from netcommon.host.base import Answer
-from netcommon.host.facts import OvsPort
+from netcommon.host.facts import OVS_MARK, OvsPort
 
 Row = Mapping[str, Any]
 Operation = dict[str, Any]
@@ -23,8 +23,15 @@ class Fake(NamedTuple):
     row: str  #: the UUID of the Port row that makes it
 
 
-PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge"]
-INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport"]
+PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos"]
+INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "ingress_policing_rate", "ingress_policing_burst"]
+QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
+
+#: Our keys: of the port that a QoS row was made for, and of the policing that we have set on an Interface row.
+SHAPED, POLICED = "netcommon-port", "netcommon-policing"
+
+#: The condition that a port has a QoS.
+SHAPED_PORTS = ["qos", "!=", ["set", []]]
 
 
 def a_set(value: Any) -> list[Any]:
@@ -60,6 +67,24 @@ def uuid(value: Any) -> str:
     raise MalformedError("a reference that is none")
 
 
+def reference(value: Any) -> str:
+    """The UUID that an optional reference holds, "" where there is none. Raises MalformedError."""
+    found = a_set(value) if not (isinstance(value, list) and value[:1] == ["uuid"]) else [value]
+    return uuid(found[0]) if found else ""
+
+
+def by_uuid(rows: Iterable[Row]) -> dict[str, Row]:
+    """The rows by their UUID. Raises MalformedError, KeyError."""
+    return {uuid(row["_uuid"]): row for row in rows}
+
+
+def number(value: Any) -> int:
+    """An integer. Raises MalformedError."""
+    if type(value) is not int:
+        raise MalformedError("a number that is none")
+    return value
+
+
 def word(value: Any) -> str:
     """An optional string, "" where there is none. Raises MalformedError."""
     found = a_set(value)
@@ -68,12 +93,17 @@ def word(value: Any) -> str:
     return found[0] if found else ""
 
 
-def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str) -> OvsPort:
-    """A Port row with its Interface row (by UUID; a bond has several and shows none). Raises MalformedError, KeyError."""
+def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mapping[str, Row]) -> OvsPort:
+    """A Port row with its Interface row and its QoS row (by UUID; a bond has several interfaces, and shows none).
+
+    Raises MalformedError, KeyError.
+    """
     members = a_set(port["interfaces"])
     interface = interfaces.get(uuid(members[0])) if len(members) == 1 else None
     tag = numbers(port["tag"])
     ofport = numbers(interface["ofport"]) if interface else ()
+    ids = a_map(interface["external_ids"]) if interface else ()
+    limited = interface is not None and any(key == POLICED for key, _ in ids)
     return OvsPort(
         name=word(port["name"]),
         bridge=bridge,
@@ -81,11 +111,27 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str) -> OvsPort:
         trunks=numbers(port["trunks"]),
         vlan_mode=word(port["vlan_mode"]),
         external_ids=a_map(port["external_ids"]),
-        interface_ids=a_map(interface["external_ids"]) if interface else (),
+        interface_ids=tuple(pair for pair in ids if pair[0] != POLICED),
         error=word(interface["error"]) if interface else "",
         ofport=ofport[0] if ofport else 0,
         row=uuid(port["_uuid"]),
+        policing=number(interface["ingress_policing_rate"]) if interface and limited else 0,
+        burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
+        shaping=_shaping(port, shapers),
     )
+
+
+def _shaping(port: Row, shapers: Mapping[str, Row]) -> int:
+    """See OvsPort."""
+    named = reference(port["qos"])
+    if not named:
+        return 0
+    mark = dict(a_map(port["external_ids"])).get(OVS_MARK)
+    shaper = shapers.get(named)
+    if shaper is None or not mark or dict(a_map(shaper["external_ids"])).get(OVS_MARK) != mark:
+        return 0
+    rate = dict(a_map(shaper["other_config"])).get("max-rate", "")
+    return int(rate) if rate.isascii() and rate.isdecimal() else 0
 
 
 def fakes(ports: Iterable[Row], bridges: Iterable[Row]) -> list[Fake]:
@@ -132,7 +178,12 @@ def agrees(there: OvsPort, port: OvsPort) -> bool:
     """Whether the port there is as ``port`` says. What others add to its external_ids is theirs."""
     plain = [(each.name, each.bridge, each.tag, sorted(each.trunks), each.vlan_mode) for each in (there, port)]
     ids = set(port.external_ids) <= set(there.external_ids) and set(port.interface_ids) <= set(there.interface_ids)
-    return plain[0] == plain[1] and ids
+    limits = all(not wanted or now == wanted for now, wanted in zip(_limits(there), _limits(port), strict=True))
+    return plain[0] == plain[1] and ids and limits
+
+
+def _limits(port: OvsPort) -> tuple[int, ...]:
+    return port.policing, port.burst, port.shaping
 
 
 def select(table: str, columns: Sequence[str], *where: list[Any]) -> Operation:

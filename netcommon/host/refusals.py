@@ -10,17 +10,27 @@ from collections.abc import Callable
 from netcommon.host.base import DONE, Answer
 from netcommon.host.netlink import Reply
 from netcommon.host.requests import (
+    AddAddress,
+    AddClsact,
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
+    DeleteAddress,
+    DeleteClsact,
     DeleteNeighbour,
+    DeletePolicer,
     DeleteRoute,
     DeleteRule,
+    DeleteTbf,
     DeleteVlan,
     Request,
     SetLink,
+    SetPolicer,
+    SetTbf,
 )
+from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
+from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 
 #: What strerror(3) says too generally.
 WORDS = {
@@ -58,10 +68,26 @@ def subject(request: Request, named: Named = named) -> str:
             return f"route {route.destination}{device} table {route.table}"
         case AddNeighbour(neighbour) | DeleteNeighbour(neighbour):
             return f"proxy neighbour {neighbour.address} dev {named(neighbour.index)}"
+        case AddAddress(address) | DeleteAddress(address):
+            return f"address {address.address}/{address.length} dev {named(address.index)}"
         case AddVlan(index, vlan):
             return f"VLAN {vlan.vid} of {named(index)}"
         case DeleteVlan(index, vid):
             return f"VLAN {vid} of {named(index)}"
+        case SetPort(index, flag, value):
+            return f"{flag} {'on' if value else 'off'} of {named(index)}"
+        case AddFdb(index, mac, vid) | DeleteFdb(index, mac, vid):
+            return f"FDB entry {mac} dev {named(index)}" + (f" VLAN {vid}" if vid else "")
+        case SetTbf(index, rate) | SetPolicer(index, rate):
+            return f"{named(index)}: limit of {rate} bit/s"
+        case DeleteTbf(index) | DeletePolicer(index) | AddClsact(index) | DeleteClsact(index):
+            return f"{named(index)}: traffic control"
+        case PutFile(folder, name) | DeleteFile(folder, name):
+            return f"file {folder}/{name}"
+        case StartDaemon(name) | StopDaemon(name):
+            return f"daemon {name}"
+        case Hangup(pid_file):
+            return f"daemon of {pid_file}"
         case _:
             return type(request).__name__
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from netcommon.host.facts import BridgeVlan, Neighbour, OvsPort, Route, Rule
+from netcommon.host.facts import Address, BridgeVlan, Neighbour, OvsPort, Route, Rule
+from netcommon.host.nftables import Step
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
+from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.requests_rules import LoadRules
 
 
 class SetLink(NamedTuple):
@@ -85,6 +90,26 @@ class DeleteNeighbour(NamedTuple):
         return frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 
 
+class AddAddress(NamedTuple):
+    """Adds an address to a device, without a route to its prefix and without duplicate address detection, or replaces the same one."""
+
+    address: Address
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteAddress(NamedTuple):
+    """Deletes an address of a device; the kernel does not compare the protocol, so look first."""
+
+    address: Address
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.EADDRNOTAVAIL, errno.ENODEV})
+
+
 class AddVlan(NamedTuple):
     index: int  # type: ignore[assignment]
     vlan: BridgeVlan
@@ -103,6 +128,72 @@ class DeleteVlan(NamedTuple):
         return frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP})
 
 
+class SetTbf(NamedTuple):
+    """A token bucket as the root qdisc of the device: ``rate`` bits a second, ``burst`` bytes at once, ``limit`` bytes that wait."""
+
+    index: int  # type: ignore[assignment]
+    rate: int
+    burst: int
+    limit: int
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteTbf(NamedTuple):
+    """Deletes the device's root qdisc if it has our handle."""
+
+    index: int  # type: ignore[assignment]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
+
+
+class AddClsact(NamedTuple):
+    """The place for filters of a device's ingress and egress; EEXIST: it has one."""
+
+    index: int  # type: ignore[assignment]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteClsact(NamedTuple):
+    index: int  # type: ignore[assignment]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
+
+
+class SetPolicer(NamedTuple):
+    """What comes in by the device (from a tap: what the guest sends) beyond ``rate`` bits a second is dropped, after ``burst`` bytes.
+
+    EEXIST: there is one already, which cannot be changed.
+    """
+
+    index: int  # type: ignore[assignment]
+    rate: int
+    burst: int
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeletePolicer(NamedTuple):
+    """Deletes the filter of our preference."""
+
+    index: int  # type: ignore[assignment]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
+
+
 class SetSysctl(NamedTuple):
     path: str
     value: str
@@ -115,6 +206,7 @@ class SetSysctl(NamedTuple):
 class PutOvsPort(NamedTuple):
     """Makes the port so, in one OVSDB transaction: a port of this owner on this bridge gets its VLANs and our external_ids in place,
     whatever else had the name is replaced. ``bridge`` may be a fake bridge, for a port without VLANs of its own (ovs-vsctl(8)).
+    Its limits are set too; no limit takes away ours, never those that others have set.
 
     Answers only after vswitchd has taken it (cur_cfg), or failed to: its error is the answer's text.
     """
@@ -126,8 +218,23 @@ class PutOvsPort(NamedTuple):
         return frozenset()
 
 
+class TakeOvsPort(NamedTuple):
+    """Puts our mark with this owner on the port ``name`` of the bridge, if it bears none; ENOENT where there is no such port.
+
+    Nothing else of it changes, so no frame is lost: only adopt asks for it, who knows whose port it is.
+    """
+
+    name: str
+    bridge: str
+    owner: str
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
 class DeleteOvsPort(NamedTuple):
-    """Deletes the port ``name`` if its Port row is owned by ``owner`` (our mark).
+    """Deletes the port ``name`` if its Port row is owned by ``owner`` (our mark), and the QoS rows of that owner.
 
     ``wait``: until vswitchd has let go of the device, for a while; what it does to the device at that comes before what we do next.
     """
@@ -141,6 +248,31 @@ class DeleteOvsPort(NamedTuple):
         return frozenset({errno.ENOENT})
 
 
+class SendFrame(NamedTuple):
+    """Sends an Ethernet frame, from its destination address on and without checksum, through the device of this index, which is up."""
+
+    index: int  # type: ignore[assignment]
+    frame: bytes
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENODEV})
+
+
+class NftChange(NamedTuple):
+    """Changes nftables in one transaction: all of the steps, or none. ``what`` and ``otherwise`` are for people: what it is about, and
+    what to do on a kernel that has no nf_tables.
+    """
+
+    what: str
+    steps: tuple[Step, ...]
+    otherwise: str = ""
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT})
+
+
 Request = (
     SetLink
     | AddRule
@@ -149,17 +281,41 @@ Request = (
     | DeleteRoute
     | AddNeighbour
     | DeleteNeighbour
+    | AddAddress
+    | DeleteAddress
     | AddVlan
     | DeleteVlan
+    | SetPort
+    | AddFdb
+    | DeleteFdb
+    | SetTbf
+    | DeleteTbf
+    | AddClsact
+    | DeleteClsact
+    | SetPolicer
+    | DeletePolicer
     | SetSysctl
     | PutOvsPort
+    | TakeOvsPort
     | DeleteOvsPort
+    | PutFlows
+    | DeleteFlows
+    | SendFrame
+    | PutFile
+    | DeleteFile
+    | StartDaemon
+    | StopDaemon
+    | NftChange
+    | LoadRules
+    | Hangup
 )
 
 
 def achieved(request: Request, number: int) -> bool:
     """Whether the refusal ``number`` (an errno) of ``request`` says that what it asks for is so already."""
-    return isinstance(request, AddRule) and number == errno.EEXIST
+    if isinstance(request, DeletePolicer):
+        return number in request.gone
+    return isinstance(request, AddRule | AddClsact) and number == errno.EEXIST
 
 
 #: Which service of a host carries a request out; the ones that are not named are rtnetlink's, and travel together.
@@ -167,7 +323,18 @@ RTNETLINK = "rtnetlink"
 SERVICES: dict[type[Request], str] = {
     SetSysctl: "procfs",
     PutOvsPort: "ovsdb",
+    TakeOvsPort: "ovsdb",
     DeleteOvsPort: "ovsdb",
+    PutFlows: "openflow",
+    DeleteFlows: "openflow",
+    SendFrame: "packet",
+    PutFile: "files",
+    DeleteFile: "files",
+    StartDaemon: "daemons",
+    StopDaemon: "daemons",
+    NftChange: "nftables",
+    LoadRules: "nft text",
+    Hangup: "daemons",
 }
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.requests import SetLink
+from netcommon.host.simulated_port import BridgePorts
 from netcommon.host.simulated_sysctl import Settings
+from netcommon.host.simulated_tc import TrafficControl
 
 MAXIMUM_PORTS = 1023  #: of a bridge (BR_MAX_PORTS - 1)
 MAIN, LOCAL = 254, 255
@@ -19,6 +21,8 @@ SMALLEST_MTU = 68
 LARGEST_MTU = {"tun": 65521}  #: of others 65535
 LARGEST_ALIAS = 255
 IPV6_METRIC = 1024
+LOOPBACK = 1  #: the index of lo
+BLACKHOLE = 6  #: RTN_BLACKHOLE
 NO_ADDRESS = "00:00:00:00:00:00"
 
 
@@ -53,7 +57,10 @@ class Kernel:
         ]
         self.routes: list[Route] = []
         self.neighbours: list[Neighbour] = []
+        self.addresses: list[Address] = []
         self.vlans: dict[int, dict[int, BridgeVlan]] = {}
+        self.bridge_ports = BridgePorts(self)
+        self.tc = TrafficControl(lambda index: index in self.links)
         self._chosen: dict[int, Chosen] = {}
         self._next = 2
 
@@ -89,6 +96,8 @@ class Kernel:
         if link.master:
             self._leave(link)
         del self.links[index]
+        self.addresses = [address for address in self.addresses if address.index != index]
+        self.tc.forget(index)
         self.settings.remove_device(link.name)
         for other in list(self.links.values()):
             if other.lower == index and not other.foreign_lower:
@@ -117,9 +126,10 @@ class Kernel:
             self.links[link.index] = self.at(link.index)._replace(up=change.up)
 
     def _cut(self, index: int) -> None:
-        """A device that goes down loses its routes and its proxy neighbours."""
+        """A device that goes down loses its routes, its proxy neighbours and its IPv6 addresses."""
         self.routes = [route for route in self.routes if route.index != index]
         self.neighbours = [neighbour for neighbour in self.neighbours if neighbour.index != index]
+        self.addresses = [address for address in self.addresses if address.index != index or address.family == AF_INET]
 
     def _set_address(self, link: Link, address: str) -> None:
         if int(address[:2], 16) & 1 or address == NO_ADDRESS:
@@ -164,6 +174,7 @@ class Kernel:
         """Takes the link out of its bridge."""
         self.links[link.index] = self.links[link.index]._replace(master=0, port_kind="")
         self.vlans.pop(link.index, None)
+        self.bridge_ports.forget(link.index)
         self._follow(link.master)
 
     def _follow(self, index: int) -> None:
@@ -196,6 +207,15 @@ class Kernel:
 
     def add_route(self, route: Route) -> None:
         """Adds or replaces; ``route`` as the kernel will show it (``shown``)."""
+        if route.type != BLACKHOLE:
+            self._check_way(route)
+        for place, other in enumerate(self.routes):
+            if route_key(other) == route_key(route):
+                self.routes[place] = route
+                return
+        self.routes.append(route)
+
+    def _check_way(self, route: Route) -> None:
         link = self.links.get(route.index)
         if link is None:
             raise Refused(errno.ENODEV)
@@ -203,11 +223,6 @@ class Kernel:
             raise Refused(errno.EACCES, "IPv6 is disabled on nexthop device")
         if not link.up:
             raise Refused(errno.ENETDOWN, "Device for nexthop is not up" if route.family == AF_INET else "Nexthop device is not up")
-        for place, other in enumerate(self.routes):
-            if route_key(other) == route_key(route):
-                self.routes[place] = route
-                return
-        self.routes.append(route)
 
     def delete_route(self, route: Route) -> None:
         for place, other in enumerate(self.routes):

@@ -6,10 +6,10 @@ import errno
 from typing import NamedTuple
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import Link, OvsPort
+from netcommon.host.facts import OVS_MARK, Link, OvsBridge, OvsPort, OvsShaper
 from netcommon.host.ovschange import OURS
 from netcommon.host.ovsrows import Fake, inside, shown
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort, TakeOvsPort
 from netcommon.host.simulated import Kernel
 
 SYSTEM = "ovs-system"
@@ -30,6 +30,8 @@ class Switch:
         self.condition = Condition(there=False)
         self.bridges: dict[str, bool] = {}  #: whether it is of the kernel's datapath
         self.fakes: list[Fake] = []
+        self.controlled: set[str] = set()  #: the bridges that have a controller
+        self.shapers: list[OvsShaper] = []  #: the QoS rows that we have made
         self._kernel = kernel
         self._ports: dict[str, OvsPort] = {}
         self._count = 0
@@ -46,6 +48,29 @@ class Switch:
         self.fakes.append(Fake(name, parent, tag, _row(self._count)))
         if self._kernel.named(name) is None:
             self._kernel.add(Link(0, name, "openvswitch" if self.bridges[parent] else "tun"))
+
+    def switch(self, name: str) -> OvsBridge | None:
+        """See View.ovs_switch."""
+        real = next((fake.parent for fake in self.fakes if fake.name == name), name)
+        return OvsBridge(real, real in self.controlled) if real in self.bridges else None
+
+    def switches(self) -> list[OvsBridge]:
+        """All real bridges."""
+        return [OvsBridge(name, name in self.controlled) for name in self.bridges]
+
+    def unused_shapers(self) -> list[OvsShaper]:
+        """See View.ovs_shapers."""
+        return [each for each in self.shapers if (port := self._ports.get(each.port)) is None or port.owner != each.owner]
+
+    def real(self, name: str) -> OvsPort | None:
+        """The port with the real bridge that it is of."""
+        return self._ports.get(name)
+
+    def renumber(self) -> None:
+        """vswitchd starts anew, and numbers its ports in another order."""
+        for name, port in reversed(list(self._ports.items())):
+            self._count += 1
+            self._ports[name] = port._replace(ofport=self._count) if port.ofport > 0 else port
 
     def has_bridge(self, name: str) -> bool:
         """Whether it is there, as a real one or a fake one."""
@@ -71,7 +96,13 @@ class Switch:
             row=_row(self._count),
         )
         self._ports[port.name] = made
+        self._shape(port)
         return made
+
+    def _shape(self, port: OvsPort) -> None:
+        """The QoS row of the port is there if it has a limit of ours."""
+        wanted = OvsShaper(port.name, port.owner)
+        self.shapers = [each for each in self.shapers if each != wanted] + ([wanted] if port.shaping > 0 else [])
 
     def update(self, port: OvsPort, before: OvsPort) -> None:
         """A transaction: new VLANs for a port that is there, and whose rows stay."""
@@ -83,7 +114,11 @@ class Switch:
             vlan_mode=port.vlan_mode,
             external_ids=tuple(sorted(ids.items())),
             interface_ids=tuple(sorted(interface_ids.items())),
+            policing=port.policing,
+            burst=port.burst,
+            shaping=port.shaping,
         )
+        self._shape(port)
 
     def remove(self, name: str) -> None:
         port = self._ports.pop(name, None)
@@ -91,8 +126,10 @@ class Switch:
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
             self._kernel.links[link.index] = link._replace(master=0, port_kind="")
 
-    def execute(self, request: PutOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
         """Carries it out."""
+        if isinstance(request, TakeOvsPort):
+            return self.take(request)
         return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner)
 
     def put(self, port: OvsPort) -> Answer:
@@ -119,16 +156,32 @@ class Switch:
         taken = self._ports[port.name]
         return Answer(errno.EIO, f"OVS port {port.name}: {taken.error}") if taken.error else DONE
 
+    def take(self, request: TakeOvsPort) -> Answer:
+        """See TakeOvsPort."""
+        if not self.condition.there:
+            return Answer(errno.ENOENT, "Open vSwitch does not run")
+        if not self.condition.database:
+            return Answer(errno.ETIMEDOUT, f"OVS port {request.name}: whether it is marked is not known")
+        port = self.port(request.name)
+        if port is None or port.bridge != request.bridge or port.owner not in ("", request.owner):
+            return Answer(errno.ENOENT, f"OVS port {request.name}: {request.bridge} has none without a mark")
+        ids = dict(port.external_ids) | {OVS_MARK: request.owner}
+        self._ports[request.name] = self._ports[request.name]._replace(external_ids=tuple(sorted(ids.items())))
+        return DONE
+
     def delete(self, name: str, owner: str) -> Answer:
         """See DeleteOvsPort."""
         if not self.condition.there:
             return Answer(errno.ENOENT, "Open vSwitch does not run")
         if not self.condition.database:
             return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known")
-        port = self._ports.get(name)
-        if port is None or not owner or port.owner != owner:
+        port, shaper = self._ports.get(name), OvsShaper(name, owner)
+        own = port is not None and owner and port.owner == owner
+        if not own and shaper not in self.shapers:
             return Answer(errno.ENOENT, f"OVS port {name}: there is none of this NIC")
-        self.remove(name)
+        self.shapers = [each for each in self.shapers if each != shaper]
+        if own:
+            self.remove(name)
         return DONE
 
     def look(self) -> None:

@@ -6,7 +6,25 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
 from netcommon.host.base import View
-from netcommon.host.facts import BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
+from netcommon.host.facts import (
+    Address,
+    BridgeVlan,
+    Daemon,
+    FdbEntry,
+    File,
+    Filter,
+    Flow,
+    Link,
+    Neighbour,
+    OvsBridge,
+    OvsPort,
+    OvsShaper,
+    Port,
+    Qdisc,
+    Route,
+    Rule,
+)
+from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
 
 Value = TypeVar("Value")
 
@@ -70,15 +88,67 @@ class Snapshot:
             return entries
         return self._once(("proxied", family), lambda: _grouped(entries, lambda entry: entry.index)).get(index, [])
 
+    def addresses(self, index: int | None = None) -> Sequence[Address]:
+        addresses = self._once("addresses", self._view.addresses)
+        if index is None:
+            return addresses
+        return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
         return [vlan for _, vlan in by_index.get(index, [])]
+
+    def carriers(self, vid: int) -> Sequence[int]:
+        return self._once(("carriers", vid), lambda: self._view.carriers(vid))
+
+    def port(self, index: int) -> Port | None:
+        return self._once(("port", index), lambda: self._view.port(index))
+
+    def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
+        return self._once(("fdb", bridge, mac, vid), lambda: self._view.fdb_entry(bridge, mac, vid))
+
+    def root_qdisc(self, index: int) -> Qdisc | None:
+        return self._once(("root", index), lambda: self._view.root_qdisc(index))
+
+    def clsact(self, index: int) -> Qdisc | None:
+        return self._once(("clsact", index), lambda: self._view.clsact(index))
+
+    def filters(self, index: int) -> Sequence[Filter]:
+        return self._once(("filters", index), lambda: self._view.filters(index))
+
+    def ways_in(self, family: int, table: int) -> Sequence[str]:
+        return self._once(("in", family, table), lambda: self._view.ways_in(family, table))
+
+    def link_local(self, index: int) -> str:
+        return self._once(("link-local", index), lambda: self._view.link_local(index))
+
+    def nft_tables(self, family: int) -> Sequence[NftTable]:
+        return self._once(("nft", family), lambda: self._view.nft_tables(family))
+
+    def nft_table(self, family: int, name: str) -> NftTable | None:
+        return self._once(("nft names", family), lambda: {table.name: table for table in self.nft_tables(family)}).get(name)
+
+    def nft_chains(self, family: int) -> Sequence[NftChain]:
+        return self._once(("nft chains", family), lambda: self._view.nft_chains(family))
+
+    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
+        chains = self._once(("nft chain", family), lambda: {(chain.table, chain.name): chain for chain in self.nft_chains(family)})
+        return chains.get((table, name))
+
+    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
+        return self._once(("nft rules", family, table), lambda: self._view.nft_rules(family, table))
+
+    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+        return self._once(("nft elements", family, table), lambda: self._view.nft_elements(family, table))
 
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))
 
     def table(self, name: str) -> int | None:
         return self._view.table(name)
+
+    def template(self, name: str) -> str:
+        return self._view.template(name)
 
     def ovs_bridge(self, name: str) -> bool:
         return self._once(("bridge", name), lambda: self._view.ovs_bridge(name))
@@ -88,6 +158,36 @@ class Snapshot:
 
     def ovs_ports(self) -> Sequence[OvsPort]:
         return [port for port in self._every_port() if port.owner]
+
+    def file(self, folder: str, name: str) -> File | None:
+        return self._once(("file", folder, name), lambda: self._view.file(folder, name))
+
+    def files(self) -> Sequence[File]:
+        return self._once("files", self._view.files)
+
+    def daemon(self, name: str) -> Daemon | None:
+        return self._once(("daemon", name), lambda: self._view.daemon(name))
+
+    def program(self, name: str) -> str:
+        return self._view.program(name)
+
+    def ovs_switch(self, name: str) -> OvsBridge | None:
+        return self._once(("switch", name), lambda: self._view.ovs_switch(name))
+
+    def ovs_switches(self) -> Sequence[OvsBridge]:
+        return self._once("switches", self._view.ovs_switches)
+
+    def ovs_shapers(self) -> Sequence[OvsShaper]:
+        return self._once("shapers", self._view.ovs_shapers)
+
+    def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
+        flows = self._once(("flows", bridge), lambda: self._view.flows(bridge))
+        if not cookie:
+            return flows
+        return self._once(("cookies", bridge), lambda: _grouped(flows, lambda flow: flow.cookie)).get(cookie, [])
+
+    def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
+        return self._view.flow_texts(flows)
 
     def _every_port(self) -> Sequence[OvsPort]:
         return self._once("ovs", self._view.every_ovs_port)

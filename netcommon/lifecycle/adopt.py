@@ -1,10 +1,10 @@
 """adopt: NICs of running instances, which Ganeti's own scripts brought up, come under management.
 
-No bridged or routed guest notices; the port of an openvswitch one is made anew, since Host cannot mark one in place.
+No guest notices.
 
 Each is brought up as usual, but for the site's scripts, which have run already: whatever holds is not changed by that. Then what
 Ganeti's script made for exactly this tap becomes ours, so that down removes it: its rule and route without our mark, and the tap's
-place in the bridge.
+place in the bridge. The port of an openvswitch one gets our mark first: it is then kept as it is, and not made anew.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.host.requests import DeleteRule, Request
+from netcommon.host.requests import DeleteRule, Request, TakeOvsPort
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.guests import Asked, Match, match, read_qemu
 from netcommon.lifecycle.node import Call, Node, alive, locks
 from netcommon.lifecycle.up import up
+from netcommon.modes.common import alias
 from netcommon.operations.base import ABSENT, FOREIGN, Operation, replaced, to_json
 from netcommon.operations.bridge import BridgePort
+from netcommon.operations.link import ALIAS, LinkSetting, device_link
 from netcommon.operations.link import UP as LINK_UP
-from netcommon.operations.link import LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DeviceSysctl
 from netcommon.operations.vlan import PortVlans
+from netcommon.options import options_of
 from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
@@ -35,6 +37,8 @@ DOOR = "adopt"
 
 #: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
 RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
+
+UNGUARDED = "without the spoof guard until its next start: its tags are not known"
 
 ADOPTED, WOULD, ALREADY, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "skipped", "failed"
 
@@ -105,6 +109,8 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         return made
     environment = {**nic.environment, "INTERFACE": matched.tap}
     nic = nic._replace(interface=matched.tap, environment=environment)
+    if options_of(nic, node.settings).spoof_guard:
+        nic, made = _unguarded(nic, node.settings.tag_prefix), made._replace(why="; ".join(filter(None, (matched.why, UNGUARDED))))
     try:
         view = node.host.view()
         for record in (node.store.read(nic.uuid), node.store.by_device(nic.interface)):
@@ -118,11 +124,39 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         if dry_run:
             return made._replace(action=WOULD)
         call = make_call(nic)._replace(door=DOOR)
+        if nic.mode == "openvswitch":
+            _mark(node, nic)
         up(node, nic, call, run_scripts=False)
         _take_over(node, nic.uuid, call)
     except NetcommonError as error:
         return made._replace(action=FAILED, why=str(error))
     return made._replace(action=ADOPTED)
+
+
+def _unguarded(nic: Nic, prefix: str) -> Nic:
+    """``nic`` as if a tag of its own switched the spoof guard off: Ganeti's files do not hold the instance's tags, and a guest to whom
+    they allow more must not be cut off. Its next up, which has the tags, puts the guard in place.
+    """
+    tag = f"{prefix}:{nic.uuid}:spoof_guard:false"
+    tags = " ".join(filter(None, (nic.environment.get("TAGS", ""), tag)))
+    return nic._replace(tags=(*nic.tags, tag), environment={**nic.environment, "TAGS": tags})
+
+
+def _mark(node: Node, nic: Nic) -> None:
+    """Marks the device and its port of Open vSwitch. The device comes first: gc leaves alone what belongs to a device with our mark.
+
+    Raises HostRefused or TryAgain.
+    """
+    view = node.host.view()
+    port, link = view.ovs_port(nic.interface), device_link(view, nic.interface)
+    if port is None or port.owner or port.bridge != nic.link:
+        return
+    own = alias(nic)._replace(ifindex=link.index)
+    own = own._replace(value=own.wanted)
+    requests = [*own.apply(), TakeOvsPort(port.name, port.bridge, nic.uuid)]
+    for answer in node.host.execute(requests, stop=True):
+        if not answer.ok:
+            raise steps.refusal(own, answer)
 
 
 def _take_over(node: Node, uuid: str, call: Call) -> None:
@@ -161,6 +195,8 @@ def _ours(operation: Operation, view: View) -> Operation:
         return replaced(operation, was=())
     if isinstance(operation, LinkSetting) and operation.setting == LINK_UP:
         return replaced(operation, was=False)
+    if isinstance(operation, LinkSetting) and operation.setting == ALIAS and operation.was == operation.value:
+        return replaced(operation, was="")  # from _mark
     if isinstance(operation, DeviceSysctl) and operation.was == operation.value:
         new = view.sysctl(operation.path.replace(f"/conf/{operation.device}/", "/conf/default/"))
         return replaced(operation, was=operation.was if new is None else new)

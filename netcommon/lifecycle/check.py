@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import effects, steps
+from netcommon.lifecycle.incoming import arrived, owed
 from netcommon.lifecycle.node import Call, Node, Outcome, alive, locks
 from netcommon.operations.base import Operation, intent, to_json
 from runtime.errors import HostRefused
@@ -19,6 +20,7 @@ class Report(NamedTuple):
     alive: bool  #: its device is there
     drift: tuple[tuple[str, str], ...]  #: operation and what differs, in words
     unknown: tuple[str, ...]  #: kinds of operations that this version cannot check
+    owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
 
     @property
     def good(self) -> bool:
@@ -31,13 +33,18 @@ def check(node: Node, view: View, record: Record) -> Report:
     there = alive(node, view, record)
     drift = steps.drift(view, operations) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
-    return Report(record, there, tuple((operation.describe(), text) for operation, text in drift), kinds)
+    later = owed(node, record)
+    if there and arrived(node, record):
+        drift += [(operation, "owed, for its guest has arrived") for operation in later]
+        later = []
+    differs = tuple((operation.describe(), text) for operation, text in drift)
+    return Report(record, there, differs, kinds, tuple(operation.describe() for operation in later))
 
 
 def repair(node: Node, key: str, call: Call) -> Outcome:
     """Applies those operations of the record ``key`` that do not hold: what was recorded, whatever today's settings say.
 
-    Raises HostRefused or TryAgain; nothing that held is touched.
+    What was owed while the guest was migrating in is done if it is here. Raises HostRefused or TryAgain; nothing that held is touched.
     """
     seen = node.store.read(key)
     if seen is None:
@@ -54,16 +61,33 @@ def repair(node: Node, key: str, call: Call) -> Outcome:
         if record.state != UP:
             raise HostRefused(f"{record.nic.label} is {record.state}, not up: nothing is repaired")
         operations, unknown = steps.decode(record)
-        held.keys(steps.keys_of(operations))
-        planned: dict[object, Operation] = {intent(operation): operation for operation in operations}
+        here = arrived(node, record)
+        wanted = [*operations, *(owed(node, record) if here else ())]
+        held.keys(steps.keys_of(wanted))
+        planned: dict[object, Operation] = {intent(operation): operation for operation in wanted}
         resolved = steps.resolve(node, view, planned.values(), operations, record.key, call.log)
+        # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
+        elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
+        outdated = [operation for operation, _text in steps.drift(view, elsewhere)]
+        resolved += [old for old in elsewhere if old not in outdated]
         todo = [operation for operation, _text in steps.drift(view, resolved)]
-        if not todo:
+        if not (todo or outdated or here):
             return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
-        node.store.write(record._replace(operations=(*unknown, *map(to_json, resolved))))
+        record = record._replace(incoming=record.incoming and not here)
+        node.store.write(record._replace(operations=(*unknown, *map(to_json, [*resolved, *outdated]))))
         steps.claim(node, resolved, record.key)
+        failures = steps.revert(node, [old for old in outdated if steps.superseded(old, resolved) is None], record.key, call.log)
+        if failures:
+            raise failures[0][1]
         steps.apply(node, todo, call.log)
+        if outdated:
+            node.store.write(record._replace(operations=(*unknown, *map(to_json, resolved))))
+            for key in set(steps.keys_of(outdated)) - set(steps.keys_of(resolved)):
+                node.store.owners.release(key, record.key)
+            steps.claim(node, resolved, record.key)
         again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(node.host.view(), todo)]
         if again:
             raise HostRefused("repaired, but it does not hold: " + "; ".join(again))
-        return Outcome(True, f"{record.nic.label} on {record.device}: repaired " + "; ".join(step.describe() for step in todo))
+    effects.arrived(node, record, call.log)
+    did = "; ".join(step.describe() for step in todo or outdated) or "nothing more was to be done"
+    return Outcome(True, f"{record.nic.label} on {record.device}: {'its guest has arrived: ' if here else 'repaired '}{did}")

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from netcommon.addresses import addresses_of
 from netcommon.host.base import View
 from netcommon.host.facts import Link
-from netcommon.modes.routed import destination
 from netcommon.operations.table import table_number
+from netcommon.options import DEFAULTS
 from runtime.errors import HostRefused
 from runtime.nic import Nic
 
@@ -156,12 +157,13 @@ def in_place(view: View, nic: Nic, link: Link) -> bool:
         port = view.ovs_port(link.name)
         return port is not None and port.bridge == nic.link
     if nic.mode == "routed":
-        family, target = destination(nic.ip)
+        found = addresses_of(nic, DEFAULTS)  # what IP says: Ganeti's script knows no options
         try:
             table = table_number(view, nic.link, [])
         except HostRefused:
             return False
-        return any(route.index == link.index for route in view.routes(family, table, target))
+        routes = [route for family in found.families for to in found.destinations(family) for route in view.routes(family, table, to)]
+        return any(route.index == link.index for route in routes)
     return False  # only the site's script knows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.base import Host, Identity, View
 from netcommon.log import Log
@@ -14,10 +14,16 @@ from runtime.paths import Paths
 from runtime.record import Record
 from runtime.store import Store
 
+if TYPE_CHECKING:
+    from netcommon.effects.base import Later
+
 #: The contexts of a down (design-ifdown.rst, and our own): see docs/lifecycle.md.
 SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-failed", "hot-remove"
 DEVICE_GONE, SUPERSEDED, ROLLBACK = "device-gone", "superseded", "rollback"
 START = "up"
+
+#: The phases of a migration on its target, as Ganeti 3.2 names them (MIGRATION_PHASE): before the guest is there, and after.
+PRE, POST = "pre", "post"
 
 
 class Clock(NamedTuple):
@@ -37,6 +43,7 @@ class Node(NamedTuple):
     store: Store
     identity: Identity
     clock: Clock
+    later: Later  #: runs what an effect does again within a second, without holding the call
     doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
 
 
@@ -47,7 +54,7 @@ class Call(NamedTuple):
     deadline: float  #: monotonic seconds
     door: str = "cli"
     context: str = START
-    phase: str = ""  #: MIGRATION_PHASE
+    phase: str = ""  #: PRE, POST, or "": no migration, or the caller does not say
     parent: int = 0  #: process id of the caller
     final: bool = False  #: down even though a process still holds the device
 

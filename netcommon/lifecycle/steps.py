@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from netcommon.host.base import Answer, View
 from netcommon.host.requests import Request, achieved
+from netcommon.lifecycle.effects import perform
 from netcommon.lifecycle.node import Node
 from netcommon.log import Log
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import Record
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
@@ -62,8 +67,8 @@ def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None
 
 
 def same(old: Operation, new: Operation) -> bool:
-    """Whether two operations ask for the same thing on the same device (and uplink)."""
-    places = ("ifindex", "port")
+    """Whether two operations ask for the same thing on the same device (and uplink, and table of a template)."""
+    places = ("ifindex", "port", "table")
     before, after = old._asdict(), new._asdict()
     return intent(old) == intent(new) and all(before.get(name) == after.get(name) for name in places)
 
@@ -100,6 +105,7 @@ def apply(node: Node, operations: Sequence[Operation], log: Log) -> None:
         pairs = pairs[failed[0] + 1 :] if failed else []
     for operation in operations:
         log.info(operation.describe())
+    perform(node, [effect for operation in operations for effect in operation.effects()], log)
 
 
 def refusal(operation: Operation, answer: Answer) -> NetcommonError:
@@ -120,6 +126,8 @@ def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Lo
     for operation in reversed(operations):
         try:
             others = [other for key in operation.shared() for other in _sharer(node, key, record_key)]
+            if not others and operation.unmarked() and node.store.quarantined():
+                others = ["whoever is in quarantine"]
             if others:
                 log.info(f"kept, shared with {', '.join(others)}: {operation.describe()}")
             else:
@@ -134,15 +142,18 @@ def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Lo
         if not answer.ok and answer.errno not in request.gone:
             failures.append((operation, refusal(operation, answer)))
     failed = [operation for operation, _error in failures]
+    told: list[Effect] = []
     for operation in done:
         if operation not in failed:
             if any(operation is touched for touched, _request in pairs):
                 log.info(f"undone: {operation.describe()}")
+                told += operation.effects()
             for key in operation.shared():
                 if not any(key in other.shared() for other in failed):
                     node.store.owners.release(key, record_key)
     for operation, why in failures:
         log.error(f"could not be undone: {operation.describe()}: {why}")
+    perform(node, told, log)
     return failures
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from netcommon.host.base import View
 from netcommon.host.facts import Link
-from netcommon.lifecycle import scripts, steps
+from netcommon.lifecycle import effects, scripts, steps
 from netcommon.lifecycle.down import farewell, finish
+from netcommon.lifecycle.incoming import incoming
 from netcommon.lifecycle.leftovers import sweep
-from netcommon.lifecycle.node import DEVICE_GONE, ROLLBACK, SUPERSEDED, Call, Node, Outcome, about, alive, locks
+from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Call, Node, Outcome, about, alive, locks
 from netcommon.operations.base import Operation, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import UP as LINK_UP
@@ -40,7 +41,11 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True) -> Outcome:
                 continue  # it moved between the look and the lock: its device must be locked first
             if other:
                 other = node.store.read(other.key)
-            return _Up(node, nic, call, held, run_scripts).run(earlier, other if other and other.key != nic.uuid else None)
+            attempt = _Up(node, nic, call, held, run_scripts)
+            outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
+        if attempt.settled is not None:
+            effects.arrived(node, attempt.settled, call.log)
+        return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
 
@@ -54,13 +59,15 @@ class _Up:
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = scripts.Scripts(node, call, nic) if run_scripts else scripts.NONE
+        self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
+        self.settled: Record | None = None  #: the record, where something is to be told
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, self.node.host.view()
         link = device_link(view, nic.interface)
         self.scripts.check()
-        planned = [] if self.scripts.instead else plan(nic, node.settings)
         current = earlier if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
+        planned = self._plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
         old = steps.decode(current)[0] if current else []
@@ -82,6 +89,16 @@ class _Up:
         if current:
             return self._converge(current, old, resolved)
         return self._start(link, resolved)
+
+    def _plan(self, current: Record | None) -> list[Operation]:
+        """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
+        planned = [] if self.scripts.instead else plan(self.nic, self.node.settings)
+        if (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
+            self.incoming = incoming(self.node, self.nic, self.call)
+        owed = [operation for operation in planned if self.incoming and operation.exclusive()]
+        for operation in owed:
+            self.log.info(f"owed until the guest has arrived: {operation.describe()}")
+        return [operation for operation in planned if operation not in owed]
 
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
@@ -126,6 +143,7 @@ class _Up:
             self.call.door,
             created=node.clock.wall(),
             monotonic=node.clock.now(),
+            incoming=self.incoming,
         )
 
     def _converge(self, current: Record, old: list[Operation], resolved: list[Operation]) -> Outcome:
@@ -136,25 +154,35 @@ class _Up:
         """
         outdated = [operation for operation in old if not any(steps.same(operation, new) for new in resolved)]
         fresh = [operation for operation in resolved if not any(steps.same(was, operation) for was in old)]
-        changed = bool(outdated or fresh) or current.nic._replace(environment={}) != self.nic._replace(environment={})
+        owed = [operation for operation in fresh if operation.exclusive()] if current.incoming else []
+        changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
         finished = current.state in (UP, CLOSING)
         drifted = [operation for operation, _text in steps.drift(self.node.host.view(), resolved)]
         # the tap is down while it joins another bridge: it must not be a port of that one's default VLAN for an instant
         moves = any(operation.KIND == BridgePort.KIND for operation in fresh)
         down = LinkSetting(current.device, LINK_UP, False, ifindex=current.ifindex, value=False)
         todo = [one for one in resolved if not finished or one in drifted or (moves and one.place() == down.place())]
-        if finished and not (todo or changed):
-            if current.state == CLOSING:
-                self.node.store.write(current._replace(state=UP))
+        if finished and not (todo or changed or owed):
+            record = current._replace(state=UP, incoming=self.incoming)
+            if record != current:
+                self.node.store.write(record)
+            if self.call.phase == POST or current.incoming != self.incoming:
+                self._settle(record)
+            if self.call.phase == POST and self.scripts.instead:
+                self.held.release_keys()
+                self.scripts.up()  # it does all that is done for this NIC, and its guest has arrived
             return Outcome(False, f"{self.nic.label} is up on {self.nic.interface} already")
         for operation in todo if finished and not changed else ():
+            if operation in owed:
+                continue
             self.log.warning(f"had drifted, is mended: {operation.describe()}")
         if changed and current.scripts:
             self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
             scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
             self.held.keys(steps.keys_of([*old, *resolved]))
         unknown = steps.decode(current)[1]
-        record = current._replace(nic=self.nic, state=APPLYING, operations=(*unknown, *map(to_json, [*resolved, *outdated])))
+        operations = (*unknown, *map(to_json, [*resolved, *outdated]))
+        record = current._replace(nic=self.nic, state=APPLYING, operations=operations, incoming=self.incoming)
         settled = (*unknown, *map(to_json, resolved))
         self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if moves else [])
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -189,7 +217,8 @@ class _Up:
                 self.scripts.up()
             if settled is not None:
                 record = record._replace(operations=settled)
-            store.write(record._replace(state=UP))
+            record = record._replace(state=UP)
+            store.write(record)
         except BaseException as error:
             self._roll_back(record, error)
             raise
@@ -198,6 +227,11 @@ class _Up:
                 ganeti.write_nic_file(node.paths, self.nic)
             except (OSError, NetcommonError) as error:
                 self.log.warning(f"Ganeti's nic file was not written: {error}")
+        self._settle(record)
+
+    def _settle(self, record: Record) -> None:
+        """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""
+        self.settled = None if self.scripts.instead else record
 
     def _take_back(self, before: Record | None, record: Record) -> None:
         """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""

@@ -9,11 +9,38 @@ from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
 
+KBIT = 1000
+
+#: What a guest may send at once beyond its rate (kbit): what the rate gives in a tenth of a second, but at least one frame of 64 KiB,
+#: which is what a guest hands over as one; the policer drops whatever is longer than its bucket.
+SHARE, LEAST = 10, 800
+
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """vlan_mode is always said: Open vSwitch takes a tag with trunks for an access port otherwise (ovs-vswitchd.conf.db(5))."""
     access, trunks = nic.vlan
     modes = {(True, False): "access", (False, True): "trunk", (True, True): "native-untagged"}
-    ids = (("netcommon-instance", nic.label),)
-    port = Port(nic.interface, nic.link, nic.uuid, access, trunks, modes.get((access is not None, bool(trunks)), ""), ids)
+    policing = options.rate_out // KBIT
+    port = Port(
+        nic.interface,
+        nic.link,
+        nic.uuid,
+        access,
+        trunks,
+        modes.get((access is not None, bool(trunks)), ""),
+        (("netcommon-instance", nic.label),),
+        interface_ids(nic),
+        policing,
+        max(policing // SHARE, LEAST) if policing else 0,
+        options.rate_in // KBIT,
+    )
     return [LinkSetting(nic.interface, UP, True), port]
+
+
+def interface_ids(nic: Nic) -> tuple[tuple[str, str], ...]:
+    """What OVN and whoever follows Open vSwitch's integration guide look for, by the names that Nova writes (os-vif, vif_plug_ovs).
+
+    vm-uuid is a word that tells the guest from others on all nodes: Ganeti passes its scripts no UUID of the instance, so its name.
+    """
+    found = {"attached-mac": nic.mac, "iface-id": nic.uuid, "iface-status": "active", "vm-uuid": nic.instance}
+    return tuple((key, value) for key, value in found.items() if value)

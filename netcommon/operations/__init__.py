@@ -11,13 +11,33 @@ from netcommon.operations.stored import wrong
 #: kind -> module and class. A kind stays readable for ever: records of older versions name it.
 KINDS = {
     "link": ("link", "LinkSetting"),
+    "steady-address": ("steady", "SteadyAddress"),
+    "guard-table": ("guard", "GuardTable"),
+    "guard": ("guard", "NicGuard"),
+    "gateway-arp-table": ("gateway_arp", "ArpTable"),
+    "gateway-arp": ("gateway_arp", "GatewayArp"),
     "bridge-port": ("bridge", "BridgePort"),
     "bridge-vlans": ("vlan", "PortVlans"),
     "uplink-vlan": ("vlan", "UplinkVlan"),
+    "port-flag": ("port", "PortFlag"),
+    "fdb-entry": ("fdb", "StaticEntry"),
     "sysctl": ("sysctl", "DeviceSysctl"),
     "rule": ("rule", "PolicyRule"),
     "route": ("route", "GuestRoute"),
+    "prefix-route": ("route", "PrefixRoute"),
+    "blackhole": ("blackhole", "Blackhole"),
+    "neighbour": ("neighbour", "ProxyNeighbour"),
+    "gateway-neighbour": ("neighbour", "GatewayNeighbour"),
+    "uplink-sysctl": ("sysctl", "UplinkSysctl"),
+    "address": ("address", "DeviceAddress"),
+    "firewall": ("firewall", "FirewallTable"),
+    "firewall-nic": ("firewall", "FirewallMember"),
+    "shaper": ("rate", "Shaper"),
+    "police": ("rate", "Police"),
     "ovs-port": ("ovs", "Port"),
+    "flows": ("flows", "Flows"),
+    "file": ("file", "NicFile"),
+    "daemon": ("daemon", "NodeDaemon"),
 }
 
 

@@ -8,11 +8,14 @@ the planner wrote. It never calls the host: it reads a View and returns requests
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from netcommon.host.base import View
 from netcommon.host.requests import Request
 from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
 
 #: What resolve found in the place of a thing that other NICs, or the administrator, may own.
 ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
@@ -38,8 +41,19 @@ class Operation(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
     def shared(self) -> tuple[str, ...]:
-        """The shared keys: what another NIC may claim too. Known before resolve; none by default."""
+        """The shared keys: what another NIC may claim too. Known before resolve, up to an "@"; none by default."""
         return ()
+
+    def exclusive(self) -> bool:
+        """Whether it may hold on one node only: on a migration's target it is owed until the guest is there. Not by default.
+
+        Known before resolve. See docs/migration.md.
+        """
+        return False
+
+    def unmarked(self) -> bool:
+        """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
+        return False
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         """The operation with what was found on the host: none (nothing to do on this host), one, or one per uplink.
@@ -47,6 +61,10 @@ class Operation(Protocol):
         Raises HostRefused where it cannot be done; nothing was changed.
         """
         ...
+
+    def inherited(self) -> Operation:
+        """It again, after it was told what an earlier one had found before our first change (BEFORE)."""
+        return self
 
     def apply(self) -> Sequence[Request]:
         """What makes it hold. Idempotent."""
@@ -79,6 +97,14 @@ class Operation(Protocol):
         """What undoes it, in the same way: for a plan, which has no host to ask."""
         ...
 
+    def effects(self) -> Sequence[Effect]:
+        """Who is told after it was applied or reverted, such as the daemon that reads a file. Nobody by default."""
+        return ()
+
+    def counters(self, view: View) -> Sequence[tuple[str, int]]:
+        """What it has counted on the host, such as frames dropped by reason: name and number, for ``show``. Nothing by default."""
+        return ()
+
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         """Everything of its kind on the host that bears our mark; nothing by default."""
@@ -105,10 +131,10 @@ def intent(operation: Operation) -> tuple[object, ...]:
 def inherit(operation: Operation, earlier: Operation) -> Operation:
     """``operation``, resolved anew, with what ``earlier``, its like in the NIC's record, had found before our first change."""
     before = earlier._asdict()
-    kept = {name: before[name] for name in operation.BEFORE}
+    kept = {name: before[name] for name in operation.BEFORE if name in before}  # one of another kind may have less to tell
     if kept.get("found") == FOREIGN:
         del kept["found"]  # it may have gone since: what we then make is ours
-    return replaced(operation, **kept)
+    return replaced(operation, **kept).inherited()
 
 
 def orphan(operation: Operation) -> Operation:

@@ -61,7 +61,7 @@ class LinkSetting(LinkSettingFields, Operation):
     """One setting of the device.
 
     alias    the NIC's UUID, then instance and index: whoever types ``ip link`` sees it
-    address  its own MAC with the first octet fe, so that a bridge never takes it for its own
+    address  the one wanted; else its own MAC with the first octet fe, so that a bridge never takes it for its own
     mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
     up       IFF_UP
 
@@ -78,10 +78,14 @@ class LinkSetting(LinkSettingFields, Operation):
         link = device_link(view, self.device)
         value = self.wanted
         if self.setting == ADDRESS:
-            value = "fe" + link.address[2:]
+            value = self.wanted or "fe" + link.address[2:]
         elif self.setting == MTU:
             value = bridge_link(view, self.bridge).mtu
         return [self._replace(ifindex=link.index, value=value, was=self._now(link))]
+
+    def inherited(self) -> Operation:
+        """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""
+        return self._replace(value="fe" + str(self.was)[2:]) if self.setting == ADDRESS and not self.wanted else self
 
     def _now(self, link: Link) -> str | int | bool:
         now: str | int | bool = getattr(link, self.setting)

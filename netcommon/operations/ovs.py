@@ -12,6 +12,8 @@ from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
 from runtime.errors import HostRefused
 
+LIMITS = ("policing", "burst", "shaping")
+
 
 class PortFields(NamedTuple):
     """The fields of Port."""
@@ -23,6 +25,10 @@ class PortFields(NamedTuple):
     trunks: tuple[int, ...] = ()
     vlan_mode: str = ""
     external_ids: tuple[tuple[str, str], ...] = ()
+    interface_ids: tuple[tuple[str, str], ...] = ()  #: external_ids of its interface
+    policing: int = 0  #: limit of what the guest sends, kbit/s; 0: none
+    burst: int = 0  #: of that, kbit
+    shaping: int = 0  #: limit of what the guest receives, kbit/s; 0: none
     ifindex: int = 0
 
 
@@ -40,7 +46,18 @@ class Port(PortFields, Operation):
     def port(self) -> OvsPort:
         """The rows as OVSDB shall have them."""
         ids = tuple(sorted({**dict(self.external_ids), OVS_MARK: self.owner}.items()))
-        return OvsPort(self.device, self.bridge, self.tag, tuple(sorted(self.trunks)), self.vlan_mode, ids)
+        return OvsPort(
+            self.device,
+            self.bridge,
+            self.tag,
+            tuple(sorted(self.trunks)),
+            self.vlan_mode,
+            ids,
+            tuple(sorted(self.interface_ids)),
+            policing=self.policing,
+            burst=self.burst,
+            shaping=self.shaping * 1000,
+        )
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
@@ -61,10 +78,10 @@ class Port(PortFields, Operation):
         if now.error or now.ofport == -1:
             return f"Open vSwitch says: {now.error or 'the interface could not be opened'}"
         wanted = self.port()
-        bare = now._replace(trunks=tuple(sorted(now.trunks)), error="", ofport=0, row="", interface_ids=())
-        names = [name for name in ("bridge", "tag", "trunks", "vlan_mode") if getattr(bare, name) != getattr(wanted, name)]
-        if not names and not set(wanted.external_ids) <= set(bare.external_ids):
-            names = ["external_ids"]
+        bare = now._replace(trunks=tuple(sorted(now.trunks)))
+        names = [name for name in ("bridge", "tag", "trunks", "vlan_mode", *LIMITS) if getattr(bare, name) != getattr(wanted, name)]
+        if not names:
+            names = [name for name in ("external_ids", "interface_ids") if not set(getattr(wanted, name)) <= set(getattr(bare, name))]
         return "" if not names else ", ".join(f"its {name} is {getattr(bare, name)!r}" for name in names)
 
     def revert(self, view: View) -> Sequence[Request]:
@@ -82,15 +99,26 @@ class Port(PortFields, Operation):
         vlans = f" tag={port.tag}" if port.tag is not None else ""
         vlans += f" trunks={','.join(map(str, port.trunks))}" if port.trunks else ""
         vlans += f" vlan_mode={port.vlan_mode}" if port.vlan_mode else ""
-        return f"ovs-vsctl --if-exists del-port {self.device} -- add-port {self.bridge} {self.device}{vlans}"
+        text = f"ovs-vsctl --if-exists del-port {self.device} -- add-port {self.bridge} {self.device}{vlans}"
+        if port.policing:
+            text += f" -- set Interface {self.device} ingress_policing_rate={port.policing} ingress_policing_burst={port.burst}"
+        if port.shaping:
+            made = f"--id=@qos create QoS type=linux-htb other_config:max-rate={port.shaping}"
+            text += f" -- set Port {self.device} qos=@qos -- {made}"
+        return text
 
     def undo(self) -> str:
-        return f"ovs-vsctl --if-exists del-port {self.bridge} {self.device}"
+        qos = f" -- destroy QoS <that of {self.device}>" if self.shaping else ""
+        return f"ovs-vsctl --if-exists del-port {self.bridge} {self.device}{qos}"
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         for port in view.ovs_ports():
             yield owned_port(port)
+        for shaper in view.ovs_shapers():
+            text = f"Open vSwitch QoS of the port {shaper.port}, which is gone"
+            delete = DeleteOvsPort(shaper.port, shaper.owner)
+            yield Owned(f"ovs-port {shaper.port} {shaper.owner}", text, (delete,), shaper.owner, shaper.port)
 
 
 def owned_port(port: OvsPort) -> Owned:

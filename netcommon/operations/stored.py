@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.facts import AF_INET, AF_INET6, Port
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
 from netcommon.operations.link import ADDRESS, ALIAS, MTU, UP
 
@@ -38,11 +38,13 @@ def _is(kind: Callable[[object], bool], value: object) -> bool:
 TYPES: dict[str, Callable[[object], bool]] = {
     "str": _text,
     "int": _number,
+    "bool": _truth,
     "int | None": lambda value: value is None or _number(value),
     "str | int | bool": lambda value: _text(value) or _number(value) or _truth(value),
     "tuple[int, ...]": _each(_number),
     "tuple[str, ...]": _each(_text),
     "tuple[tuple[str, str], ...]": _each(_row(_text, _text)),
+    "tuple[tuple[str, tuple[str, ...]], ...]": _each(_row(_text, _each(_text))),
     "tuple[tuple[int, bool, bool], ...]": _each(_row(_number, _truth, _truth)),
 }
 
@@ -51,6 +53,7 @@ VALUES: dict[str, frozenset[object]] = {
     "setting": frozenset({ALIAS, ADDRESS, MTU, UP}),
     "family": frozenset({AF_INET, AF_INET6}),
     "found": frozenset({ABSENT, OURS, FOREIGN}),
+    "flag": frozenset(Port._fields),
 }
 
 

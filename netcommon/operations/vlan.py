@@ -12,6 +12,9 @@ from netcommon.operations.base import ABSENT, FOREIGN, Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused
 
+#: Kinds of devices that a guest is behind, or nothing at all.
+DEAD_ENDS = frozenset({"tun", "dummy", "ifb"})
+
 
 class PortVlansFields(NamedTuple):
     """The fields of PortVlans."""
@@ -20,6 +23,7 @@ class PortVlansFields(NamedTuple):
     bridge: str
     access: int = 0  #: 0: none
     trunks: tuple[int, ...] = ()
+    keep_default: bool = False
     ifindex: int = 0
     master: int = 0
     default: int = 0  #: the bridge's default pvid, which every new port gets
@@ -28,7 +32,10 @@ class PortVlansFields(NamedTuple):
 
 
 class PortVlans(PortVlansFields, Operation):
-    """Exactly these VLANs on the tap: ``access`` is pvid and untagged, ``trunks`` are tagged; the default pvid goes."""
+    """Exactly these VLANs on the tap: ``access`` is pvid and untagged, ``trunks`` are tagged.
+
+    The default pvid goes, or with ``keep_default`` it stays untagged, and is the pvid where there is no ``access``.
+    """
 
     __slots__ = ()
     KIND = "bridge-vlans"
@@ -36,9 +43,12 @@ class PortVlans(PortVlansFields, Operation):
     BEFORE = frozenset({"was"})
 
     def wanted(self) -> list[BridgeVlan]:
-        """The VLANs the port shall have, in the order of the notation."""
+        """The VLANs the port shall have, in the order of the notation; the default one, known after resolve, comes last."""
         access = [BridgeVlan(self.access, pvid=True, untagged=True)] if self.access else []
-        return access + [BridgeVlan(vid) for vid in self.trunks]
+        named = access + [BridgeVlan(vid) for vid in self.trunks]
+        if not self.keep_default or self.default in (0, self.access, *self.trunks):
+            return named
+        return [*named, BridgeVlan(self.default, pvid=not self.access, untagged=True)]
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
@@ -76,7 +86,8 @@ class PortVlans(PortVlansFields, Operation):
         return f"bridge-vlans {self.ifindex} {self.master}"
 
     def describe(self) -> str:
-        return f"bridge vlan on {self.device}: " + ", ".join(map(_show, self.wanted()))
+        unknown = ["<the default VLAN>"] if self.keep_default and not self.ifindex else []
+        return f"bridge vlan on {self.device}: " + ", ".join([*map(_show, self.wanted()), *unknown])
 
     def undo(self) -> str:
         return f"bridge vlan on {self.device}: <as they were>"
@@ -88,10 +99,13 @@ class UplinkVlanFields(NamedTuple):
     bridge: str
     vid: int
     uplinks: tuple[str, ...] = ()  #: from the settings; empty: found on the host
+    device: str = ""  #: the NIC's tap
     port: str = ""
     ifindex: int = 0
     master: int = 0
     found: str = ABSENT
+    ways: tuple[str, ...] = ()  #: all uplinks there were, this one among them
+    tap: int = 0  #: the index of ``device``
 
 
 class UplinkVlan(UplinkVlanFields, Operation):
@@ -102,25 +116,27 @@ class UplinkVlan(UplinkVlanFields, Operation):
 
     __slots__ = ()
     KIND = "uplink-vlan"
-    CHOSEN = frozenset({"port", "ifindex", "master", "found"})
+    CHOSEN = frozenset({"port", "ifindex", "master", "found", "ways", "tap"})
     BEFORE = frozenset({"found"})
 
     def shared(self) -> tuple[str, ...]:
         return (f"uplink-vlan-{self.bridge}-{self.vid}",)
 
+    def unmarked(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         bridge = bridge_link(view, self.bridge)
+        ports = _uplinks(view, bridge, self.uplinks)
+        tap = view.link(self.device)  # a record of an earlier version names none
+        known = self._replace(master=bridge.index, ways=tuple(port.name for port in ports), tap=tap.index if tap else 0)
         made = []
-        for port in _uplinks(view, bridge, self.uplinks):
-            taken = [
-                link.name
-                for link in view.links()
-                if link.kind == "vlan" and link.vlan == self.vid and link.lower == port.index and not link.foreign_lower
-            ]
+        for port in ports:
+            taken = _taker(view, port, self.vid)
             if taken:
-                raise HostRefused(f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken[0]}")
-            there = any(vlan.vid == self.vid for vlan in view.vlans(port.index))
-            made.append(self._replace(port=port.name, ifindex=port.index, master=bridge.index, found=FOREIGN if there else ABSENT))
+                raise HostRefused(f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken}")
+            found = FOREIGN if any(vlan.vid == self.vid for vlan in view.vlans(port.index)) else ABSENT
+            made.append(known._replace(port=port.name, ifindex=port.index, found=found))
         return made
 
     def apply(self) -> Sequence[Request]:
@@ -134,8 +150,19 @@ class UplinkVlan(UplinkVlanFields, Operation):
         link = link_of(view, self.ifindex, self.port)
         if self.found == FOREIGN or link is None or link.master != self.master:
             return []
-        there = any(vlan.vid == self.vid for vlan in view.vlans(self.ifindex))
-        return [DeleteVlan(self.ifindex, self.vid)] if there else []
+        carriers = view.carriers(self.vid)
+        if self.ifindex not in carriers or any(self._needs(view.link_at(index)) for index in carriers):
+            return []
+        return [DeleteVlan(self.ifindex, self.vid)]
+
+    def _needs(self, link: Link | None) -> bool:
+        """Whether what carries the VLAN is a port of the bridge, or the bridge itself, for which the uplink must go on carrying it.
+
+        Other NICs of ours have their records. This is for what others have put there meanwhile.
+        """
+        if link is None or self.master not in (link.master, link.index):
+            return False
+        return link.index != self.tap and link.name not in (self.port, *self.ways)
 
     def identity(self) -> str:
         return f"uplink-vlan {self.port} {self.vid}"
@@ -150,8 +177,18 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return f"bridge vlan del dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}, with the last NIC that needs it"
 
 
+def _taker(view: View, port: Link, vid: int) -> str:
+    """The VLAN interface that gets the port's frames of a VLAN before the bridge does: on the port, or on a device below it (a bond's)."""
+    links = view.links()
+    lower = [port.index]
+    for index in lower:
+        lower += [link.index for link in links if link.master == index and link.index not in lower]
+    vlans = [link for link in links if link.kind == "vlan" and link.vlan == vid and not link.foreign_lower]
+    return next((link.name for link in vlans if link.lower in lower), "")
+
+
 def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
-    """The ports of ``bridge`` that lead outside: those the settings name, else those that are no guest's.
+    """The ports of ``bridge`` that lead outside: those the settings name, else those that are no guest's and lead anywhere at all.
 
     A veth may lead outside (a nested node) or be another guest's. One alone, with no better port, is taken for the uplink; among
     several only the administrator can tell.
@@ -163,7 +200,7 @@ def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
         if missing:
             raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it")
         return found
-    ports = [port for port in ports if port.kind != "tun" and not port.name.startswith("vif")]
+    ports = [port for port in ports if port.kind not in DEAD_ENDS and not port.name.startswith("vif")]
     better = [port for port in ports if port.kind != "veth"]
     if better or len(ports) < 2:
         return better or ports

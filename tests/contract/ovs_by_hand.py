@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import OVS_MARK, OvsPort
+import subprocess
+
+from netcommon.host.facts import OVS_MARK, Flow, OvsPort
 from tests.contract.worlds import LinuxWorld, SimulatedWorld
+from tests.support.netns import run, wait_until
 
 MARK = ((OVS_MARK, "uuid-1"),)
 PLAIN = OvsPort("tap0", "ovs0", external_ids=MARK)
@@ -50,7 +53,7 @@ def add_ids(world: object, name: str, port: tuple[str, str], interface: tuple[st
             world.ovs.vsctl("set", table, name, f"external_ids:{key}={value}")
         return
     switch = simulated(world).host.switch
-    there = switch.port(name)
+    there = switch.real(name)
     assert there is not None
     ids, interface_ids = dict([*there.external_ids, port]), dict([*there.interface_ids, interface])
     switch.insert(there._replace(external_ids=tuple(ids.items()), interface_ids=tuple(interface_ids.items())))
@@ -79,6 +82,60 @@ def port_to_br(world: object, name: str) -> tuple[str, int]:
     port = switch.port(name)
     assert port is not None
     return port.bridge, next(fake.tag for fake in switch.fakes if fake.name == port.bridge)
+
+
+def answers(bridge: str = "ovs0") -> bool:
+    """Whether the bridge takes questions about its flows."""
+    return subprocess.run(["ovs-ofctl", "dump-flows", bridge], capture_output=True, check=False).returncode == 0
+
+
+def restart_switch(world: object) -> None:
+    """ovs-vswitchd is killed, and started again."""
+    if isinstance(world, LinuxWorld):
+        world.ovs.kill()
+        world.ovs.start_switch()
+        wait_until(answers, 10, "the bridge's own socket, which comes after the switch has said that it is ready")
+    else:
+        simulated(world).host.openflow.restart()
+
+
+def foreign_flow(world: object, bridge: str, cookie: int, text: str) -> None:
+    """A flow of the administrator's, as ovs-ofctl prints it."""
+    if isinstance(world, LinuxWorld):
+        run("ovs-ofctl", "-O", "OpenFlow14", "add-flow", bridge, f"cookie={cookie:#x},{text.replace(' ', ',')}")
+    else:
+        simulated(world).host.openflow.all.append(Flow(bridge, cookie, 0, text))
+
+
+def every_flow(world: object, bridge: str) -> list[str]:
+    """All flows of a bridge, without what is counted."""
+    if isinstance(world, LinuxWorld):
+        lines = run("ovs-ofctl", "--no-stats", "--no-names", "-O", "OpenFlow14", "dump-flows", bridge).splitlines()
+        return sorted(line.strip() for line in lines if "cookie=" in line)
+    return sorted(f"cookie={flow.cookie:#x}, {flow.text}" for flow in simulated(world).host.openflow.all if flow.bridge == bridge)
+
+
+def controlled(world: object, bridge: str) -> None:
+    """The bridge gets a controller, which does not answer."""
+    if isinstance(world, LinuxWorld):
+        world.ovs.vsctl("set-controller", bridge, "tcp:127.0.0.1:1")
+    else:
+        simulated(world).host.switch.controlled.add(bridge)
+
+
+def delete_port(world: object, name: str) -> None:
+    """ovs-vsctl del-port, which leaves a QoS."""
+    if isinstance(world, LinuxWorld):
+        world.ovs.vsctl("del-port", name)
+    else:
+        simulated(world).host.switch.remove(name)
+
+
+def shapers(world: object) -> list[str]:
+    """The QoS rows: the port of each, "" of one that we have not made."""
+    if isinstance(world, LinuxWorld):
+        return sorted(dict(row["external_ids"][1]).get("netcommon-port", "") for row in world.ovs.rows("QoS", "external_ids"))
+    return sorted(each.port for each in simulated(world).host.switch.shapers)
 
 
 def simulated(world: object) -> SimulatedWorld:

@@ -45,6 +45,10 @@ class World(Protocol):
         """Fills a bridge with other ports."""
         ...
 
+    def flush_nftables(self) -> None:
+        """As the first line of Debian's /etc/nftables.conf does."""
+        ...
+
     def ovs_bridge(self, name: str) -> None: ...
     def ovs_port(self, bridge: str, name: str) -> None:
         """A port of the administrator's, without our mark."""
@@ -94,6 +98,9 @@ class SimulatedWorld:
         assert master is not None
         for number in range(count):
             self.host.add_link(Link(0, f"port{number}", "ifb", master=master.index))
+
+    def flush_nftables(self) -> None:
+        self.host.nftables.flush()
 
     def ovs_bridge(self, name: str) -> None:
         self.host.add_ovs_bridge(name, self._system)
@@ -155,6 +162,9 @@ class LinuxWorld:
     def many_ports(self, bridge: str, count: int) -> None:
         lines = "".join(f"link add port{number} master {bridge} type ifb\n" for number in range(count))
         run("ip", "-batch", "-", stdin=lines)
+
+    def flush_nftables(self) -> None:
+        run("nft", "flush", "ruleset")
 
     def ovs_bridge(self, name: str) -> None:
         self.ovs.bridge(name)

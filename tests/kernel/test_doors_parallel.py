@@ -61,7 +61,7 @@ def ended(started: list[subprocess.Popen[bytes]]) -> list[tuple[int, str]]:
 @contextlib.contextmanager
 def ours() -> Iterator[OurNode]:
     """The library's own look at the node."""
-    made = open_node(Paths(), Settings(), Clock())
+    made = open_node(Paths(), Settings(), Clock(), recording()[0])
     try:
         yield made
     finally:

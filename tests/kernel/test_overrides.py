@@ -197,3 +197,20 @@ def test_our_own_door_there(site: Node, kind: str) -> None:
         done = rundoor(names[1], {**NIC, "ACTION": "down"})
         assert (done.status, done.stderr, master()) == (0, "", "")
     assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("nic", [EXT, NIC], ids=["ext", "bridged"])
+def test_an_override_hears_that_the_guest_has_arrived(site: Node, nic: dict[str, str]) -> None:
+    """Ganeti 3.2 calls it before a migration and after it; a failure of the second call is told, and leaves the NIC as it is."""
+    script(nic["MODE"], "up", '[ "$MIGRATION_PHASE" != post ] || [ ! -e /run/fail ]')
+    assert setup("up", nic, MIGRATION_PHASE="pre").status == 0
+    assert setup("up", nic, MIGRATION_PHASE="post").status == 0
+    assert setup("up", nic).status == 0
+    assert [line.split()[4] for line in noted()] == ["pre", "post"]
+    Path("/run/fail").touch()
+    before = snapshot()
+    outcome = setup("up", nic, MIGRATION_PHASE="post")
+    assert outcome.status == 69 and f"network/{nic['MODE']}/up" in outcome.stderr
+    assert noted() != [] and diff(before, snapshot()) == []
+    os.unlink("/run/fail")
+    assert setup("down", nic).status == 0

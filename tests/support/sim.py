@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,30 @@ import runtime.folder
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
 from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import AddRoute, AddVlan, DeleteOvsPort, DeleteRoute, DeleteVlan, PutOvsPort, Request, SetLink, SetSysctl
+from netcommon.host.requests import (
+    AddAddress,
+    AddNeighbour,
+    AddRoute,
+    AddVlan,
+    DeleteAddress,
+    DeleteNeighbour,
+    DeleteOvsPort,
+    DeleteRoute,
+    DeleteVlan,
+    NftChange,
+    PutOvsPort,
+    Request,
+    SendFrame,
+    SetLink,
+    SetSysctl,
+)
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
+from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from netcommon.lifecycle import down, gc, up
 from netcommon.lifecycle.node import SHUTDOWN, START, Call, Clock, Node, Outcome
 from netcommon.log import recording
+from netcommon.operations.flows import cookie_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint, nic_from_environment
 from runtime.nic import Nic
@@ -43,16 +63,47 @@ MODES: dict[str, dict[str, str]] = {
     "bridged, access": {"MODE": "bridged", "LINK": "brv", "VLAN": ".10"},
     "bridged, trunk": {"MODE": "bridged", "LINK": "brv", "VLAN": ":10:20"},
     "bridged, hybrid": {"MODE": "bridged", "LINK": "brv", "VLAN": ".10:20:30"},
+    "bridged, port": {
+        "MODE": "bridged",
+        "LINK": "br0",
+        "NETWORK_TAGS": "netcommon:isolated netcommon:mcast_flood:no",
+        "TAGS": "netcommon:0:static_fdb netcommon:0:mcast_fast_leave netcommon:0:mcast_to_unicast",
+    },
+    "bridged, static": {"MODE": "bridged", "LINK": "brv", "VLAN": ":10:20", "TAGS": "netcommon:0:static_fdb netcommon:0:default_vlan"},
     "routed": {"MODE": "routed", "LINK": "", "IP": "10.0.0.5"},
     "routed, table": {"MODE": "routed", "LINK": "guests", "IP": "10.0.0.5"},
     "routed, prefix": {"MODE": "routed", "LINK": "200", "IP": "10.9.0.0/24"},
     "routed, bridge": {"MODE": "routed", "LINK": "br0", "IP": "10.0.0.5"},
     "routed, IPv6": {"MODE": "routed", "LINK": "guests", "IP": "fd00::5"},
+    "routed, all options": {
+        "MODE": "routed",
+        "LINK": "guests",
+        "IP": "10.0.0.5",
+        "NETWORK_SUBNET6": "fd01::/64",
+        "NETWORK_GATEWAY6": "fd01::1",
+        "NETWORK_TAGS": "netcommon:eui64 netcommon:blackhole netcommon:uplink_proxy:both netcommon:gateway_link_local "
+        "netcommon:rp_filter:loose netcommon:accept_local netcommon:tap_mac:fe:00:00:00:00:01",
+        "TAGS": "netcommon:0:addresses:fd00::5 netcommon:0:addresses:10.0.0.6 "
+        "netcommon:0:prefixes:10.9.0.0/24 netcommon:0:prefixes:fd02::/64",
+    },
     "openvswitch": {"MODE": "openvswitch", "LINK": "ovs0"},
     "openvswitch, access": {"MODE": "openvswitch", "LINK": "ovs0", "VLAN": ".10"},
     "openvswitch, hybrid": {"MODE": "openvswitch", "LINK": "ovs0", "VLAN": ".10:20"},
+    "bridged, nfdhcpd": {"MODE": "bridged", "LINK": "br0", "TAGS": "netcommon:*:dhcp:nfdhcpd", "IP": "10.0.0.5"},
+    "openvswitch, dnsmasq": {"MODE": "openvswitch", "LINK": "ovs0", "TAGS": "netcommon:0:dhcp:dnsmasq", "IP": "10.0.0.5"},
+    "openvswitch, guarded": {
+        "MODE": "openvswitch",
+        "LINK": "ovs0",
+        "VLAN": ":20:30",
+        "IP": "10.0.0.5",
+        "TAGS": "netcommon:*:spoof_guard netcommon:*:rate_in:8mbit netcommon:*:rate_out:4mbit",
+    },
     "ext": {"MODE": "ext", "LINK": "anything"},
 }
+
+
+#: Requests of effects: they change nothing on the host, and fail no call.
+TELLING = (SendFrame, Hangup)
 
 
 def nic(mode: str = "bridged", **changes: str) -> Nic:
@@ -73,6 +124,7 @@ class Sim:
         self.host = MemoryHost({"guests": 100, "other": 200}, boot, netns)
         self.log, self.lines = recording()
         self.wall = time.time()
+        self.scheduled: list[tuple[tuple[float, ...], Callable[[], bool]]] = []  #: what an effect does again later
         self._store: Store | None = None
         host = self.host
         for bridge, mtu, aware in (("br0", 1400, False), ("br1", 9000, False), ("br2", 9000, False), ("brv", 1500, True)):
@@ -80,6 +132,7 @@ class Sim:
             host.add_link(Link(0, f"eth-{bridge}", "", up=True, master=made.index))
         host.add_ovs_bridge("ovs0")
         host.kernel.settings.write("net/ipv6/conf/all/forwarding", "1")
+        host.files.folders |= {"/var/lib/nfdhcpd", "/var/lib/netcommon/dnsmasq"}
         self._foreign()
         self.tap("tap0")
         self.before = self.picture()
@@ -91,8 +144,11 @@ class Sim:
         kernel.add_vlan(uplink, BridgeVlan(20))
         kernel.add_rule(Rule(AF_INET, 700, "eth-br0", 100, 4))
         kernel.add_route(Route(AF_INET, 100, "10.0.0.77/32", self.index("br0"), protocol=4))
+        kernel.add_route(Route(AF_INET, 254, "0.0.0.0/0", self.index("eth-br0"), 3, 0, "192.0.2.1"))
+        kernel.add_route(Route(AF_INET6, 254, "::/0", self.index("eth-br0"), 3, 0, "fe80::fe", 1024))
         kernel.add_neighbour(Neighbour(AF_INET6, "fd00::77", self.index("br0"), protocol=4))
         self.host.switch.put(OvsPort("eth-br1", "ovs0", tag=7))
+        self.host.files.put("/var/lib/nfdhcpd", "eth-br0", "IP=10.0.0.99\n")
 
     def tap(self, name: str, holder: int = 4242) -> Link:
         return self.host.add_tap(name, holder)
@@ -109,7 +165,10 @@ class Sim:
         if self._store is not None:
             self._store.close()
         self._store = Store(self.paths, identity.netns, identity.boot)
-        return Node(self.paths, self.settings, self.host, self._store, identity, clock)
+        return Node(self.paths, self.settings, self.host, self._store, identity, clock, self._later)
+
+    def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
+        self.scheduled.append((tuple(delays), action))
 
     def call(self, context: str = START, seconds: float = 5, **more: Any) -> Call:
         return Call(self.log, time.monotonic() + seconds, "test", context, **more)
@@ -146,21 +205,35 @@ class Sim:
         for link in list(self.host.kernel.links.values()):
             if link.kind == "tun" and link.name.startswith("tap"):
                 self.host.remove_link(link.name)
+        self.host.nftables.flush()
+        self.host.openflow.all.clear()
         kernel = self.host.kernel
         kernel.rules = [rule for rule in kernel.rules if rule.protocol != 174]
+        kernel.routes = [route for route in kernel.routes if route.protocol != 174]
+        kernel.neighbours = [neighbour for neighbour in kernel.neighbours if neighbour.protocol != 174]
+        kernel.settings._values.update({path: value for path, value in self.before["sysctls"].items() if "/eth-" in path})
         kernel.vlans = {index: dict(vlans) for index, vlans in self.before["vlans"].items() if index in kernel.vlans}
 
     def picture(self) -> dict[str, Any]:
         """Everything on the host; equal pictures, equal hosts."""
         kernel, switch = self.host.kernel, self.host.switch
+        numbers = {(port.bridge, port.ofport) for port in switch.ports()}
         return {
             "links": dict(kernel.links),
             "rules": list(kernel.rules),
             "routes": sorted(kernel.routes),
             "neighbours": sorted(kernel.neighbours),
+            "addresses": sorted(kernel.addresses),
             "vlans": {index: dict(sorted(vlans.items())) for index, vlans in kernel.vlans.items()},
+            "ports": {index: port for index in kernel.links if (port := kernel.bridge_ports.port(index))},
+            "fdb": sorted(kernel.bridge_ports.entries.items()),
             "sysctls": dict(kernel.settings._values),
+            "flows": sorted(flow._replace(port=int((flow.bridge, flow.port) in numbers)) for flow in self.host.openflow.all),
+            "shapers": sorted(switch.shapers),
             "ovs": sorted(port._replace(row="", ofport=0) for port in switch.ports()),
+            "files": sorted(self.host.files.contents.values()),
+            "nftables": self.host.nftables.everything(),
+            "daemons": {name: daemon.options for name, daemon in self.host.daemons.running.items()},
         }
 
     def files(self) -> list[str]:
@@ -172,8 +245,8 @@ class Sim:
         return sorted(found)
 
     def requests(self) -> list[Request]:
-        """The requests since the last call of this."""
-        found = list(self.host.requests)
+        """The requests for changes since the last call of this."""
+        found: list[Request] = [request for request in self.host.requests if not isinstance(request, TELLING)]
         self.host.requests.clear()
         return found
 
@@ -184,6 +257,8 @@ class Sim:
         refused: list[Request] = []
 
         def fail(request: Request) -> Answer | None:
+            if isinstance(request, TELLING):
+                return None
             seen.append(request)
             if (len(seen) == number + 1 or (refused and request == refused[0])) and len(refused) < times:
                 refused.append(request)
@@ -199,8 +274,12 @@ class Sim:
     def target(self, request: Request) -> str:
         """The device that a request is about; by its index, as it is now."""
         index = None
-        if isinstance(request, SetLink | AddVlan | DeleteVlan):
+        if isinstance(request, SetLink | AddVlan | DeleteVlan | SetPort | AddFdb | DeleteFdb):
             index = request.index
+        elif isinstance(request, AddNeighbour | DeleteNeighbour):
+            index = request.neighbour.index
+        elif isinstance(request, AddAddress | DeleteAddress):
+            index = request.address.index
         elif isinstance(request, AddRoute | DeleteRoute):
             index = request.route.index
         elif isinstance(request, SetSysctl):
@@ -209,9 +288,17 @@ class Sim:
             return request.port.name
         elif isinstance(request, DeleteOvsPort):
             return request.name
+        elif isinstance(request, PutFlows):
+            return request.port
+        elif isinstance(request, DeleteFlows):
+            return next(name for name in ("tap0", "tap1", "tap2") for uuid in UUIDS if cookie_of(uuid, name) == request.cookie)
+        elif isinstance(request, NftChange):
+            return request.what.rpartition(" of ")[2]
+        elif isinstance(request, PutFile | DeleteFile):
+            return request.name if request.folder == "/var/lib/nfdhcpd" else "tap0"
         if index is not None:
             link = self.host.kernel.links.get(index)
-            return link.name if link else f"gone {index}"
+            return link.name if link else f"gone {index}" if index else "nowhere"
         rule = getattr(request, "rule", None)
         assert isinstance(rule, Rule), request
         return rule.iif
@@ -258,7 +345,8 @@ class Mortal:
         self.steps.append(what)
 
     def _request(self, request: Request) -> Answer | None:
-        self.step(type(request).__name__)
+        if not isinstance(request, TELLING):
+            self.step(type(request).__name__)
         return None
 
     def __enter__(self) -> Mortal:

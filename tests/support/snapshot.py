@@ -53,7 +53,22 @@ _CARRIER = {"LOWER_UP", "NO-CARRIER", "RUNNING"}
 _OVS_COLUMNS = {
     "Bridge": ("name", "datapath_type", "external_ids", "other_config", "fail_mode", "flood_vlans", "protocols", "stp_enable"),
     "Port": ("name", "tag", "trunks", "vlan_mode", "external_ids", "other_config", "qos"),
-    "Interface": ("name", "type", "options", "external_ids", "other_config", "ingress_policing_rate", "mtu_request"),
+    "Interface": (
+        "name",
+        "type",
+        "options",
+        "external_ids",
+        "other_config",
+        "ingress_policing_rate",
+        "ingress_policing_burst",
+        "mtu_request",
+    ),
+}
+#: Rows without a name, and mirrors: who made and filled them is told by their columns; a reference stays what it is.
+_OVS_ROWS = {
+    "QoS": ("type", "other_config", "external_ids", "queues"),
+    "Queue": ("dscp", "other_config", "external_ids"),
+    "Mirror": ("name", "select_all", "select_src_port", "select_dst_port", "output_port", "output_vlan", "external_ids"),
 }
 _FILES = ("/run/netcommon", "/etc/netcommon", "/var/run/ganeti")
 
@@ -207,6 +222,8 @@ def _ovs() -> dict[str, Any]:
         for row in rows(table, ("name", column)):
             members = row[column][1] if row[column][0] == "set" else [row[column]]
             found[table][row["name"]][column] = sorted(names[json.dumps(member)] for member in members)
+    for table, columns in _OVS_ROWS.items():
+        found[table] = sorted(_text([row[column] for column in columns]) for row in rows(table, columns))
     found["flows"] = {bridge: _flows(bridge) for bridge in found["Bridge"]}
     return found
 

@@ -22,14 +22,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """In the order of the schema, with its default, meaning and values."""
+    """In the order of the schema, with its default, modes, meaning and values."""
     rows = [line for line in (ROOT / "docs/options.md").read_text().splitlines() if line.startswith("| `")]
     assert len(rows) == len(OPTIONS)
     for row, option in zip(rows, OPTIONS, strict=True):
-        name, default, meaning, values = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        name, default, modes, meaning, values = row.removeprefix("| ").removesuffix(" |").split(" | ")
         said = getattr(DEFAULTS, option.name)
         shown = str(said).lower() if isinstance(said, bool) else str(said or (0 if said == 0 else "none"))
         assert (name, meaning, values) == (f"`{option.name}`", option.doc, option.kind.expected)
+        assert modes == ("all" if len(option.modes) == 3 else ", ".join(option.modes))
         assert default == (shown if said != () else "none")
 
 

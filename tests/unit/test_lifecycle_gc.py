@@ -15,7 +15,7 @@ from netcommon.host.requests import SetLink
 from netcommon.lifecycle import check, gc
 from runtime.errors import HostRefused, TryAgain
 from runtime.locks import number
-from runtime.record import APPLYING, REVERTING
+from runtime.record import APPLYING, REVERTING, SCHEMA
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02", "INTERFACE": "tap1"}
@@ -239,7 +239,7 @@ def test_gc_keeps_the_nic_of_a_newer_version(sim: Sim) -> None:
     sim.up(nic("routed, table"))
     whole = sim.picture()
     path = Path(sim.paths.state, "nics", UUIDS[0] + ".json")
-    newer = path.read_bytes().replace(b'"schema":1', b'"schema":99')
+    newer = path.read_bytes().replace(b'"schema":%d' % SCHEMA, b'"schema":99')
     path.write_bytes(newer)
     found = sim.gc()
     assert {each.action for each in found} == {"kept"}

@@ -17,7 +17,7 @@ from netcommon.operations import KINDS, kind
 from netcommon.settings import Settings
 from runtime.errors import TEMPORARY, UNAVAILABLE, HostRefused, NetcommonError, TryAgain
 from tests.support.sample import sample
-from tests.support.sim import MODES, UUIDS, Sim, nic, plain
+from tests.support.sim import MODES, TELLING, UUIDS, Sim, nic, plain
 
 LASTING = (errno.EINVAL, errno.EPERM, errno.EEXIST, errno.EOPNOTSUPP, errno.ENODEV, errno.EXFULL)
 PASSING = (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT)
@@ -207,6 +207,8 @@ def test_intent_is_on_disk_before_the_first_change(sim: Sim, mode: str, twice: b
     told: list[set[str]] = []
 
     def look(request: Request) -> Answer | None:
+        if isinstance(request, TELLING):
+            return None
         stored = json.loads(Path(sim.paths.state, "nics", UUIDS[0] + ".json").read_bytes())
         assert stored["state"] == "applying"
         told.append({operation["kind"] for operation in stored["operations"]})

@@ -16,7 +16,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from netcommon.host import decode, encode
-from netcommon.host.attributes import MalformedError, attributes, message, pack_address, show_address, split_prefix
+from netcommon.host.attributes import Encoded, MalformedError, attributes, message, pack_address, show_address, split_prefix
 from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.requests import (
     AddNeighbour,
@@ -127,7 +127,7 @@ CASES: dict[str, tuple[Request, bytes]] = {
 }
 
 
-def ours(encoded: encode.Encoded) -> bytes:
+def ours(encoded: Encoded) -> bytes:
     return message(encoded.type, encoded.flags, encoded.body, 77)
 
 
@@ -157,7 +157,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize(("encoded", "expected"), QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_question(encoded: encode.Encoded, expected: bytes) -> None:
+def test_question(encoded: Encoded, expected: bytes) -> None:
     assert ours(encoded).hex(" ") == expected.hex(" ")
 
 

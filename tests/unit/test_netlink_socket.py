@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from netcommon.host import encode
-from netcommon.host.attributes import HEADER
-from netcommon.host.encode import Encoded
+from netcommon.host.attributes import HEADER, Encoded
 from netcommon.host.kernel import KernelView
 from netcommon.host.netlink import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
 from netcommon.host.requests import SetLink

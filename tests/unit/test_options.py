@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import typing
+from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from netcommon.options import DEFAULTS, Options, options_of
-from netcommon.options_schema import OPTIONS
+from netcommon.options_schema import OPTIONS, Option
+from netcommon.plan import effects, plan
 from netcommon.settings import Settings
+from netcommon.settings_file import read
 from netcommon.tags import given
-from runtime.errors import NicInvalid
+from runtime import validate
+from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.nic import Network, Nic
+from runtime.vlan import NO_VLAN, Vlan
+from tests.support.cli import equipped
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -101,6 +112,18 @@ def test_another_prefix_with_a_colon() -> None:
         ("netcommon:0:prefixes:192.0.2.1/28", "", ("prefixes", "host bits")),
         ("netcommon:0:tap_mac:01:00:00:00:00:00", "", ("tap_mac", "unicast")),
         ("netcommon:0:protected netcommon:0:limited", "", ("firewall", "once")),
+        ("netcommon:0:isolated:", "", ("true or false",)),
+        ("netcommon:0:tap_mac", "", ("tap_mac", "unicast")),
+        ("netcommon:0:flows", "", ("flows",)),
+        ("netcommon:0:flows:x netcommon:0:flows:", "", ("flows", "once")),
+        ("netcommon:0:flows:../../shadow", "", ("flows",)),
+        ("netcommon:0:addresses:::ffff:10.0.0.1", "", ("addresses",)),
+        ("netcommon:0:addresses:255.255.255.255", "", ("addresses",)),
+        ("netcommon:0:prefixes:10.0.0.0/0.255.255.255", "", ("prefixes",)),
+        ("netcommon:0:prefixes:224.0.0.0/8", "", ("prefixes",)),
+        ("netcommon:0:prefixes:::/0", "", ("prefixes",)),
+        ("netcommon:*", "", ("TAGS",)),
+        ("netcommon::isolatd netcommon:0::", "", ("TAGS",)),
         ("", "netcommon:isolated:maybe", ("NETWORK_TAGS", "true or false")),
         ("", "netcommon:0:isolated", ("NETWORK_TAGS", "an option")),
     ],
@@ -109,6 +132,149 @@ def test_what_is_not_understood_is_refused(tags: str, network_tags: str, words: 
     with pytest.raises(NicInvalid) as caught:
         options_of(nic(tags, network_tags), Settings())
     assert all(word in str(caught.value) for word in words)
+
+
+def test_tags_mean_the_same_in_any_order() -> None:
+    """Ganeti keeps tags in sets: the first address, by which prefixes are routed, must not change with each start."""
+    tags = [f"netcommon:0:addresses:192.0.2.{number}" for number in (9, 1, 5)] + ["netcommon:0:addresses:192.0.2.1"]
+    found = {options_of(nic(" ".join(order)), Settings()).addresses for order in itertools.permutations(tags)}
+    assert found == {("192.0.2.1", "192.0.2.5", "192.0.2.9")}
+    wrong = ["netcommon:0:isolatd", "netcommon:0:announc", "netcommon:0:rate_in:1"]
+    said = set()
+    for order in itertools.permutations(wrong):
+        with pytest.raises(NicInvalid) as caught:
+            options_of(nic(" ".join(order)), Settings())
+        said.add(str(caught.value))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "isolated"),
+    [
+        ("wan", "netcommon:WAN:isolated", False),
+        ("wan", f"netcommon:{UUID}:isolated", True),
+        ("1", "netcommon:1:isolated", False),
+        ("*", "netcommon:*:isolated netcommon:*:rate_in:1mbit netcommon:0:rate_in:2mbit", True),
+        ("00000000-0000-4000-8000-00000000000F", "netcommon:00000000-0000-4000-8000-00000000000f:isolated", False),
+        ("a:b", "netcommon:a:b:isolated", True),
+        ("a", "netcommon:a:isolated:off", False),
+        ("ganeti:communication:web1", "netcommon:ganeti:communication:web1:isolated", True),
+        ("0", "netcommon:0:isolated", True),
+        ("\u0661", "netcommon:\u0661:isolated", False),
+        ("w\u00e4n", "netcommon:w\u00e4n:isolated", True),
+        ("w\u00e4n", "netcommon:wa\u0308n:isolated", False),
+        ("-", "netcommon:-:isolated", True),
+    ],
+)
+def test_how_a_nic_is_named(name: str, tag: str, isolated: bool) -> None:
+    assert options_of(nic(tag, name=name), Settings()).isolated == isolated
+
+
+def test_a_uuid_in_capitals() -> None:
+    uuid = "abcdef00-0000-4000-8000-000000000001"
+    one = nic(f"netcommon:{uuid.upper()}:rate_in:1mbit")._replace(uuid=uuid)
+    assert options_of(one, Settings()).rate_in == 10**6
+    there = one._replace(tags=(), network=one.network._replace(uuid=uuid))
+    assert options_of(there, Settings(networks={uuid.upper(): {"rate_in": 8000}})).rate_in == 8000
+
+
+def test_a_nic_without_network_or_name_is_in_none() -> None:
+    """An empty name in the settings is no name of what has none."""
+    alone = Nic(UUID, "tap0", "bridged", "br0", tags=("netcommon::isolated", "netcommon:None:isolated"))
+    assert options_of(alone, Settings(networks={"": {"isolated": True}})).isolated is False
+
+
+@pytest.mark.parametrize("name", ["my net", "a.b", "a]b", 'a"b', "n\u00e4t", "[nic]", "x" * 255])
+def test_networks_of_any_name(name: str, tmp_path: Path) -> None:
+    """As the settings file quotes it; the plan says where it came from without anything that is not ASCII."""
+    file = tmp_path / "config.toml"
+    quoted = name.replace('"', '\\"')
+    file.write_text(f'[networks."{quoted}"]\nrate_in = "1mbit"\n', encoding="utf-8")
+    settings = read(os.open(file, os.O_RDONLY), str(file)).settings
+    (one,) = given(nic(network=name), settings)
+    assert (one.name, one.value) == ("rate_in", 10**6)
+    assert one.origin.isascii() and one.origin.startswith("[networks.")
+    assert list(given(nic(network=name + "x"), settings)) == []
+
+
+WORDS = ["netcommon", "0", "*", "wan", UUID, "", "isolated", "rate_in", "addresses", "prefixes", "flows", "tap_mac", "protected"]
+WORDS += ["firewall", "off", "10.0.0.5", "2001", "db8", "/64", "1mbit", "8000", "00", "\u0663", "\u0130", "a" * 100, "-", "@", "+*/"]
+
+
+@hypothesis.given(st.lists(st.lists(st.sampled_from(WORDS), max_size=7).map(":".join)), st.sampled_from(WORDS))
+def test_any_tag_is_understood_or_refused(words: list[str], name: str) -> None:
+    """Whatever Ganeti takes for a tag: options that may be had, or the one error, in ASCII; and the order of tags means nothing."""
+    found = []
+    for order in (words, words[::-1]):
+        text = " ".join(f"netcommon:{word}"[:128] for word in order)
+        try:
+            found.append(str(options_of(nic(" ".join(validate.tags(text)), text, name=name), Settings())))
+        except NicInvalid as error:
+            found.append(str(error))
+            assert found[-1].isascii()
+    assert found[0] == found[1]
+
+
+def test_many_long_tags() -> None:
+    """As many as Ganeti allows, each as long as it allows: as quick as reading them."""
+    tags = [f"netcommon:{number}:flows:{'x' * 60}" for number in range(4096)]
+    assert options_of(nic(" ".join(tags), index=4095), Settings()).flows == ("x" * 60,)
+    assert len(options_of(nic(network_tags=" ".join(f"netcommon:flows:x{number}" for number in range(4096))), Settings()).flows) == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[tags]\nprefix = "netcommon:"', "without the colon"),
+        (f"[nic]\nrate_in = {'9' * 5000}", "thousands of digits"),
+        (f"[nic]\nrate_in = 0x{'f' * 5000}", "nic.rate_in"),
+        (f"[nic]\naddresses = [0x{'f' * 5000}]", "nic.addresses"),
+        ("[[networks.blue]]\nisolated = true", "networks.blue"),
+        ("[networks.blue.red]\nisolated = true", "unknown setting networks.blue.red"),
+    ],
+)
+def test_settings_that_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsInvalid, match=said):
+        read(os.open(file, os.O_RDONLY), str(file))
+
+
+def asked(name: str) -> list[dict[str, Any]]:
+    """Settings of [nic] that ask for an option, in every way that differs much."""
+    values: dict[str, list[Any]] = {
+        "link_local": ["eui64"],
+        "firewall": ["protected", "limited"],
+        "rate_in": [8000],
+        "rate_out": [8000],
+        "addresses": [("192.0.2.9",)],
+        "prefixes": [("192.0.2.0/28",)],
+        "tap_mac": ["fe:00:00:00:00:01"],
+        "uplink_proxy": ["off", "both"],
+        "rp_filter": ["off", "strict", "loose"],
+        "flows": [("site",)],
+        "dhcp": ["nfdhcpd", "dnsmasq"],
+    }
+    return [{name: value} for value in values.get(name) or [not getattr(DEFAULTS, name)]]
+
+
+@pytest.mark.parametrize("mode", ["bridged", "routed", "openvswitch"])
+@pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
+def test_an_option_means_something_in_its_modes_only(option: Option, mode: str) -> None:
+    """What the documents say of modes is what the planner does."""
+    network = Network(subnet6="2001:db8::/64", gateway="10.0.0.1", gateway6="2001:db8::1")
+    link = {"bridged": "br0", "routed": "100", "openvswitch": "ovs0"}[mode]
+    vlan = Vlan(10, ()) if mode == "bridged" else NO_VLAN
+    one = Nic(UUID, "tap0", mode, link, "aa:00:00:00:00:01", "10.0.0.5", vlan, "web1", 0, network=network)
+    base = {name: True for name in ("spoof_guard", "eui64") if name != option.name}
+    for given_options in asked(option.name):
+        plain, wanted = Settings(nic=base), Settings(nic=base | given_options)
+        if option.name == "firewall" and mode == "openvswitch":  # nobody would enforce it, so it is not just ignored
+            with pytest.raises(NicInvalid):
+                plan(one, wanted)
+            continue
+        differ = (plan(one, plain), effects(one, plain)) != (plan(one, wanted), effects(one, wanted))
+        assert differ == (mode in option.modes), given_options
 
 
 def test_where_each_came_from() -> None:
@@ -120,3 +286,13 @@ def test_where_each_came_from() -> None:
         ("eui64", "NETWORK_TAGS: netcommon:eui64"),
         ("rate_in", "TAGS: netcommon:0:rate_in:1mbit"),
     ]
+
+
+def test_plan_says_what_means_nothing_in_a_mode(tmp_path: Path) -> None:
+    cli = equipped(tmp_path)
+    Path(cli.paths.etc).mkdir(parents=True, exist_ok=True)
+    Path(cli.paths.config).write_text('[networks."my net"]\nblackhole = true\nisolated = true\n')
+    (tmp_path / "environ").write_text("INTERFACE=tap0\nMODE=bridged\nLINK=br0\nMAC=aa:00:00:00:00:01\nNETWORK_NAME=my net\n")
+    said = cli("plan", "--env-file", str(tmp_path / "environ")).stdout.splitlines()
+    assert "  isolated = true, from [networks.'my net']" in said
+    assert "  blackhole = true, from [networks.'my net']; nothing in mode bridged, only in routed" in said

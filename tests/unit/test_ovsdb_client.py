@@ -32,8 +32,17 @@ ROW = {
     "external_ids": ["map", [[OVS_MARK, "u"]]],
     "interfaces": UUID,
     "fake_bridge": False,
+    "qos": ["set", []],
 }
-INTERFACE = {"_uuid": UUID, "name": "tap0", "external_ids": ["map", []], "error": ["set", []], "ofport": 1}
+INTERFACE = {
+    "_uuid": UUID,
+    "name": "tap0",
+    "external_ids": ["map", []],
+    "error": ["set", []],
+    "ofport": 1,
+    "ingress_policing_rate": 0,
+    "ingress_policing_burst": 0,
+}
 Reply = Callable[[dict[str, Any]], bytes | None]
 
 
@@ -139,6 +148,8 @@ class Database:
         table = operation["table"]
         if table == "Open_vSwitch":
             return {"rows": [{"next_cfg": 7, "cur_cfg": 8 if self.taken else 6}]}
+        if table == "QoS":
+            return {"rows": []}
         if table == "Bridge":
             return {"rows": [{"name": "ovs0", "ports": UUID}]}
         if ["fake_bridge", "==", True] in operation["where"]:
@@ -173,14 +184,14 @@ NONSENSE: dict[str, Reply] = {
     "null": lambda request: result(request, None),
     "no results": lambda request: result(request, []),
     "a string": lambda request: result(request, "rows"),
-    "results are numbers": lambda request: result(request, [1, 2, 3, 4, 5, 6, 7, 8, 9]),
-    "rows are no list": lambda request: result(request, [{"rows": "x"}] * 9),
-    "rows are numbers": lambda request: result(request, [{"rows": [1]}] * 9),
-    "rows are empty": lambda request: result(request, [{"rows": [{}]}] * 9),
-    "columns are wrong": lambda request: result(request, [{"rows": [dict.fromkeys((*ROW, *INTERFACE, "ports"), 7)]}] * 9),
-    "columns are cut": lambda request: result(request, [{"rows": [{key: ["set"] for key in (*ROW, *INTERFACE, "ports")}]}] * 9),
-    "references are wrong": lambda request: result(request, [{"rows": [{**ROW, **INTERFACE, "_uuid": ["uuid", 7], "ports": 7}]}] * 9),
-    "operations fail": lambda request: result(request, [{"error": "permission error", "details": "x"}] * 9),
+    "results are numbers": lambda request: result(request, list(range(1, 13))),
+    "rows are no list": lambda request: result(request, [{"rows": "x"}] * 12),
+    "rows are numbers": lambda request: result(request, [{"rows": [1]}] * 12),
+    "rows are empty": lambda request: result(request, [{"rows": [{}]}] * 12),
+    "columns are wrong": lambda request: result(request, [{"rows": [dict.fromkeys((*ROW, *INTERFACE, "ports"), 7)]}] * 12),
+    "columns are cut": lambda request: result(request, [{"rows": [{key: ["set"] for key in (*ROW, *INTERFACE, "ports")}]}] * 12),
+    "references are wrong": lambda request: result(request, [{"rows": [{**ROW, **INTERFACE, "_uuid": ["uuid", 7], "ports": 7}]}] * 12),
+    "operations fail": lambda request: result(request, [{"error": "permission error", "details": "x"}] * 12),
 }
 
 
@@ -390,5 +401,5 @@ def test_notation(read: Callable[[Any], Any], value: object) -> None:
 
 def test_a_bond_shows_no_interface() -> None:
     """Several interfaces: none of them is the port's one."""
-    bond = a_port({**ROW, "interfaces": ["set", [UUID, ["uuid", "2"]]]}, {UUID[1]: INTERFACE}, "ovs0")
+    bond = a_port({**ROW, "interfaces": ["set", [UUID, ["uuid", "2"]]]}, {UUID[1]: INTERFACE}, "ovs0", {})
     assert (bond.ofport, bond.interface_ids) == (0, ())

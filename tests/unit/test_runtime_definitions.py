@@ -117,7 +117,6 @@ def test_files_written_by_hand_are_found(paths: Paths) -> None:
         ('device = "tap0"\nmode = "ext"\n[network]\nname = "x"\nsubnet = "10.0.0.1/24"', "line 5"),
         ('device = "tap0"\nmode = "ext"\n[network]\nlink = "x"', "line 4"),
         ('device = "tap0"\nmode = "ext"\n[other]\nlink = "x"', "line 3"),
-        ('device = "tap0"\nmode = "routed"', "IP"),
         ('device = "tap0"', "MODE"),
         ("\0", "line 1"),
         ("a = " + "[" * 20000, "no TOML"),

@@ -96,7 +96,6 @@ def test_device_comes_from_the_variable_or_else_the_argument() -> None:
         ({"MODE": "openvswitch", "LINK": ""}, "LINK"),
         ({"BRIDGE": "br1"}, "BRIDGE"),
         ({"BRIDGE": "a b"}, "BRIDGE"),
-        ({"MODE": "routed"}, "IP"),
         ({"MODE": "ext", "VLAN": "x"}, "VLAN"),
         ({"VLAN": "." + "1" * 40000}, "VLAN"),
         ({"IP": "10.0.0.256"}, "IP"),

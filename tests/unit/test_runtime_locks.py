@@ -177,3 +177,13 @@ def test_crossing_orders_never_deadlock(folder: Folder) -> None:
     for thread in threads:
         thread.join(30)
     assert (done[0], most[0]) == (180, 1)
+
+
+def test_what_follows_an_at_sign_has_the_same_lock(folder: Folder) -> None:
+    """The key of a thing on an uplink is whole only once that was found, under the lock of what was known before."""
+    clock = Clock()
+    with Locks(folder, 200, clock, clock.sleep) as first:
+        first.keys(["neighbour-fd00::5"])
+        first.keys(["neighbour-fd00::5@up0"])  # held already
+        with Locks(folder, clock.now + 1, clock, clock.sleep) as second, pytest.raises(TryAgain):
+            second.keys(["neighbour-fd00::5@up1"])

@@ -26,7 +26,7 @@ operations = st.lists(
 @given(valid_environments(), operations, st.sampled_from(STATES), st.booleans(), st.integers(0, (1 << 64) - 1), st.floats(0, 1e12))
 def test_round_trip(variables: dict[str, str], done: list[dict[str, object]], state: str, flag: bool, netns: int, seconds: float) -> None:
     stored = Record(
-        nic_from_environment(variables), 12, "boot", netns, state, tuple(done), "kvm-ifup", flag, seconds, seconds, SCHEMA, not flag
+        nic_from_environment(variables), 12, "boot", netns, state, tuple(done), "kvm-ifup", flag, seconds, seconds, SCHEMA, not flag, flag
     )
     data = to_json(stored)
     assert data.isascii()
@@ -57,7 +57,8 @@ def changed(**changes: object) -> bytes:
 
 
 def test_older_schema_is_read() -> None:
-    assert from_json(changed(schema=0, scripts=..., moved=..., door=...)) == record()
+    assert from_json(changed(schema=0, scripts=..., moved=..., door=..., incoming=...)) == record()
+    assert from_json(changed(schema=1, incoming=...)) == record()
 
 
 def test_newer_schema_is_refused_by_name() -> None:
@@ -105,6 +106,7 @@ def test_newer_schema_is_refused_by_name() -> None:
         changed(operations=[{"kind": 1}]),
         changed(scripts=1),
         changed(moved=None),
+        changed(incoming=0),
         changed(door=3),
         changed(created="now"),
         changed(created=True),

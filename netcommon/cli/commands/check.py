@@ -64,6 +64,7 @@ def _document(report: Report) -> dict[str, object]:
         "good": report.good,
         "drift": [{"does": does, "differs": differs} for does, differs in report.drift],
         "unknown": list(report.unknown),
+        "owed": list(report.owed),
     }
 
 
@@ -71,7 +72,7 @@ def _text(report: Report) -> str:
     record = report.record
     head = f"{record.nic.label} on {record.device} ({record.key}): "
     if report.good:
-        return head + "good"
+        return "\n".join([head + "good", *(f"  {does}: owed, for its guest is still migrating in" for does in report.owed)])
     if not report.alive:
         return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
     lines = [head + ("drifted" if record.state == UP else f"{record.state}, not up")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
 from netcommon.lifecycle.steps import decode
 from netcommon.operations.base import Operation
+from netcommon.operations.guard import NicGuard
+from netcommon.operations.guard_counters import dropped
 from runtime import definitions
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, NicInvalid
@@ -95,7 +98,19 @@ def _document(node: Node, view: View, record: Record) -> Document:
         "scripts": record.scripts,
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(record.created)),
         "operations": shown,
+        "dropped": _dropped(view, operations) if there else {},
     }
+
+
+def _dropped(view: View, operations: Sequence[Operation]) -> dict[str, int]:
+    """What the spoof guard has dropped, by reason, and what a site's flows have met; empty without either, and where it cannot be told."""
+    found: dict[str, int] = {}
+    for operation in operations:
+        try:
+            found |= dropped(operation, view) if isinstance(operation, NicGuard) else dict(operation.counters(view))
+        except NetcommonError:
+            continue
+    return found
 
 
 def _operation(node: Node, view: View, record: Record, operation: Operation, there: bool) -> Document:
@@ -123,6 +138,9 @@ def _text(document: Document) -> str:
         lines.append(f"     {'DRIFT: ' + one['drift'] if one['drift'] else 'holds'}" + (f"; {chose}" if chose else ""))
         if one["shared_with"]:
             lines.append(f"     shared with {', '.join(one['shared_with'])}")
+    counts = document.get("dropped")
+    if counts:
+        lines.append("  counted: " + ", ".join(f"{reason} {packets}" for reason, packets in counts.items()))
     return "\n".join(lines)
 
 

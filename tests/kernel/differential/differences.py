@@ -61,6 +61,24 @@ TABLE: tuple[Difference, ...] = (
         "our mark on the device: the NIC's UUID, for people and for gc",
     ),
     Difference(
+        "spoof guard",
+        r'\+ nft: \{"(table|chain|set|rule)": \{.*"netcommon-guard-\d\d".*',
+        lambda environment: environment.mode in ("bridged", "routed"),
+        "what the guest sends is checked, in tables of our own: on by default",
+    ),
+    Difference(
+        "OVS identity",
+        r'~ ovs: Interface: TAP: external_ids: \["map", \[\]\] -> .*"iface-id".*',
+        lambda environment: environment.mode == "openvswitch",
+        "the keys that OVN and Nova write: whose port it is, for whoever looks after the switch",
+    ),
+    Difference(
+        "OVS spoof guard",
+        r"\+ ovs: flows: \S+ +cookie=0x6e6374[0-9a-f]{10}, .*",
+        lambda environment: environment.mode == "openvswitch",
+        "what the guest sends is checked, by flows with a cookie of ours: on by default",
+    ),
+    Difference(
         "OVS mark",
         r"~ ovs: Port: TAP: external_ids: .*netcommon-uuid.*",
         lambda environment: environment.mode == "openvswitch",
@@ -102,6 +120,12 @@ TABLE: tuple[Difference, ...] = (
         r"~ lookup: -[46] guest to .*",
         lambda environment: _routed6(environment) and not _main(environment) and environment.link not in UNKNOWN_TABLES,
         "so with Ganeti's script the guest's packets are looked up in table main",
+    ),
+    Difference(
+        "proxy NDP",
+        r'\+ neighbours: -6: proxy .*"174".*|~ sysctls: net/ipv6/conf/\w+/proxy_ndp: 0 -> 1',
+        _routed6,
+        "IPv6 has no proxy_arp: the node answers for the guest on the uplink, and for the gateway on the tap, by entries for each address",
     ),
     Difference(
         "no rule for main",
@@ -162,6 +186,32 @@ TABLE: tuple[Difference, ...] = (
         r'[+~] (routes: -[46]: .*"dev": "TAP"|lookup: -[46] (uplink|node) to guest).*',
         lambda environment: environment.mode == "routed" and environment.link in BRIDGES,
         "LINK is the cluster's default, a bridge: Ganeti's script ends well without rule and route; ours uses table main and warns",
+    ),
+    Difference(
+        "steady MAC",
+        r"~ links: TAP: address: .* -> f[ea](:[0-9a-f]{2}){5}",
+        _routed,
+        "the guest's own with another first octet, the same on every node: a guest that has migrated goes on with the neighbours it knows",
+    ),
+    Difference(
+        "communication: MAC",
+        r"~ links: TAP: address: .* -> fe:00:a9:fe:a9:fe",
+        lambda environment: environment.communication,
+        "one MAC for every such tap: a guest that has migrated goes on with the neighbour it knows",
+    ),
+    Difference(
+        "communication: address",
+        r'[-+] addresses: TAP: .*"local": "169\.254\.169\.254".*',
+        lambda environment: environment.communication,
+        "an address of ours makes no route to its prefix; a /32 has none",
+        swapped=('"prefixlen"', '"noprefixroute": true, "prefixlen"'),
+    ),
+    Difference(
+        "communication: route mark",
+        r'[-+] routes: -4: .*"dev": "TAP".*',
+        lambda environment: environment.communication,
+        "protocol 174 is our mark: only such a route is ever deleted by us",
+        swapped=('"scope": "link"', '"protocol": "174", "scope": "link"'),
     ),
     Difference(
         "default VID",

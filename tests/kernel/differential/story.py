@@ -66,6 +66,7 @@ def by_ganeti(environment: Environment) -> Theirs:
     outcome = theirs.kvm_ifup(dict(environment.variables))
     found = Theirs(outcome, snapshot(()), lookups(environment))
     made.close()
+    theirs.end_dnsmasq()
     tidy(environment)
     return found
 

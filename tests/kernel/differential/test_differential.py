@@ -96,7 +96,7 @@ def test_up_answers(twins: Twins, environment: Environment) -> None:
     expected = INVALID if environment.name in WRONGLY_DESCRIBED else None
     if found.up.status == 0:
         assert expected is None
-        assert bool(found.up_heard) == (environment.mode != "ext" and not environment.communication)
+        assert bool(found.up_heard) == (environment.mode != "ext")
         assert len([line for line in found.scripts if line.startswith("ifup.d ")]) == 1
     else:
         assert found.up.status == (expected or REFUSED)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from netcommon.operations.flows import cookie_of
+from netcommon.operations.guard import table_of
 from runtime.environment import generated_uuid
 from tests.kernel.differential.place import Place, prepared
 from tests.support.netns import run
@@ -167,9 +169,10 @@ def test_index_taken_without_uuid(taps: Taps, mode: str, tap: str, late: str) ->
 
 
 def of_first(line: str, one: dict[str, str]) -> bool:
-    """Whether something that went was the first guest's own: its record, and what waits for a tap of its name."""
+    """Whether something that went was the first guest's own: its record, what waits for a tap of its name, and its spoof guard."""
     uuid = one.get("INTERFACE_UUID") or generated_uuid(one["INSTANCE"], 0, one["MAC"])
-    return line.startswith("- ") and any(word in line for word in (uuid, "tap0", "a.gnt.example")) and "tap1" not in line
+    words = (uuid, "tap0", "a.gnt.example", f"cookie={cookie_of(uuid, 'tap0'):#x},", f'"{table_of("tap0")}"', f"nft-{table_of('tap0')}")
+    return line.startswith("- ") and any(word in line for word in words) and "tap1" not in line
 
 
 def test_open_vswitch_lets_go_of_a_persistent_tap(place: Place) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,9 @@ MS_RDONLY = 1  #: <linux/mount.h>
 #: Where the package has what Debian's ganeti shows as /usr/lib/ganeti.
 INSIDE = "usr/lib/ganeti/3.0/usr/lib"
 SCRIPT = "/usr/lib/ganeti/kvm-ifup"
+#: What it runs for instance communication NICs; Debian has it there.
+COMMUNICATION = Path("/etc/ganeti/kvm-ifup-os")
+DNSMASQ_PID = Path("/run/ganeti/dnsmasq.pid")
 
 
 @contextlib.contextmanager
@@ -27,10 +32,19 @@ def installed() -> Iterator[None]:
     assert not Path(SCRIPT).exists(), "this machine has Ganeti itself"
     # its script sources /usr/lib/ganeti/net-common by this very path, and nothing may be made in the machine's /usr/lib
     syscalls.mount("overlay", "/usr/lib", "overlay", MS_RDONLY, f"lowerdir={tree}:/usr/lib")
+    COMMUNICATION.symlink_to("/usr/lib/ganeti/kvm-ifup-os")
     try:
         yield
     finally:
+        COMMUNICATION.unlink()
         syscalls.umount("/usr/lib")
+
+
+def end_dnsmasq() -> None:
+    """What its script for communication NICs never does."""
+    if DNSMASQ_PID.exists():
+        os.kill(int(DNSMASQ_PID.read_text()), signal.SIGKILL)
+        DNSMASQ_PID.unlink()
 
 
 def kvm_ifup(variables: dict[str, str], timeout: float = 300) -> Outcome:

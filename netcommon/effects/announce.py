@@ -1,0 +1,94 @@
+"""The announcement of a routed guest's addresses on the uplinks: from now on they are behind this node's MAC.
+
+Nothing else tells it: a routed guest's own frames end at its tap, and the neighbours keep the MAC of the node it has left for as long
+as their caches do. (A bridged or OVS guest needs none: QEMU announces the guest's own MAC at the end of a migration.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from netcommon.effects.base import Effect, Scene
+from netcommon.effects.frames import gratuitous_arp, unsolicited_advertisement
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, AF_INET6, Link
+from netcommon.host.requests import Request, SendFrame
+from netcommon.operations.table import table_number
+from netcommon.operations.uplink import uplinks
+from runtime.errors import HostRefused, NetcommonError
+
+#: When it is said again, in seconds after the first time: a single frame may be lost, or come before the switch has settled.
+AGAIN = (0.1, 0.3, 0.6, 0.9)
+
+MAC = len("aa:bb:cc:dd:ee:ff")  #: the length of an Ethernet address as text
+NO_MAC = "00:00:00:00:00:00"
+
+
+class AnnounceFields(NamedTuple):
+    """The fields of Announce."""
+
+    table: str  #: name or number; "" is main
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+
+
+class Announce(AnnounceFields, Effect):
+    """Tells the neighbours on the uplinks of ``table`` that these addresses are here: at once, and AGAIN while the NIC is up."""
+
+    __slots__ = ()
+
+    def exclusive(self) -> bool:
+        return True
+
+    def perform(self, scene: Scene) -> None:
+        view = scene.host.view()
+        links = [link for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
+        if not links:
+            scene.log.info(f"announced to nobody: no uplink of table {self.table or 'main'} is known (no default route, no rule into it)")
+            return
+        try:
+            self._send(scene)
+        finally:
+            scene.later(AGAIN, lambda: self._again(scene))
+
+    def describe(self) -> str:
+        return f"announce {', '.join((*self.ipv4, *self.ipv6))} on the uplinks of table {self.table or 'main'}"
+
+    def _addresses(self, family: int) -> tuple[str, ...]:
+        return self.ipv4 if family == AF_INET else self.ipv6
+
+    def _uplinks(self, view: View, family: int) -> list[Link]:
+        """Those with neighbours to tell: not tunnels."""
+        links = uplinks(view, family, table_number(view, self.table, []))
+        return [link for link in links if len(link.address) == MAC and link.address != NO_MAC]
+
+    def _again(self, scene: Scene) -> bool:
+        if not scene.current():
+            return False
+        try:
+            self._send(scene)
+        except NetcommonError as error:
+            scene.log.warning(f"{self.describe()}: {error}")
+        return True
+
+    def _send(self, scene: Scene) -> None:
+        """Looks at the host anew each time: an uplink may have come up, or have got its address, meanwhile. Raises HostRefused."""
+        view = scene.host.view()
+        problems: list[str] = []
+        requests: list[Request] = []
+        for family in (AF_INET, AF_INET6):
+            for link in self._uplinks(view, family) if self._addresses(family) else ():
+                source = view.link_local(link.index) if family == AF_INET6 else ""
+                if family == AF_INET6 and not source:
+                    problems.append(f"{link.name} has no IPv6 address to speak from yet")
+                    continue
+                requests += [SendFrame(link.index, frame) for frame in self._frames(family, link.address, source)]
+        answers = scene.host.execute(requests, stop=False) if requests else []
+        problems += [answer.text for answer in answers if not answer.ok]
+        if problems:
+            raise HostRefused("; ".join(dict.fromkeys(problems)))
+
+    def _frames(self, family: int, mac: str, source: str) -> list[bytes]:
+        if family == AF_INET:
+            return [frame for address in self.ipv4 for frame in gratuitous_arp(mac, address)]
+        return [unsolicited_advertisement(mac, source, address) for address in self.ipv6]

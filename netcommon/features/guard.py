@@ -1,0 +1,49 @@
+"""The spoof guard of bridged and routed NICs: which addresses, VLANs and kinds of frames the guest may send (docs/spoof-guard.md).
+
+That of Open vSwitch ports is made of flows (netcommon.features.ovs_flows).
+"""
+
+from __future__ import annotations
+
+from netcommon.addresses import Addresses, addresses_of, link_local
+from netcommon.features.base import Part
+from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.operations import guard_rules
+from netcommon.operations.guard import GuardTable, NicGuard, table_of
+from netcommon.options import Options
+from netcommon.settings import Settings
+from runtime.nic import Nic
+
+
+def plan(nic: Nic, settings: Settings, options: Options) -> Part:
+    """Before anything else is done with the device: no frame of the guest passes unchecked. Raises NicInvalid as addresses_of does."""
+    known = addresses_of(nic, options)
+    hosts = (*known.ipv4, *known.ipv6)
+    if AF_INET6 in known.families and options.link_local == "eui64" and nic.mac:
+        hosts = (*hosts, *(each for each in (link_local(nic.mac),) if each not in hosts))
+    guard = NicGuard(
+        nic.interface,
+        nic.uuid,
+        nic.mac,
+        hosts,
+        (*known.prefixes4, *known.prefixes6),
+        nic.vlan.trunks if nic.mode == "bridged" else (),
+        _free(nic, options, known),
+        options.allow_unfiltered_promisc,
+    )
+    return Part(before=(GuardTable(nic.interface, table_of(nic.interface)), guard))
+
+
+def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:
+    """What of it is not checked: as the options say, and where nothing is known to compare with."""
+    any_address = options.allow_ip_spoofing or options.allow_dhcp_spoofing
+    free = {
+        guard_rules.FREE_MAC: options.allow_mac_spoofing or not nic.mac,
+        guard_rules.FREE_IPV4: any_address or AF_INET not in known.families,
+        guard_rules.FREE_IPV6: any_address or AF_INET6 not in known.families,
+        guard_rules.FREE_DHCP: options.allow_dhcp_spoofing,
+        guard_rules.FREE_TYPE: options.allow_restricted_traffic,
+        guard_rules.ANY_LINK_LOCAL: options.link_local == "any" or not nic.mac,
+        guard_rules.NO_MAC: not nic.mac,
+    }
+    return tuple(name for name in guard_rules.FLAGS if free[name])

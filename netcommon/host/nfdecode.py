@@ -1,0 +1,103 @@
+"""What nf_tables tells, as the values of netcommon.host.nftables. Each function takes a message's body; all raise MalformedError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netcommon.host.attributes import attributes, each, string
+from netcommon.host.nfencode import (
+    CHAIN_HOOK,
+    CHAIN_NAME,
+    CHAIN_TABLE,
+    CHAIN_USERDATA,
+    COMMENT,
+    ELEMENT_EXPRESSION,
+    ELEMENT_EXPRESSIONS,
+    ELEMENT_KEY,
+    ELEMENT_KEY_END,
+    ELEMENT_VALUE,
+    ELEMENTS_LIST,
+    ELEMENTS_SET,
+    ELEMENTS_TABLE,
+    GENERIC,
+    HOOK_DEVICE,
+    HOOK_NUMBER,
+    HOOK_PRIORITY,
+    RULE_CHAIN,
+    RULE_EXPRESSIONS,
+    RULE_TABLE,
+    SET_NAME,
+    SET_TABLE,
+    TABLE_NAME,
+    TABLE_USERDATA,
+    be32,
+)
+from netcommon.host.nftables import NO_HOOK, NftChain, NftElement, NftRule, NftTable
+
+HOOK_DEVICES = 4
+COUNTER_PACKETS = 2
+
+
+def _comment(data: bytes | None) -> str:
+    """The comment among nft's user data: entries of a type, a length and that many bytes."""
+    offset, data = 0, data or b""
+    while offset + 2 <= len(data):
+        kind, length = data[offset], data[offset + 1]
+        if kind == COMMENT:
+            return string(data[offset + 2 : offset + 2 + length])
+        offset += 2 + length
+    return ""
+
+
+def table(body: bytes) -> NftTable:
+    """NFT_MSG_NEWTABLE."""
+    found = attributes(body, GENERIC.size)
+    return NftTable(body[0], string(found.get(TABLE_NAME)), _comment(found.get(TABLE_USERDATA)))
+
+
+def chain(body: bytes) -> NftChain:
+    """NFT_MSG_NEWCHAIN; of several devices the first."""
+    found = attributes(body, GENERIC.size)
+    made = NftChain(body[0], string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME)), comment=_comment(found.get(CHAIN_USERDATA)))
+    if CHAIN_HOOK not in found:
+        return made
+    hook = attributes(found[CHAIN_HOOK])
+    device = string(hook.get(HOOK_DEVICE)) or string(attributes(hook.get(HOOK_DEVICES, b"")).get(1))
+    priority = be32(hook.get(HOOK_PRIORITY))
+    return made._replace(hook=be32(hook.get(HOOK_NUMBER), NO_HOOK), priority=priority - (1 << 32 if priority >> 31 else 0), device=device)
+
+
+def rule(body: bytes) -> NftRule:
+    """NFT_MSG_NEWRULE."""
+    found = attributes(body, GENERIC.size)
+    return NftRule(body[0], string(found.get(RULE_TABLE)), string(found.get(RULE_CHAIN)), found.get(RULE_EXPRESSIONS, b""))
+
+
+def set_name(body: bytes) -> tuple[str, str]:
+    """NFT_MSG_NEWSET: its table and its name."""
+    found = attributes(body, GENERIC.size)
+    return string(found.get(SET_TABLE)), string(found.get(SET_NAME))
+
+
+def elements(body: bytes) -> Iterator[NftElement]:
+    """NFT_MSG_NEWSETELEM."""
+    found = attributes(body, GENERIC.size)
+    place = body[0], string(found.get(ELEMENTS_TABLE)), string(found.get(ELEMENTS_SET))
+    for _, listed in each(found.get(ELEMENTS_LIST, b"")):
+        element = attributes(listed)
+        key = attributes(element.get(ELEMENT_KEY, b"")).get(1, b"")
+        end = attributes(element.get(ELEMENT_KEY_END, b"")).get(1, b"")
+        value = attributes(element.get(ELEMENT_VALUE, b"")).get(1, b"")
+        yield NftElement(*place, key, end, _packets(element), value)
+
+
+def _packets(element: dict[int, bytes]) -> int:
+    stored = element.get(ELEMENT_EXPRESSION)
+    if stored is None:
+        stored = attributes(element.get(ELEMENT_EXPRESSIONS, b"")).get(1)
+    if stored is None:
+        return 0
+    expression = attributes(stored)
+    if string(expression.get(1)) != "counter":
+        return 0
+    return int.from_bytes(attributes(expression.get(2, b"")).get(COUNTER_PACKETS, b""), "big")

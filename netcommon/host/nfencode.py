@@ -1,0 +1,179 @@
+"""Steps on nftables as nfnetlink messages, and questions to it. tests/kernel/test_nft_encoding.py holds them against nft(8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from netcommon.host.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
+from netcommon.host.nfexpr import BE32, nest, number, word
+from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
+
+GENERIC = Struct(">BBH")  #: struct nfgenmsg: family, version, resource
+SUBSYSTEM = 10  #: NFNL_SUBSYS_NFTABLES
+BATCH_BEGIN, BATCH_END = 16, 17
+(NEWTABLE, GETTABLE, DELTABLE, NEWCHAIN, GETCHAIN, DELCHAIN, NEWRULE, GETRULE, DELRULE, NEWSET, GETSET, DELSET) = range(12)
+NEWSETELEM, GETSETELEM, DELSETELEM = 12, 13, 14
+NLM_F_APPEND = 0x800
+
+TABLE_NAME, TABLE_FLAGS, TABLE_USERDATA = 1, 2, 6
+CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_TYPE, CHAIN_USERDATA = 1, 3, 4, 5, 7, 12
+HOOK_NUMBER, HOOK_PRIORITY, HOOK_DEVICE = 1, 2, 3
+RULE_TABLE, RULE_CHAIN, RULE_EXPRESSIONS = 1, 2, 4
+SET_TABLE, SET_NAME, SET_FLAGS, SET_KEY_TYPE, SET_KEY_LENGTH, SET_DESCRIPTION, SET_ID = 1, 2, 3, 4, 5, 9, 10
+SET_VALUE_TYPE, SET_VALUE_LENGTH, SET_USERDATA, SET_EXPRESSION = 6, 7, 13, 17
+ELEMENTS_TABLE, ELEMENTS_SET, ELEMENTS_LIST = 1, 2, 3
+ELEMENT_KEY, ELEMENT_VALUE, ELEMENT_KEY_END, ELEMENT_EXPRESSION, ELEMENT_EXPRESSIONS = 1, 2, 10, 7, 11
+DESCRIPTION_FIELDS, FIELD_LENGTH = 2, 1
+LIST_ELEMENT = 1
+INTERVAL, MAP, CONCATENATED, WITH_EXPRESSION = 0x4, 0x8, 0x80, 0x100
+ACCEPT_POLICY = 1
+COMMENT = 0  #: NFTNL_UDATA_TABLE_COMMENT, NFTNL_UDATA_CHAIN_COMMENT
+TYPE_BITS = 6  #: nft(8) packs the types of a key's fields into one number
+COUNTER = word(1, "counter") + nest(2, b"")
+AT_ONCE = 500  #: elements in one message: the attribute around them holds 65 KB
+HOST_ORDER = bytes((0, 4, 1, 0, 0, 0))  #: NFTNL_UDATA_SET_KEYBYTEORDER, of four bytes: the host's, as devices' indices have it
+
+
+def message(kind: int, family: int, body: bytes, flags: int = 0) -> Encoded:
+    """A message to nf_tables."""
+    return Encoded(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body)
+
+
+def bracket(kind: int) -> Encoded:
+    """The beginning or the end of a transaction."""
+    return Encoded(kind, 0, GENERIC.pack(0, 0, SUBSYSTEM))
+
+
+def steps(wanted: Sequence[Step]) -> list[tuple[Encoded, int]]:
+    """The messages of some steps, each with the position of its step. Neighbouring elements of one set share a message."""
+    made: list[tuple[Encoded, int]] = []
+    position = 0
+    while position < len(wanted):
+        each = wanted[position]
+        last = position + 1
+        if isinstance(each, Put) and isinstance(each.thing, NftElement):
+            elements = [each.thing]
+            while last < len(wanted) and len(elements) < AT_ONCE and _same_set(each.thing, wanted[last]):
+                elements.append(wanted[last].thing)  # type: ignore[union-attr, arg-type]
+                last += 1
+            made.append((message(NEWSETELEM, each.thing.family, _elements(elements), NLM_F_CREATE), position))
+        else:
+            made += [(one, position) for one in _messages(each)]
+        position = last
+    return made
+
+
+def _same_set(first: NftElement, other: Step) -> bool:
+    return isinstance(other, Put) and isinstance(other.thing, NftElement) and other.thing[:3] == first[:3]
+
+
+def _messages(each: Step) -> list[Encoded]:
+    if isinstance(each, Clear):
+        return [_clear(each.chain)]
+    thing = each.thing
+    if isinstance(each, Put):
+        if isinstance(thing, NftTable):
+            body = word(TABLE_NAME, thing.name) + number(TABLE_FLAGS, 0) + _comment(TABLE_USERDATA, thing.comment)
+            return [message(NEWTABLE, thing.family, body, NLM_F_CREATE)]
+        if isinstance(thing, NftChain):
+            return [message(NEWCHAIN, thing.family, _chain(thing), NLM_F_CREATE)]
+        if isinstance(thing, NftRule):
+            body = word(RULE_TABLE, thing.table) + word(RULE_CHAIN, thing.chain) + nest(RULE_EXPRESSIONS, thing.expressions)
+            return [message(NEWRULE, thing.family, body, NLM_F_CREATE | NLM_F_APPEND)]
+        if isinstance(thing, NftSet):
+            return [message(NEWSET, thing.family, _set(thing), NLM_F_CREATE)]
+    elif isinstance(thing, NftTable):
+        return [message(DELTABLE, thing.family, word(TABLE_NAME, thing.name))]
+    elif isinstance(thing, NftChain):
+        return [_clear(thing), message(DELCHAIN, thing.family, word(CHAIN_TABLE, thing.table) + word(CHAIN_NAME, thing.name))]
+    elif isinstance(thing, NftElement):
+        return [message(DELSETELEM, thing.family, _elements([thing]))]
+    raise ValueError("not a step on nftables")
+
+
+def _clear(chain: NftChain) -> Encoded:
+    return message(DELRULE, chain.family, word(RULE_TABLE, chain.table) + word(RULE_CHAIN, chain.name))
+
+
+def _comment(kind: int, text: str) -> bytes:
+    if not text:
+        return b""
+    value = as_bytes(text) + b"\0"
+    return attribute(kind, bytes((COMMENT, len(value))) + value)
+
+
+def _chain(chain: NftChain) -> bytes:
+    body = word(CHAIN_TABLE, chain.table) + word(CHAIN_NAME, chain.name)
+    if chain.hook >= 0:
+        hook = number(HOOK_NUMBER, chain.hook) + number(HOOK_PRIORITY, chain.priority & 0xFFFFFFFF)
+        hook += word(HOOK_DEVICE, chain.device) if chain.device else b""
+        body += nest(CHAIN_HOOK, hook) + number(CHAIN_POLICY, ACCEPT_POLICY) + word(CHAIN_TYPE, "filter")
+    return body + _comment(CHAIN_USERDATA, chain.comment)
+
+
+def _set(made: NftSet) -> bytes:
+    flags = INTERVAL * made.interval | WITH_EXPRESSION * made.counter | MAP * any(made.value)
+    kind = length = 0
+    for field, size in made.key:
+        kind = kind << TYPE_BITS | field
+        length += (size + 3) & ~3
+    described = b""
+    if len(made.key) > 1 and made.interval:
+        flags |= CONCATENATED
+        fields = b"".join(nest(LIST_ELEMENT, number(FIELD_LENGTH, (size + 3) & ~3)) for _, size in made.key)
+        described = nest(SET_DESCRIPTION, nest(DESCRIPTION_FIELDS, fields))
+    body = word(SET_TABLE, made.table) + word(SET_NAME, made.name) + number(SET_FLAGS, flags)
+    body += number(SET_KEY_TYPE, kind) + number(SET_KEY_LENGTH, length)
+    if any(made.value):
+        body += number(SET_VALUE_TYPE, made.value[0]) + number(SET_VALUE_LENGTH, made.value[1])
+    body += described + number(SET_ID, 1)
+    if len(made.key) == 1 and made.key[0][0] == IFINDEX_TYPE:
+        body += attribute(SET_USERDATA, HOST_ORDER)
+    return body + (nest(SET_EXPRESSION, COUNTER) if made.counter else b"")
+
+
+def _elements(elements: Sequence[NftElement]) -> bytes:
+    first = elements[0]
+    listed = b"".join(nest(LIST_ELEMENT, _element(each)) for each in elements)
+    return word(ELEMENTS_TABLE, first.table) + word(ELEMENTS_SET, first.set) + nest(ELEMENTS_LIST, listed)
+
+
+def _element(element: NftElement) -> bytes:
+    body = nest(ELEMENT_KEY, attribute(1, element.key))
+    body += nest(ELEMENT_VALUE, attribute(1, element.value)) if element.value else b""
+    return body + (nest(ELEMENT_KEY_END, attribute(1, element.end)) if element.end else b"")
+
+
+def get_table(family: int, name: str) -> Encoded:
+    return message(GETTABLE, family, word(TABLE_NAME, name))
+
+
+def get_chain(family: int, table: str, name: str) -> Encoded:
+    return message(GETCHAIN, family, word(CHAIN_TABLE, table) + word(CHAIN_NAME, name))
+
+
+def dump_tables(family: int) -> Encoded:
+    return message(GETTABLE, family, b"")
+
+
+def dump_chains(family: int) -> Encoded:
+    """The chains of all of the family's tables: the kernel picks none out."""
+    return message(GETCHAIN, family, b"")
+
+
+def dump_rules(family: int, table: str) -> Encoded:
+    return message(GETRULE, family, word(RULE_TABLE, table))
+
+
+def dump_sets(family: int, table: str) -> Encoded:
+    return message(GETSET, family, word(SET_TABLE, table))
+
+
+def dump_elements(family: int, table: str, name: str) -> Encoded:
+    return message(GETSETELEM, family, word(ELEMENTS_TABLE, table) + word(ELEMENTS_SET, name))
+
+
+def be32(value: bytes | None, default: int = 0) -> int:
+    """A number as nfnetlink writes it, ``default`` where it is missing."""
+    return default if value is None or len(value) != BE32.size else int(BE32.unpack(value)[0])

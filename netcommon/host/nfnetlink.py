@@ -1,0 +1,98 @@
+"""The service nftables: transactions and questions over an nfnetlink socket (netlink(7), NETLINK_NETFILTER). No nft(8), no libnftables."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Sequence
+
+from netcommon.host import nfencode
+from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR, Encoded
+from netcommon.host.base import DONE, Answer
+from netcommon.host.netlink import Netlink, Reply, reply_of
+from netcommon.host.nftables import Drop, Step
+from netcommon.host.requests import NftChange
+from runtime.errors import HostRefused, TryAgain
+
+#: What a kernel without nf_tables, or without one of its families, says.
+NO_NFTABLES = frozenset({errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EINVAL})
+SO_SNDBUFFORCE = 32
+ROOM = 4 << 20  #: bytes
+WHOLE = -1  #: the place of a failure that is none of one message
+
+
+class Nfnetlink(Netlink):
+    """A socket to the kernel's packet filter."""
+
+    PROTOCOL = 12  #: NETLINK_NETFILTER
+    NAME = "nfnetlink"
+
+    def _open(self) -> socket.socket:
+        """Makes room for a transaction, which is sent at once, however long it is."""
+        first = self._socket is None
+        made = super()._open()
+        if first:
+            with contextlib.suppress(PermissionError):
+                made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)
+        return made
+
+    def transact(self, messages: Sequence[Encoded]) -> list[tuple[int, Reply]]:
+        """All of them or none; what failed, each with the message's place, or WHOLE. Raises TryAgain or HostRefused."""
+        last = messages[-1]
+        framed = [*messages[:-1], last._replace(flags=last.flags | NLM_F_ACK)]
+        end = self._send([nfencode.bracket(nfencode.BATCH_BEGIN), *framed, nfencode.bracket(nfencode.BATCH_END)], 0)
+        begin = end - len(messages) - 1
+        failures: list[tuple[int, Reply]] = []
+        for kind, flags, got, body in self._messages():
+            if kind != NLMSG_ERROR or not begin <= got < end:
+                continue
+            told = reply_of(flags, body)
+            if told.errno:
+                failures.append((WHOLE if got == begin else got - begin - 1, told))
+            if got in (begin, end - 1):
+                return failures
+        raise AssertionError("unreachable")  # pragma: no cover
+
+
+class Nftables:
+    """Carries NftChange out (netcommon.host.base.Service)."""
+
+    def __init__(self, timeout: float) -> None:
+        self.netlink = Nfnetlink(timeout)
+
+    def close(self) -> None:
+        self.netlink.close()
+
+    def execute(self, request: NftChange) -> Answer:
+        """One transaction. What is to be dropped and is gone is left out, and the rest tried again."""
+        todo = list(request.steps)
+        while todo:
+            try:
+                failures = self._try(todo)
+            except TryAgain as problem:
+                return Answer(errno.ETIMEDOUT, f"{request.what}: {problem}")
+            except HostRefused as problem:
+                return Answer(errno.EPROTONOSUPPORT, f"{request.what}: {problem}; {request.otherwise}")
+            hard = [reply for step, reply in failures if not (isinstance(step, Drop) and reply.errno == errno.ENOENT)]
+            if hard:
+                return refused(request, hard[0])
+            if not failures:
+                break
+            gone = {id(step) for step, _ in failures}
+            todo = [step for step in todo if id(step) not in gone]
+        return DONE
+
+    def _try(self, todo: Sequence[Step]) -> list[tuple[Step | None, Reply]]:
+        pairs = nfencode.steps(todo)
+        failures = self.netlink.transact([message for message, _ in pairs])
+        return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
+
+
+def refused(request: NftChange, reply: Reply) -> Answer:
+    """The answer to a transaction that failed as a whole."""
+    text = reply.text or os.strerror(reply.errno)
+    if reply.errno in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT):
+        text = f"this kernel has no nf_tables for it ({text}): modprobe nf_tables; {request.otherwise}"
+    return Answer(reply.errno, f"{request.what}: {text}")

@@ -1,0 +1,94 @@
+"""What nftables holds, as a part of a live view. A kernel without nf_tables holds nothing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from netcommon.host.attributes import Encoded, MalformedError
+from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+from runtime.errors import HostRefused, TryAgain
+
+if TYPE_CHECKING:
+    from netcommon.host.linux import LinuxHost
+
+Fact = TypeVar("Fact")
+
+
+class NftView:
+    """Each method raises TryAgain where the kernel gives no complete answer, HostRefused where it may not be asked."""
+
+    _host: LinuxHost
+
+    def nft_table(self, family: int, name: str) -> NftTable | None:
+        from netcommon.host import nfdecode, nfencode  # only guarded NICs need them
+
+        body = self._nft_one(nfencode.get_table(family, name))
+        return None if body is None else _sane(nfdecode.table, body)
+
+    def nft_tables(self, family: int) -> Sequence[NftTable]:
+        from netcommon.host import nfdecode, nfencode
+
+        return [_sane(nfdecode.table, body) for body in self._nft_dump(nfencode.dump_tables(family))]
+
+    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
+        from netcommon.host import nfdecode, nfencode
+
+        body = self._nft_one(nfencode.get_chain(family, table, name))
+        return None if body is None else _sane(nfdecode.chain, body)
+
+    def nft_chains(self, family: int) -> Sequence[NftChain]:
+        from netcommon.host import nfdecode, nfencode
+
+        return [_sane(nfdecode.chain, body) for body in self._nft_dump(nfencode.dump_chains(family))]
+
+    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
+        from netcommon.host import nfdecode, nfencode
+
+        return [_sane(nfdecode.rule, body) for body in self._nft_dump(nfencode.dump_rules(family, table))]
+
+    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+        from netcommon.host import nfdecode, nfencode
+
+        names = [_sane(nfdecode.set_name, body) for body in self._nft_dump(nfencode.dump_sets(family, table))]
+        found: list[NftElement] = []
+        for there, name in names:
+            if there == table:
+                for body in self._nft_dump(nfencode.dump_elements(family, table, name)):
+                    found += _sane(lambda data: list(nfdecode.elements(data)), body)
+        return found
+
+    def _nft_one(self, request: Encoded) -> bytes | None:
+        from netcommon.host.nfnetlink import NO_NFTABLES
+
+        try:
+            found = self._host.nftables.netlink.get(request)
+        except HostRefused:
+            return None  # no such kind of socket
+        if isinstance(found, bytes):
+            return found
+        if found.errno in NO_NFTABLES or found.errno == errno.ENOENT:
+            return None
+        raise HostRefused(f"the kernel does not show its nftables: {found.text or errno.errorcode.get(found.errno)}")
+
+    def _nft_dump(self, request: Encoded) -> Sequence[bytes]:
+        from netcommon.host.nfnetlink import NO_NFTABLES
+
+        try:
+            found = self._host.nftables.netlink.dump(request)
+        except HostRefused:
+            return []
+        if isinstance(found, list):
+            return found
+        if found.errno in NO_NFTABLES or found.errno == errno.ENOENT:
+            return []
+        raise HostRefused(f"the kernel does not list its nftables: {found.text or errno.errorcode.get(found.errno)}")
+
+
+def _sane(decoder: Callable[[bytes], Fact], body: bytes) -> Fact:
+    """What ``decoder`` makes of a message; one that it cannot read is no answer."""
+    try:
+        return decoder(body)
+    except MalformedError as problem:
+        raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem

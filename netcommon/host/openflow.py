@@ -1,0 +1,160 @@
+"""OpenFlow of Open vSwitch, by ovs-ofctl(8): its notation of flows is a language of its own, which nobody should parse twice.
+
+Only OpenFlow 1.4 is spoken, which has bundles: all flows of a NIC change at one moment, or none does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from runtime.errors import HostRefused, SettingsInvalid, TryAgain
+
+PROGRAM = "ovs-ofctl"
+PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
+VERSION = "OpenFlow14"
+EXACTLY = (1 << 64) - 1
+
+#: What is read of one answer at most: 100000 flows (bytes).
+LIMIT = 64 << 20
+
+#: What ovs-ofctl prints before a flow's match, besides the cookie, that is no part of what was asked for.
+COUNTING = frozenset({"duration", "n_packets", "n_bytes", "idle_age", "hard_age"})
+
+#: What it prints of a flow that shall go by itself, or be told of when it goes, besides "cookie:0x7", "idle:5".
+FLAGS = frozenset({"send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"})
+
+#: What it says where there is no such bridge, or no ovs-vswitchd.
+REFUSED = "Connection refused"
+NOT_THERE = ("No such file or directory", REFUSED)
+
+
+class OpenFlow:
+    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method takes ``timeout`` seconds."""
+
+    def __init__(self, folder: str, timeout: float, clock: Callable[[], float], proc: str = "/proc") -> None:
+        self._folder, self._timeout, self._clock, self._proc = folder, timeout, clock, proc
+
+    def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
+        """See View. Raises TryAgain."""
+        if not os.path.exists(self._socket(bridge)):
+            return []  # saves a process: most nodes have no Open vSwitch, and gc asks all bridges there are
+        wanted = f"cookie={cookie:#x}/{EXACTLY:#x}" if cookie else f"cookie={FLOW_MARK:#x}/{FLOW_MARK_MASK:#x}"
+        said, text = self._run("-voff", "--no-names", "dump-flows", self._target(bridge), wanted)
+        if said.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
+            return []
+        if not said.ok:
+            raise TryAgain(f"the flows of {bridge}: {said.text}")
+        return [flow for line in text.splitlines() if (flow := read_flow(bridge, line)) is not None]
+
+    def texts(self, flows: Sequence[str]) -> list[str]:
+        """See View.flow_texts. Asks no switch."""
+        if not flows:
+            return []
+        lines = "".join(f"{flow}\n" for flow in flows)
+        said, text = self._run("parse-flows", "-", given=lines)
+        parsed = [line.partition(": ADD")[2] for line in text.splitlines() if ": ADD" in line]
+        if not said.ok:
+            raise SettingsInvalid(f"these are no flows: {said.text}")
+        if "normalization" in text or len(parsed) != len(flows):
+            raise SettingsInvalid("a flow names a field without the protocol that it belongs to, such as nw_src without ip")
+        return [normal(each, flow) for each, flow in zip(parsed, flows, strict=True)]
+
+    def execute(self, request: PutFlows | DeleteFlows) -> Answer:
+        """Carries it out."""
+        exactly = f"cookie={request.cookie:#x}/{EXACTLY:#x}"
+        if isinstance(request, DeleteFlows):
+            said, _ = self._run("-voff", "del-flows", self._target(request.bridge), exactly)
+            return said if said.ok else said._replace(text=f"flows of {request.bridge}: {said.text}")
+        port = '"' + request.port.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        lines = [f"delete {exactly}", *(added(flow, request.cookie, port) for flow in request.flows)]
+        said, text = self._run("-voff", "--bundle", "add-flows", self._target(request.bridge), "-", given="\n".join(lines) + "\n")
+        if said.ok:
+            return said
+        starting = REFUSED in text  # the socket is there, or was: it listens soon after the switch has taken its ports in
+        return Answer(errno.EAGAIN if starting else said.errno, f"flows of {request.port} on {request.bridge}: {said.text}")
+
+    def _socket(self, bridge: str) -> str:
+        return f"{self._folder}/{bridge.replace('/', '_')}.mgmt"
+
+    def _target(self, bridge: str) -> str:
+        return f"unix:{self._socket(bridge)}"
+
+    def _run(self, *arguments: str, given: str = "") -> tuple[Answer, str]:
+        """What became of it, and all that it wrote. Raises HostRefused where there is no ovs-ofctl."""
+        from netcommon.runner import run  # few NICs have flows
+
+        path = next((path for place in PLACES if os.access(path := f"{place}/{PROGRAM}", os.X_OK)), "")
+        if not path:
+            raise HostRefused(f"there is no {PROGRAM}: install Debian's openvswitch-common")
+        argv = [path, "-O", VERSION, *arguments]
+        outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, self._timeout, LIMIT, self._clock, self._proc, given.encode())
+        text = outcome.output.decode(errors="replace")
+        if outcome.ok:
+            return DONE, text
+        if outcome.timed_out:
+            return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {self._timeout:g} s"), text
+        why = "; ".join(line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines())[:500] or outcome.text
+        if "Broken pipe" in text:
+            return Answer(errno.EPROTONOSUPPORT, f"the bridge does not speak {VERSION}, which has bundles: add it to its protocols"), text
+        return Answer(errno.ENOENT if any(words in text for words in NOT_THERE) else errno.EIO, why), text
+
+
+def read_flow(bridge: str, line: str) -> Flow | None:
+    """One line of dump-flows; None for a line that is no flow's."""
+    rest = line.strip()
+    if not rest.startswith("cookie="):
+        return None
+    counted: dict[str, str] = {}
+    table = ""
+    kept: list[str] = []
+    *heads, rest = rest.split(", ")
+    for head in heads:
+        name, _, value = head.partition("=")
+        if name == "cookie" or name in COUNTING:
+            counted[name] = value
+        elif name == "table":
+            table = value
+        else:
+            kept.append(head)  # a time-out: nothing that we ask for
+    match, _, actions = rest.rpartition(" actions=") if not rest.startswith("actions=") else ("", "", rest[8:])
+    fields = [field for field in match.split(",") if field]
+    ports = [field.partition("=")[2] for field in fields if field.startswith("in_port=")]
+    fields = [*kept, *(field for field in fields if not field.startswith("in_port="))]
+    packets = counted.get("n_packets", "")
+    return Flow(
+        bridge,
+        int(counted["cookie"], 16),
+        int(ports[0]) if ports and ports[0].isdecimal() else 0,
+        written(table, ",".join(fields), actions),
+        int(packets) if packets.isdecimal() else 0,
+    )
+
+
+def normal(parsed: str, flow: str) -> str:
+    """The text of a flow (see Flow) from what parse-flows prints after "ADD". Raises SettingsInvalid for what may not be in it."""
+    match, _, actions = parsed.strip().rpartition("actions=")
+    words = match.split()
+    table = words.pop(0).removeprefix("table:") if words and words[0].startswith("table:") else ""
+    fields = words[0].split(",") if words else []
+    if len(words) > 1 or any(field.startswith("in_port") or field in FLAGS or ":" in field.partition("=")[0] for field in fields):
+        raise SettingsInvalid(f"flow {flow!r}: only a table, a priority, a match without in_port, and actions may be given")
+    if "learn(" in actions:
+        raise SettingsInvalid(f"flow {flow!r}: learn makes flows that are nobody's")
+    return written(table, ",".join(fields), actions)
+
+
+def written(table: str, match: str, actions: str) -> str:
+    """A flow's text from its parts."""
+    fields = ",".join(filter(None, (f"table={table}" if table not in ("", "0") else "", match)))
+    return f"{fields} actions={actions}".lstrip()
+
+
+def added(flow: str, cookie: int, port: str) -> str:
+    """A flow's text as add-flows takes it, with cookie and in_port."""
+    match, _, actions = flow.rpartition("actions=")
+    return ",".join(filter(None, (f"add cookie={cookie:#x}", match.strip(), f"in_port={port}", f"actions={actions}")))

@@ -1,0 +1,172 @@
+"""What Open vSwitch's database says: ports, bridges, and rows of ours that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from netcommon.host import ovsrows
+from netcommon.host.attributes import MalformedError
+from netcommon.host.facts import OVS_MARK, OvsBridge, OvsPort, OvsShaper
+from netcommon.host.jsonrpc import JsonRpc, Lost
+from netcommon.host.ovsrows import Fake, Operation, Row, select
+
+DATABASE = "Open_vSwitch"
+
+
+class OvsReader:
+    """A connection that is made when first needed, and kept. Each method takes ``timeout`` seconds at most."""
+
+    def __init__(self, path: str, timeout: float, clock: Callable[[], float]) -> None:
+        self.rpc = JsonRpc(path, clock)
+        self._timeout, self._clock = timeout, clock
+
+    def close(self) -> None:
+        self.rpc.close()
+
+    def bridge(self, name: str) -> bool:
+        """Whether there is such a bridge, a real one or a fake one. Raises TryAgain."""
+        deadline = self._clock() + self._timeout
+        try:
+            real = self._rows([select("Bridge", ["name"], ["name", "==", name])], deadline)[0]
+            return bool(real) or any(fake.name == name for fake in self._fakes(deadline))
+        except FileNotFoundError:
+            return False
+
+    def port(self, name: str) -> OvsPort | None:
+        """The port of that name, on whatever bridge. Raises TryAgain."""
+        deadline = self._clock() + self._timeout
+        try:
+            port = self._port(name, deadline)
+            return ovsrows.shown(port, self._fakes(deadline)) if port and ovsrows.may_be_inside(port) else port
+        except FileNotFoundError:
+            return None
+
+    def ports(self) -> Sequence[OvsPort]:
+        """All ports. Raises TryAgain."""
+        whole = [
+            select("Port", ovsrows.PORT_COLUMNS),
+            select("Interface", ovsrows.INTERFACE_COLUMNS),
+            select("Bridge", ["name", "ports"]),
+            select("QoS", ovsrows.QOS_COLUMNS),
+        ]
+        try:
+            rows = self._rows(whole, self._clock() + self._timeout)
+        except FileNotFoundError:
+            return []
+        try:
+            interfaces, shapers = (ovsrows.by_uuid(found) for found in (rows[1], rows[3]))
+            bridges = {ovsrows.uuid(port): ovsrows.word(row["name"]) for row in rows[2] for port in ovsrows.a_set(row["ports"])}
+            fakes = ovsrows.fakes(rows[0], rows[2])
+            found = [ovsrows.a_port(row, interfaces, bridges.get(ovsrows.uuid(row["_uuid"]), ""), shapers) for row in rows[0]]
+            return [ovsrows.shown(port, fakes) for port in found] if fakes else found
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def switch(self, name: str) -> OvsBridge | None:
+        """The real bridge that ``name`` is, or is a VLAN of. Raises TryAgain."""
+        deadline = self._clock() + self._timeout
+        try:
+            found = self._bridges(deadline, ["name", "==", name])
+            if not found:
+                parents = [fake.parent for fake in self._fakes(deadline) if fake.name == name]
+                found = self._bridges(deadline, ["name", "==", parents[0]]) if parents else []
+            return found[0] if found else None
+        except FileNotFoundError:
+            return None
+
+    def switches(self) -> Sequence[OvsBridge]:
+        """All real bridges. Raises TryAgain."""
+        try:
+            return self._bridges(self._clock() + self._timeout)
+        except FileNotFoundError:
+            return []
+
+    def shapers(self) -> Sequence[OvsShaper]:
+        """QoS rows with our mark that no port uses. Raises TryAgain."""
+        try:
+            shapers, ports = self._rows([select("QoS", ovsrows.QOS_COLUMNS), select("Port", ["qos"])], self._clock() + self._timeout)
+        except FileNotFoundError:
+            return []
+        try:
+            used = {ovsrows.reference(row["qos"]) for row in ports}
+            ids = [dict(ovsrows.a_map(row["external_ids"])) for row in shapers if ovsrows.uuid(row["_uuid"]) not in used]
+            return [OvsShaper(each.get(ovsrows.SHAPED, ""), each[OVS_MARK]) for each in ids if each.get(OVS_MARK)]
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _port(self, name: str, deadline: float) -> OvsPort | None:
+        """See ``port``; its bridge is the real one. Raises Lost and FileNotFoundError."""
+        named = ["name", "==", name]
+        rows = self._rows(
+            [select("Port", ovsrows.PORT_COLUMNS, named), select("Interface", ovsrows.INTERFACE_COLUMNS, named)], deadline
+        )
+        if not rows[0]:
+            return None
+        row = rows[0][0]
+        try:
+            asked = [select("Bridge", ["name"], ["ports", "includes", ["uuid", ovsrows.uuid(row["_uuid"])]])]
+            shaper = ovsrows.reference(row["qos"])
+            if shaper:
+                asked.append(select("QoS", ovsrows.QOS_COLUMNS, ["_uuid", "==", ["uuid", shaper]]))
+            bridges, *shapers = self._rows(asked, deadline)
+            bridge = ovsrows.word(bridges[0]["name"]) if bridges else ""
+            return ovsrows.a_port(row, ovsrows.by_uuid(rows[1]), bridge, ovsrows.by_uuid(shapers[0]) if shapers else {})
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _bridges(self, deadline: float, *where: list[Any]) -> list[OvsBridge]:
+        """The real bridges that meet the condition. Raises Lost and FileNotFoundError."""
+        rows = self._rows([select("Bridge", ["name", "controller"], *where)], deadline)[0]
+        try:
+            return [OvsBridge(ovsrows.word(row["name"]), bool(ovsrows.a_set(row["controller"]))) for row in rows]
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _fakes(self, deadline: float) -> list[Fake]:
+        """The fake bridges. Raises Lost and FileNotFoundError."""
+        columns = ["_uuid", "name", "tag", "fake_bridge"]
+        rows = self._rows([select("Port", columns, ["fake_bridge", "==", True]), select("Bridge", ["name", "ports"])], deadline)
+        try:
+            return ovsrows.fakes(*rows)
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _rows(self, operations: Sequence[Operation], deadline: float) -> list[list[Row]]:
+        """The rows of each select. A kept connection may have died since: one more attempt. Raises Lost, FileNotFoundError."""
+        kept = self.rpc.connected
+        try:
+            results, failed, why = self._transact(operations, deadline)
+        except Lost as lost:
+            if not kept or lost.late:
+                raise
+            results, failed, why = self._transact(operations, deadline)
+        if failed >= 0:
+            raise self._nonsense(why)
+        return [self._selected(result) for result in results[: len(operations)]]
+
+    def _transact(self, operations: Sequence[Operation], deadline: float) -> tuple[list[Any], int, str]:
+        """The results, the place of the first that is an error (-1: none), and what it says. Raises Lost, FileNotFoundError."""
+        results = self.rpc.call("transact", [DATABASE, *operations], deadline)
+        if not isinstance(results, list) or len(results) < len(operations):
+            raise self._nonsense("not a list of results")
+        for position, result in enumerate(results):
+            if isinstance(result, dict) and result.get("error"):
+                return results, position, f"{result['error']}: {result.get('details', '')}"[:300]
+        return results, -1, ""
+
+    def _selected(self, result: Any) -> list[Row]:
+        rows = result.get("rows") if isinstance(result, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise self._nonsense("not a list of rows")
+        return rows
+
+    def _uuid(self, row: Row) -> str:
+        try:
+            return ovsrows.uuid(row["_uuid"])
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _nonsense(self, why: object) -> Lost:
+        self.close()
+        return Lost(f"OVSDB at {self.rpc.path} gives an answer that makes no sense: {why}")

@@ -1,0 +1,231 @@
+"""The nftables of a simulated node: tables as values, changed in transactions, with the kernel's errors."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.netlink import Reply
+from netcommon.host.nfnetlink import refused
+from netcommon.host.nftables import IFNAME_TYPE, MARK, NO_HOOK, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
+from netcommon.host.requests import NftChange
+from netcommon.host.requests_rules import LoadRules
+from netcommon.host.simulated import Refused
+from runtime.errors import TryAgain
+
+if TYPE_CHECKING:
+    from netcommon.host.memory import MemoryHost
+
+Place = tuple[int, str]
+
+
+class Table:
+    """One table and what is in it, each kind by name; the rules of a chain in their order."""
+
+    def __init__(self, table: NftTable) -> None:
+        self.table = table
+        self.chains: dict[str, NftChain] = {}
+        self.rules: dict[str, list[NftRule]] = {}
+        self.sets: dict[str, NftSet] = {}
+        self.elements: dict[tuple[str, bytes], NftElement] = {}
+
+    def copy(self) -> Table:
+        made = Table(self.table)
+        made.chains, made.sets, made.elements = dict(self.chains), dict(self.sets), dict(self.elements)
+        made.rules = {name: list(rules) for name, rules in self.rules.items()}
+        return made
+
+    def at(self, sought: NftElement) -> NftElement | None:
+        """The element of its key; of a set of ranges any in which the key lies, field by field. Raises Refused."""
+        there = self.sets.get(sought.set)
+        if there is None:
+            raise Refused(errno.ENOENT)
+        key = _fields(there, sought.key)
+        if not there.interval:
+            return self.elements.get((sought.set, sought.key))
+        for each in self.elements.values():
+            if each.set == sought.set and all(map(_between, _fields(there, each.key), key, _fields(there, each.end or each.key))):
+                return each
+        return None
+
+
+def _fields(there: NftSet, key: bytes) -> list[bytes]:
+    """A key in its parts, each padded. Raises Refused where it has another length."""
+    found, offset = [], 0
+    for _, size in there.key:
+        end = offset + (size + 3) & ~3
+        found.append(key[offset:end])
+        offset = end
+    if offset != len(key):
+        raise Refused(errno.EINVAL)
+    return found
+
+
+def _between(first: bytes, sought: bytes, last: bytes) -> bool:
+    return first <= sought <= last
+
+
+class Ruleset:
+    """All tables. ``there``: whether the kernel has nf_tables. ``device`` tells whether there is one of a name.
+
+    ``by_name``: a base chain of netdev waits for a device of its name (Linux 6.16 and later); in earlier kernels it needs one, and
+    goes with it. What rules say is not understood: neither that they need a set or a chain, nor what they count.
+    """
+
+    def __init__(self, device: Callable[[str], object]) -> None:
+        self.there = True
+        self.by_name = False
+        self.tables: dict[Place, Table] = {}
+        self._device = device
+
+    def execute(self, request: NftChange) -> Answer:
+        """See netcommon.host.nfnetlink."""
+        if not self.there:
+            return refused(request, Reply(errno.EOPNOTSUPP))
+        self.look()
+        before = {place: table.copy() for place, table in self.tables.items()}
+        try:
+            for step in request.steps:
+                self._do(step)
+        except Refused as problem:
+            self.tables = before
+            return refused(request, Reply(problem.number, problem.text))
+        return DONE
+
+    def everything(self) -> list[object]:
+        """All that is there, for comparison."""
+        self.look()
+        found: list[object] = []
+        for _place, each in sorted(self.tables.items()):
+            chains, sets = sorted(each.chains.values()), sorted(each.sets.values())
+            found.append((each.table, chains, sets, sorted(each.rules.items()), sorted(each.elements.values())))
+        return found
+
+    def flush(self) -> None:
+        """What ``nft flush ruleset`` does."""
+        self.tables.clear()
+
+    def look(self) -> None:
+        """A base chain of netdev goes with its device."""
+        if self.by_name:
+            return
+        for table in self.tables.values():
+            for chain in list(table.chains.values()):
+                if chain.device and not self._device(chain.device):
+                    del table.chains[chain.name]
+                    table.rules.pop(chain.name, None)
+
+    def _do(self, step: Step) -> None:
+        if isinstance(step, Clear):
+            table = self._at(step.chain.family, step.chain.table)
+            if step.chain.name not in table.chains:
+                raise Refused(errno.ENOENT)
+            table.rules[step.chain.name] = []
+        elif isinstance(step, Put):
+            self._put(step.thing)
+        else:
+            self._drop(step.thing)
+
+    def _at(self, family: int, name: str) -> Table:
+        table = self.tables.get((family, name))
+        if table is None:
+            raise Refused(errno.ENOENT)
+        return table
+
+    def _put(self, thing: NftTable | NftChain | NftRule | NftSet | NftElement) -> None:
+        if isinstance(thing, NftTable):
+            self.tables.setdefault((thing.family, thing.name), Table(thing))
+            return
+        table = self._at(thing.family, thing.table)
+        if isinstance(thing, NftChain):
+            if thing.device and not self.by_name and not self._device(thing.device):
+                raise Refused(errno.ENOENT)
+            there = table.chains.setdefault(thing.name, thing)
+            if thing.hook != NO_HOOK and there.hook == NO_HOOK:
+                raise Refused(errno.EOPNOTSUPP)
+            if thing.hook != NO_HOOK and there[3:6] != thing[3:6]:
+                raise Refused(errno.EEXIST)
+        elif isinstance(thing, NftRule):
+            if thing.chain not in table.chains:
+                raise Refused(errno.ENOENT)
+            table.rules.setdefault(thing.chain, []).append(thing)
+        elif isinstance(thing, NftSet):
+            if table.sets.setdefault(thing.name, thing) != thing:
+                raise Refused(errno.EEXIST)
+        else:
+            there = table.at(thing)
+            if there is None:
+                there = table.elements[thing.set, thing.key] = thing
+            if there[:5] != thing[:5] or there.value != thing.value:
+                raise Refused(errno.EEXIST)
+            if thing.end and table.at(thing._replace(key=thing.end)) is not there:
+                raise Refused(errno.EEXIST)
+
+    def _drop(self, thing: NftTable | NftChain | NftElement) -> None:
+        if isinstance(thing, NftTable):
+            self.tables.pop((thing.family, thing.name), None)
+            return
+        table = self.tables.get((thing.family, thing.table))
+        if table is None:
+            return
+        if isinstance(thing, NftChain):
+            table.chains.pop(thing.name, None)
+            table.rules.pop(thing.name, None)
+        elif thing.set in table.sets:
+            there = table.at(thing)
+            if there is not None:
+                del table.elements[there.set, there.key]
+
+
+class RulesAsValues:
+    """Tables that templates write (netcommon.host.nftext): each rule's words stand for what they mean."""
+
+    def __init__(self, ruleset: Ruleset) -> None:
+        self._ruleset = ruleset
+
+    def execute(self, request: LoadRules) -> Answer:
+        """Makes the table, the set and the chains; what is in the set stays."""
+        where = request.family, request.table
+        chains = NftChain(*where, "rules"), NftChain(*where, "forward", 2, -10)
+        made: list[NftTable | NftSet | NftChain] = [NftTable(*where, f"{MARK} firewall"), NftSet(*where, "nics", ((IFNAME_TYPE, 16),))]
+        rules = [NftRule(*where, "rules", rule.encode()) for rule in request.rules] + [NftRule(*where, "forward", b"goto rules")]
+        steps: list[Step] = [*map(Put, [*made, *chains]), *map(Clear, chains), *map(Put, rules)]
+        return self._ruleset.execute(NftChange(f"table {request.table}", tuple(steps)))
+
+
+class SimulatedNft:
+    """The part of a simulated node's view that is about nftables."""
+
+    _host: MemoryHost
+
+    @property
+    def _nft(self) -> Ruleset:
+        self._host.reads += 1
+        if self._host.busy:
+            raise TryAgain("the simulated kernel is busy")
+        self._host.nftables.look()
+        return self._host.nftables
+
+    def nft_table(self, family: int, name: str) -> NftTable | None:
+        found = self._nft.tables.get((family, name))
+        return None if found is None else found.table
+
+    def nft_tables(self, family: int) -> Sequence[NftTable]:
+        return [each.table for each in self._nft.tables.values() if each.table.family == family]
+
+    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
+        found = self._nft.tables.get((family, table))
+        return None if found is None else found.chains.get(name)
+
+    def nft_chains(self, family: int) -> Sequence[NftChain]:
+        return [chain for each in self._nft.tables.values() if each.table.family == family for chain in each.chains.values()]
+
+    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
+        found = self._nft.tables.get((family, table))
+        return [] if found is None else [rule for rules in found.rules.values() for rule in rules]
+
+    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+        found = self._nft.tables.get((family, table))
+        return [] if found is None else list(found.elements.values())

@@ -1,0 +1,58 @@
+"""OpenFlow of a simulated node's Open vSwitch: flows are texts, which meet no packets."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.simulated_ovs import Switch
+from runtime.errors import SettingsInvalid, TryAgain
+
+
+class Tables:
+    """The flows of all bridges. They are ovs-vswitchd's, and go with it."""
+
+    def __init__(self, switch: Switch) -> None:
+        self.all: list[Flow] = []
+        self._switch = switch
+
+    def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
+        """See View. Raises TryAgain."""
+        condition = self._switch.condition
+        if not condition.there or bridge not in self._switch.bridges:
+            return []
+        if not condition.switch:
+            raise TryAgain("the simulated ovs-vswitchd does not answer")
+        mask = 0 if cookie else ~FLOW_MARK_MASK
+        return [flow for flow in self.all if flow.bridge == bridge and flow.cookie & ~mask == (cookie or FLOW_MARK)]
+
+    def texts(self, flows: Sequence[str]) -> list[str]:
+        """See View.flow_texts; of OpenFlow's language it knows only that a flow has actions."""
+        for flow in flows:
+            match, actions, _ = flow.partition("actions=")
+            if not actions or any(word in match for word in ("in_port=", "cookie=")):
+                raise SettingsInvalid(f"these are no flows: {flow}")
+        return [flow.replace(",actions=", " actions=").replace("table=0,", "") for flow in flows]
+
+    def execute(self, request: PutFlows | DeleteFlows) -> Answer:
+        """Carries it out."""
+        condition = self._switch.condition
+        if not condition.there or request.bridge not in self._switch.bridges:
+            return Answer(errno.ENOENT, f"flows of {request.bridge}: there is no such bridge")
+        if not condition.switch:
+            return Answer(errno.ETIMEDOUT, f"flows of {request.bridge}: ovs-vswitchd did not answer")
+        port = self._switch.real(request.port) if isinstance(request, PutFlows) else None
+        if isinstance(request, PutFlows) and (port is None or port.bridge != request.bridge or port.ofport < 1):
+            return Answer(errno.EIO, f"flows of {request.port} on {request.bridge}: unknown port")
+        self.all = [flow for flow in self.all if (flow.bridge, flow.cookie) != (request.bridge, request.cookie)]
+        if isinstance(request, PutFlows) and port is not None:
+            self.all += [Flow(request.bridge, request.cookie, port.ofport, text) for text in request.flows]
+        return DONE
+
+    def restart(self) -> None:
+        """ovs-vswitchd ends and starts again: no flow is left, and the ports get new numbers."""
+        self.all = []
+        self._switch.renumber()

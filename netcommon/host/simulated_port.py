@@ -1,0 +1,68 @@
+"""Bridge ports and forwarding databases of a simulated node, as of a kernel with VLAN filtering. Nothing is learned: no frames flow."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from netcommon.host.base import DONE, Answer
+from netcommon.host.facts import LOCAL, FdbEntry, Port
+from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+
+if TYPE_CHECKING:
+    from netcommon.host.simulated import Kernel
+
+
+class BridgePorts:
+    """The flags of the ports, and the entries that somebody has made, by bridge, VLAN and address."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.flags: dict[int, Port] = {}
+        self.entries: dict[tuple[int, int, str], FdbEntry] = {}
+
+    def forget(self, index: int) -> None:
+        """The device is no port any more."""
+        self.flags.pop(index, None)
+        self.entries = {key: entry for key, entry in self.entries.items() if entry.index != index}
+
+    def port(self, index: int) -> Port | None:
+        return self.flags.get(index, Port()) if self._bridge(index) else None
+
+    def entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
+        """Somebody's, or that of a port's own address, which is in all of its VLANs."""
+        made = self.entries.get((bridge, vid, mac.lower()))
+        if made is not None:
+            return made
+        for port in self._kernel.ports(bridge):
+            if port.address == mac.lower() and (not vid or vid in self._kernel.vlans.get(port.index, ())):
+                return FdbEntry(port.address, port.index, vid, LOCAL)
+        return None
+
+    def execute(self, request: SetPort | AddFdb | DeleteFdb) -> Answer:
+        """Carries it out."""
+        index = request.index
+        if index not in self._kernel.links:
+            return Answer(errno.ENODEV)
+        bridge = self._bridge(index)
+        if not bridge:
+            return Answer(errno.EOPNOTSUPP)
+        if isinstance(request, SetPort):
+            self.flags[index] = self.flags.get(index, Port())._replace(**{request.flag: request.value})
+            return DONE
+        vlans, mac = self._kernel.vlans[index], request.mac.lower()
+        if request.vid and request.vid not in vlans:
+            return Answer(errno.EINVAL)
+        vids = [request.vid] if request.vid else [0, *vlans]
+        if isinstance(request, AddFdb):
+            self.entries |= {(bridge, vid, mac): FdbEntry(mac, index, vid, sticky=True) for vid in vids}
+            return DONE
+        found = [(bridge, vid, mac) for vid in vids if (entry := self.entries.get((bridge, vid, mac))) and entry.index == index]
+        for key in found:
+            del self.entries[key]
+        return DONE if found else Answer(errno.ENOENT)
+
+    def _bridge(self, index: int) -> int:
+        """The index of the bridge it is a port of, 0 where it is none."""
+        link = self._kernel.links.get(index)
+        return link.master if link and link.port_kind == "bridge" else 0

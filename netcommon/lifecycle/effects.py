@@ -1,0 +1,53 @@
+"""Performing effects (netcommon.effects.base): each by itself, and none of them fails the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from netcommon.lifecycle.node import Node, alive
+from netcommon.log import Log
+from runtime.errors import NetcommonError
+from runtime.record import UP, Record
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Effect
+
+
+def arrived(node: Node, record: Record, log: Log) -> None:
+    """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held."""
+    from netcommon.plan import effects  # a down has no plan
+
+    try:
+        found = effects(record.nic, node.settings)
+    except NetcommonError as error:
+        log.warning(f"nobody was told: {error}")
+        return
+    found = [effect for effect in found if not (record.incoming and effect.exclusive())]
+    perform(node, found, log, lambda: _current(node, record))
+
+
+def perform(node: Node, found: Iterable[Effect], log: Log, current: Callable[[], bool] = lambda: True) -> None:
+    """Performs each of ``found`` once, in order; a failure is a warning."""
+    unique = dict.fromkeys(found)
+    if not unique:
+        return
+    from netcommon.effects.base import Scene  # most NICs have none
+
+    scene = Scene(node.host, node.paths, log, node.later, current)
+    for effect in unique:
+        try:
+            effect.perform(scene)
+        except (NetcommonError, OSError) as error:
+            log.warning(f"{effect.describe()}: {error}")
+        except Exception as error:  # the NIC is up, or down, whatever is wrong with the telling
+            log.warning(f"{effect.describe()}: {type(error).__name__}: {error}")
+
+
+def _current(node: Node, record: Record) -> bool:
+    """Whether the NIC is up still, on the same device."""
+    now = node.store.read(record.key)
+    if now is None or now.state != UP:
+        return False
+    same = (now.device, now.ifindex, now.boot, now.netns) == (record.device, record.ifindex, record.boot, record.netns)
+    return same and alive(node, node.host.view(), now)

@@ -1,0 +1,110 @@
+"""The static entry of a guest's MAC address in its bridge's forwarding database (bridge(8), "fdb")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import LEARNED, STATIC, FdbEntry, Link
+from netcommon.host.requests import Request
+from netcommon.host.requests_port import AddFdb, DeleteFdb
+from netcommon.operations.base import ABSENT, FOREIGN, Operation
+from netcommon.operations.link import bridge_link, device_link, link_of
+from runtime.errors import HostRefused
+
+
+class StaticEntryFields(NamedTuple):
+    """The fields of StaticEntry."""
+
+    device: str
+    bridge: str
+    mac: str
+    vid: int  #: 0: every VLAN of the port, or the bridge as a whole while it is not VLAN-aware
+    uuid: str  #: the NIC's
+    ifindex: int = 0
+    master: int = 0
+    found: str = ABSENT
+
+
+class StaticEntry(StaticEntryFields, Operation):
+    """Frames for the guest's address go to its tap, whoever else sends from that address: the entry is sticky.
+
+    Without that, one such frame (a forged one, or the guest's own that a switch reflects) would move the entry away, and with learning
+    off on the tap nothing would bring it back. The kernel has no place for a mark here, but an entry is one of a port, and goes with it.
+    """
+
+    __slots__ = ()
+    KIND = "fdb-entry"
+    CHOSEN = frozenset({"ifindex", "master", "found"})
+    BEFORE = frozenset({"found"})
+
+    def exclusive(self) -> bool:
+        """The guest's address is where the guest is: while it migrates in, behind the uplink."""
+        return True
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
+        made = self._replace(ifindex=link.index, master=bridge.index)
+        joined = link.master == bridge.index
+        vids = made._vids(view, bridge) if joined or self.vid or not bridge.vlan_filtering else [bridge.default_pvid]
+        there = [entry for vid in vids if (entry := view.fdb_entry(bridge.index, self.mac, vid)) is not None]
+        for entry in there:
+            if entry.kind != LEARNED and entry.index != link.index:
+                self._check(view, view.link_at(entry.index), entry, warnings)
+        foreign = bool(vids) and len([entry for entry in there if _ours(entry, link.index)]) == len(vids)
+        return [made._replace(found=FOREIGN if foreign else ABSENT)]
+
+    def _check(self, view: View, other: Link | None, entry: FdbEntry, warnings: list[str]) -> None:
+        """An entry on another port is taken over from this NIC's own earlier tap, or from one that nobody holds; else it is refused."""
+        name = other.name if other else f"device {entry.index}"
+        text = f"{self.mac}, the MAC of the NIC on {self.device}, has a {entry.kind} entry on {name}, another port of {self.bridge}"
+        if entry.kind == STATIC and other and (other.alias.startswith(self.uuid + " ") or other.holders == 0):
+            if text not in warnings:
+                warnings.append(text + ": it is taken over")
+            return
+        raise HostRefused(f"{text}: bridge fdb del {self.mac} dev {name} master, or correct the NIC's MAC")
+
+    def _vids(self, view: View, bridge: Link) -> list[int]:
+        """The VLANs in which the entry shall be, 0 while the bridge has none."""
+        if not bridge.vlan_filtering:
+            return [] if self.vid else [0]
+        return [self.vid] if self.vid else [vlan.vid for vlan in view.vlans(self.ifindex)]
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddFdb(self.ifindex, self.mac, self.vid)]
+
+    def differs(self, view: View) -> str:
+        link, bridge = link_of(view, self.ifindex, self.device), view.link_at(self.master)
+        if link is None or bridge is None or link.master != self.master:
+            return f"it is no port of {self.bridge}"
+        for vid in self._vids(view, bridge):
+            entry = view.fdb_entry(self.master, self.mac, vid)
+            where = f" in VLAN {vid}" if vid else ""
+            if entry is None:
+                return f"the entry{where} is gone"
+            if not _ours(entry, self.ifindex) or not (entry.sticky or self.found == FOREIGN):
+                at = view.link_at(entry.index)
+                return f"the entry{where} is {entry.kind}, on {at.name if at else f'device {entry.index}'}"
+        return ""
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link, bridge = link_of(view, self.ifindex, self.device), view.link_at(self.master)
+        if self.found == FOREIGN or link is None or bridge is None or link.master != self.master:
+            return []
+        there = [view.fdb_entry(self.master, self.mac, vid) for vid in self._vids(view, bridge)]
+        return [DeleteFdb(self.ifindex, self.mac, self.vid)] if any(entry and _ours(entry, self.ifindex) for entry in there) else []
+
+    def place(self) -> str:
+        return f"fdb {self.ifindex} {self.master} {self.mac} {self.vid}"
+
+    def describe(self) -> str:
+        vlan = f" vlan {self.vid}" if self.vid else ""
+        return f"bridge fdb replace {self.mac} dev {self.device} master static sticky{vlan}"
+
+    def undo(self) -> str:
+        return f"bridge fdb del {self.mac} dev {self.device} master" + (f" vlan {self.vid}" if self.vid else "")
+
+
+def _ours(entry: FdbEntry, index: int) -> bool:
+    return entry.kind == STATIC and entry.index == index

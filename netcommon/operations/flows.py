@@ -1,0 +1,162 @@
+"""OpenFlow flows of a NIC's port of Open vSwitch, made by templates (ovs-ofctl(8), ovs-actions(7))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import FLOW_MARK, Flow
+from netcommon.host.requests import Request
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.operations.base import Operation, Owned
+from netcommon.operations.link import device_link
+from runtime.errors import HostRefused, SettingsInvalid
+
+GUARD = "ovs/spoof-guard.j2"
+
+#: In table 0 the guard's flows have priorities from here on, and no other of a NIC's has.
+GUARDED = 65000
+
+#: Bits of a cookie that are the NIC's.
+BITS = 40
+
+
+def cookie_of(owner: str, device: str) -> int:
+    """The cookie of a NIC's flows: our mark, and 40 bits of a hash of its UUID and device: those of 5000 NICs collide once in 90,000 nodes.
+
+    The device is in it since for a while two can bear one UUID: the one that goes, and the one that comes.
+    """
+    from hashlib import sha256  # small beside what flows cost anyway
+
+    return FLOW_MARK | int.from_bytes(sha256(f"{owner} {device}".encode()).digest()[: BITS // 8], "big")
+
+
+class FlowsFields(NamedTuple):
+    """The fields of Flows."""
+
+    device: str
+    bridge: str
+    owner: str  #: the NIC's UUID
+    templates: tuple[str, ...]
+    words: tuple[tuple[str, str], ...] = ()  #: what the templates are given: words by name; "" is false in a template
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: and lists of words
+    ifindex: int = 0
+    switch: str = ""  #: the real bridge, where ``bridge`` is a VLAN of it
+    flows: tuple[str, ...] = ()  #: as Open vSwitch prints them, without cookie and in_port
+    names: tuple[str, ...] = ()  #: of each flow: under which name what it meets is counted, "" for none
+
+
+class Flows(FlowsFields, Operation):
+    """The port has these flows, all with our cookie and for frames from this port. They go with ovs-vswitchd, and are drift then.
+
+    What the templates make is on the record, so that repair does not depend on what they say by then.
+    """
+
+    __slots__ = ()
+    KIND = "flows"
+    CHOSEN = frozenset({"ifindex", "switch", "flows", "names"})
+    BEFORE = frozenset[str]()
+
+    @property
+    def cookie(self) -> int:
+        return cookie_of(self.owner, self.device)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        switch = view.ovs_switch(self.bridge)
+        if switch is None:
+            raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist: create it, or correct the NIC's LINK")
+        if switch.controlled:
+            warnings.append(f"{switch.name} has a controller, which may remove the flows of {self.device}: let it do the guarding too")
+        if self.flows:
+            return [self._replace(ifindex=link.index, switch=switch.name)]
+        made = [(name, flow) for template in self.templates for name, flow in self._render(template, view)]
+        names, flows = tuple(name for name, _ in made), tuple(flow for _, flow in made)
+        return [self._replace(ifindex=link.index, switch=switch.name, flows=flows, names=names)]
+
+    def _render(self, template: str, view: View) -> list[tuple[str, str]]:
+        """The flows of one template, each after its name. Raises SettingsInvalid."""
+        from netcommon.templates import render  # takes longer than all the rest
+
+        variables: dict[str, object] = {**dict(self.words), **{name: list(words) for name, words in self.lists}}
+        lines = [line.strip() for line in render(template, variables, view.template).splitlines()]
+        prefix = "" if template == GUARD else template.removeprefix("ovs/").removesuffix(".j2") + "."
+        named = [_named(line, prefix) for line in lines if line and not line.startswith("#")]
+        try:
+            flows = view.flow_texts([flow for _, flow in named])
+        except SettingsInvalid as error:
+            raise SettingsInvalid(f"template {template}: {error}") from None
+        for flow in flows:
+            if template != GUARD and _priority(flow) >= GUARDED:
+                raise SettingsInvalid(f"template {template}: {flow}: priorities of table 0 from {GUARDED} on are the spoof guard's")
+        return [(name, flow) for (name, _), flow in zip(named, flows, strict=True)]
+
+    def apply(self) -> Sequence[Request]:
+        return [PutFlows(self.switch, self.device, self.cookie, self.flows)]
+
+    def differs(self, view: View) -> str:
+        port = view.ovs_port(self.device)
+        if port is None or port.ofport < 1:
+            return "the port is gone"
+        found = view.flows(self.switch, self.cookie)
+        now = [flow.text for flow in found if flow.port == port.ofport]
+        missing = [flow for flow in self.flows if flow not in now]
+        strange = len(found) - sum(flow in self.flows for flow in now)
+        words = [f"{len(missing)} of its {len(self.flows)} flows are missing"] if missing else []
+        words += [f"{strange} flows are there that are not its own"] if strange else []
+        return ", ".join(words)
+
+    def revert(self, view: View) -> Sequence[Request]:
+        return [DeleteFlows(self.switch, self.cookie)] if self.switch else []
+
+    def counters(self, view: View) -> Sequence[tuple[str, int]]:
+        """How many packets were met by the flows of each name."""
+        met = {flow.text: flow.packets for flow in view.flows(self.switch, self.cookie)}
+        found: dict[str, int] = {}
+        for name, flow in zip(self.names, self.flows, strict=True):
+            if name:
+                found[name] = found.get(name, 0) + met.get(flow, 0)
+        return tuple(found.items())
+
+    def identity(self) -> str:
+        return f"flows {self.switch} {self.cookie:#x}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        templates = " ".join(self.templates)
+        return f"ovs-ofctl --bundle add-flows {self.switch or self.bridge} <{templates}> cookie={self.cookie:#x} in_port={self.device}"
+
+    def undo(self) -> str:
+        return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        found: dict[tuple[str, int], Flow] = {}
+        for switch in view.ovs_switches():
+            found.update({(switch.name, flow.cookie): flow for flow in view.flows(switch.name)})
+        if not found:
+            return
+        ports = {(_real(view, port.bridge), port.ofport): port.name for port in view.ovs_ports()}
+        for (bridge, cookie), flow in found.items():
+            text = f"OpenFlow flows of {bridge} with cookie {cookie:#x}"
+            yield Owned(f"flows {bridge} {cookie:#x}", text, (DeleteFlows(bridge, cookie),), device=ports.get((bridge, flow.port), ""))
+
+
+def _real(view: View, bridge: str) -> str:
+    switch = view.ovs_switch(bridge)
+    return switch.name if switch else ""
+
+
+def _named(line: str, prefix: str) -> tuple[str, str]:
+    """The name before a flow, "" for none, and the flow."""
+    name, colon, flow = line.partition(": ")
+    return (prefix + name, flow.strip()) if colon and name and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") else ("", line)
+
+
+def _priority(flow: str) -> int:
+    """The priority of a flow of table 0, -1 for one of another table."""
+    fields = dict(field.partition("=")[::2] for field in flow.partition("actions=")[0].strip().split(","))
+    return -1 if "table" in fields else int(fields.get("priority", "32768"))

@@ -1,0 +1,165 @@
+"""ARP requests to a guest, asked in its gateway's name: a table of family arp with one rule, and an element for each NIC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from netcommon.host.attributes import pack_address
+from netcommon.host.base import View
+from netcommon.host.facts import AF_INET
+from netcommon.host.nfexpr import META_OIF, NETWORK_HEADER, compare, found, load, meta, store
+from netcommon.host.nftables import (
+    ARP,
+    ARP_OUT,
+    IFINDEX_TYPE,
+    IPV4_TYPE,
+    MARK,
+    Clear,
+    Drop,
+    NftChain,
+    NftElement,
+    NftRule,
+    NftSet,
+    NftTable,
+    Put,
+)
+from netcommon.host.requests import NftChange, Request
+from netcommon.operations.base import Operation, Owned
+from netcommon.operations.link import device_link, link_of
+from runtime.errors import HostRefused
+
+NAME = "netcommon-arp"
+TABLE = NftTable(ARP, NAME, f"{MARK} gateway_arp")
+GATEWAYS = NftSet(ARP, NAME, "gateways", ((IFINDEX_TYPE, 4),), value=(IPV4_TYPE, 4))
+OUTPUT = NftChain(ARP, NAME, "output", ARP_OUT, 0)
+REQUEST = load(NETWORK_HEADER, 6, 2) + compare(b"\x00\x01")  #: ar$op (RFC 826)
+SENDER = store(NETWORK_HEADER, 14, 4, 1)  #: ar$spa, of Ethernet and IPv4
+RULE = NftRule(ARP, NAME, "output", REQUEST + meta(META_OIF) + found("gateways", 1) + SENDER)
+INDEX = Struct("=I")
+WITHOUT = "or switch it off, gateway_arp = false"
+
+
+class ArpTableFields(NamedTuple):
+    """The fields of ArpTable."""
+
+    device: str
+
+
+class ArpTable(ArpTableFields, Operation):
+    """The rule, shared by all NICs that have the option; the last one's down removes it."""
+
+    __slots__ = ()
+    KIND = "gateway-arp-table"
+    CHOSEN = frozenset[str]()
+    BEFORE = frozenset[str]()
+
+    def shared(self) -> tuple[str, ...]:
+        return (f"nft-{NAME}",)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        there = view.nft_table(ARP, NAME)
+        if there is not None and not there.ours:
+            raise HostRefused(f"nftables table arp {NAME} is not ours: nft delete table arp {NAME}")
+        return [self]
+
+    def apply(self) -> Sequence[Request]:
+        steps = (Put(TABLE), Put(GATEWAYS), Put(OUTPUT), Clear(OUTPUT), Put(RULE))
+        return [NftChange(f"gateway_arp of {self.device}", steps, WITHOUT)]
+
+    def differs(self, view: View) -> str:
+        there = view.nft_table(ARP, NAME)
+        if there is None or not there.ours:
+            return "the table is gone"
+        return "" if list(view.nft_rules(ARP, NAME)) == [RULE] else "its rule is not as we made it"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        there = view.nft_table(ARP, NAME)
+        return [] if there is None or not there.ours else [NftChange(f"gateway_arp of {self.device}", (Drop(TABLE),), WITHOUT)]
+
+    def identity(self) -> str:
+        return f"gateway-arp-table {NAME}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return f"nft: table arp {NAME} with the rule that asks in the gateway's name"
+
+    def undo(self) -> str:
+        return f"nft delete table arp {NAME}, with the last NIC that needs it"
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        there = view.nft_table(ARP, NAME)
+        if there is not None and there.ours:
+            change = NftChange("gateway_arp of no device", (Drop(TABLE),), WITHOUT)
+            yield Owned(f"gateway-arp-table {NAME}", f"nftables table arp {NAME}", (change,))
+
+
+class GatewayArpFields(NamedTuple):
+    """The fields of GatewayArp."""
+
+    device: str
+    gateway: str
+    ifindex: int = 0
+    now: str = ""
+
+
+class GatewayArp(GatewayArpFields, Operation):
+    """The device's requests are asked in the name of ``gateway``."""
+
+    __slots__ = ()
+    KIND = "gateway-arp"
+    CHOSEN = frozenset({"ifindex", "now"})
+    BEFORE = frozenset[str]()
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        made = self._replace(ifindex=device_link(view, self.device).index)
+        there = made._there(view)
+        return [made._replace(now=there.value.hex() if there else "")]
+
+    def _element(self) -> NftElement:
+        value = pack_address(AF_INET, self.gateway)
+        return NftElement(ARP, NAME, GATEWAYS.name, INDEX.pack(self.ifindex), value=value)
+
+    def _there(self, view: View) -> NftElement | None:
+        key = INDEX.pack(self.ifindex)
+        return next((element for element in view.nft_elements(ARP, NAME) if element.key == key), None)
+
+    def apply(self) -> Sequence[Request]:
+        element = self._element()
+        first = [Drop(element)] if self.now not in ("", element.value.hex()) else []
+        return [NftChange(f"gateway_arp of {self.device}", (*first, Put(element)), WITHOUT)]
+
+    def differs(self, view: View) -> str:
+        if link_of(view, self.ifindex, self.device) is None:
+            return "the device is gone"
+        return "" if self._there(view) == self._element() else "it is not so"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        there = self._there(view) if self.ifindex > 0 else None
+        return [] if there is None else [NftChange(f"gateway_arp of {self.device}", (Drop(there),), WITHOUT)]
+
+    def identity(self) -> str:
+        return f"gateway-arp {self.ifindex}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return f'nft add element arp {NAME} gateways {{ "{self.device}" : {self.gateway} }}'
+
+    def undo(self) -> str:
+        return f'nft delete element arp {NAME} gateways {{ "{self.device}" }}'
+
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        there = view.nft_table(ARP, NAME)
+        for element in view.nft_elements(ARP, NAME) if there is not None and there.ours else ():
+            index = INDEX.unpack(element.key)[0]
+            link = view.link_at(index)
+            device = "" if link is None else link.name
+            change = NftChange(f"gateway_arp of {device or index}", (Drop(element),), WITHOUT)
+            yield Owned(f"gateway-arp {index}", f"gateway of {device or index} in nftables table arp {NAME}", (change,), device=device)

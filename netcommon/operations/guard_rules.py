@@ -1,0 +1,277 @@
+"""The constant rules of the spoof guard: one table of netdev, whose sets say what each NIC may do. docs/spoof-guard.md explains them.
+
+Every guarded NIC has a base chain of its own, which sends what the guest transmits to the chain "guard", before anything else sees it:
+the bridge, the host itself, routing. Sets are keyed by the device's index, which no other device gets, whatever its name. Who is in no
+set may do nothing.
+"""
+
+from __future__ import annotations
+
+from netcommon.host.nfexpr import (
+    ACCEPT,
+    DIFFERENT,
+    DROP,
+    GOTO,
+    GREATER_EQUAL,
+    JUMP,
+    LESS_EQUAL,
+    LINK_HEADER,
+    META_IIF,
+    META_L4PROTO,
+    META_OIF,
+    META_PROTOCOL,
+    NETWORK_HEADER,
+    RETURN,
+    TRANSPORT_HEADER,
+    compare,
+    extension,
+    load,
+    mask,
+    meta,
+    verdict,
+    within,
+)
+from netcommon.host.nftables import (
+    ETHER_TYPE,
+    IFINDEX_TYPE,
+    IPV4_TYPE,
+    IPV6_TYPE,
+    NETDEV,
+    SERVICE_TYPE,
+    NftChain,
+    NftRule,
+    NftSet,
+)
+
+#: Why a frame is dropped: each NIC has a counter for each (the set "dropped-REASON").
+REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "malformed", "promisc")
+
+#: Sets of devices that are free of a check.
+FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE = "free-mac", "free-ipv4", "free-ipv6", "free-dhcp", "free-type"
+ANY_LINK_LOCAL, NO_MAC = "any-link-local", "no-mac"
+FLAGS = (FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE, ANY_LINK_LOCAL, NO_MAC)
+
+#: Sets of a device and what it may use.
+MACS, IPV4, IPV6, PREFIXES4, PREFIXES6, VLANS = "macs", "ipv4", "ipv6", "prefixes4", "prefixes6", "vlans"
+DEVICE = (IFINDEX_TYPE, 4)
+KEYS = {
+    MACS: (DEVICE, (ETHER_TYPE, 6)),
+    IPV4: (DEVICE, (IPV4_TYPE, 4)),
+    IPV6: (DEVICE, (IPV6_TYPE, 16)),
+    PREFIXES4: (DEVICE, (IPV4_TYPE, 4)),
+    PREFIXES6: (DEVICE, (IPV6_TYPE, 16)),
+    VLANS: (DEVICE, (SERVICE_TYPE, 2)),
+}
+RANGES = (PREFIXES4, PREFIXES6)
+CHAINS = ("guard", "tagged", "reverse", "arp", "ipv4", "udp4", "dhcp4", "ipv6", "next6", "udp6", "dhcp6", "discovery", "router", "target")
+
+IIF = meta(META_IIF)
+ARP_ETHERNET_IPV4 = bytes.fromhex("000108000604")  #: types and lengths of the addresses (RFC 826)
+NO_FRAGMENT = load(NETWORK_HEADER, 6, 2) + mask(b"\x3f\xff") + compare(b"\0\0")
+LATER_FRAGMENT4 = load(NETWORK_HEADER, 6, 2) + mask(b"\x1f\xff") + compare(b"\0\0", DIFFERENT)
+LATER_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf8") + compare(b"\0\0", DIFFERENT)
+UDP, ICMPV6 = b"\x11", b"\x3a"
+ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, SOLICITATION, ADVERTISEMENT, REDIRECT = b"\x85", b"\x86", b"\x87", b"\x88", b"\x89"
+SOURCE_ADDRESS, TARGET_ADDRESS, NONCE = b"\x01\x01", b"\x02\x01", b"\x0e\x01"  #: options of eight bytes (RFC 4861, 4.6.1; RFC 3971, 5.3.2)
+UNSPECIFIED = bytes(16)
+LINK_LOCAL_MASK, LINK_LOCAL = b"\xff\xc0" + bytes(14), b"\xfe\x80" + bytes(14)
+
+Rule = tuple[str, bytes]
+
+
+def chain_of(reason: str) -> str:
+    """The chain that counts and drops."""
+    return f"drop-{reason}"
+
+
+def counter_of(reason: str) -> str:
+    """The set whose elements count what was dropped of each device."""
+    return f"dropped-{reason}"
+
+
+def _drop(reason: str) -> bytes:
+    return verdict(GOTO, chain_of(reason))
+
+
+def _free(name: str, absent: bool = False) -> bytes:
+    return IIF + within(name, absent)
+
+
+def _ethertype(value: bytes) -> bytes:
+    """Of the frame as it came; a tag stands before the type."""
+    return load(LINK_HEADER, 12, 2) + compare(value)
+
+
+def _protocol(value: bytes) -> bytes:
+    """The type of what is in the frame, behind one tag."""
+    return meta(META_PROTOCOL) + compare(value)
+
+
+def _l4(value: bytes, operator: int = 0) -> bytes:
+    return meta(META_L4PROTO) + compare(value, operator)
+
+
+def _port(offset: int, number: int) -> bytes:
+    return load(TRANSPORT_HEADER, offset, 2) + compare(number.to_bytes(2, "big"))
+
+
+def _type(value: bytes, operator: int = 0) -> bytes:
+    return load(TRANSPORT_HEADER, 0, 1) + compare(value, operator)
+
+
+def _length(value: int) -> bytes:
+    """Of what follows the IPv6 header."""
+    return load(NETWORK_HEADER, 4, 2) + compare(value.to_bytes(2, "big"))
+
+
+def _link_layer(offset: int, option: bytes) -> bytes:
+    """An option whose address is the NIC's MAC."""
+    return load(TRANSPORT_HEADER, offset, 2) + compare(option) + IIF + load(TRANSPORT_HEADER, offset + 2, 6, 1) + within(MACS)
+
+
+def _foreign(base: int, offset: int, length: int, exact: str, ranges: str, free: str) -> bytes:
+    """An address that the NIC may not use."""
+    return IIF + load(base, offset, length, 1) + within(exact, True) + within(ranges, True) + within(free, True)
+
+
+def _ethernet() -> list[Rule]:
+    return [
+        ("guard", _ethertype(b"\x88\xa8") + _drop("vlan")),
+        ("guard", _ethertype(b"\x81\x00") + verdict(JUMP, "tagged")),
+        ("guard", _protocol(b"\x81\x00") + _drop("vlan")),
+        ("guard", _protocol(b"\x88\xa8") + _drop("vlan")),
+        ("guard", IIF + load(LINK_HEADER, 6, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
+        ("guard", _protocol(b"\x08\x00") + verdict(GOTO, "ipv4")),
+        ("guard", _protocol(b"\x86\xdd") + verdict(GOTO, "ipv6")),
+        ("guard", _protocol(b"\x08\x06") + verdict(GOTO, "arp")),
+        ("guard", _protocol(b"\x80\x35") + verdict(JUMP, "reverse")),
+        ("guard", _free(FREE_TYPE, True) + _drop("type")),
+        ("tagged", IIF + load(LINK_HEADER, 14, 2, 1) + mask(b"\x0f\xff", 1) + within(VLANS) + verdict(RETURN)),
+        ("tagged", _drop("vlan")),
+        ("reverse", _announcement() + verdict(ACCEPT)),
+    ]
+
+
+def _announcement() -> bytes:
+    """What QEMU itself sends through the tap when a guest has migrated here (RFC 903, net/announce.c of QEMU): a reverse request of
+    its own MAC for its own MAC. Switches learn from it where the guest is now; it forges nothing.
+    """
+    request = load(NETWORK_HEADER, 0, 8) + compare(ARP_ETHERNET_IPV4 + b"\0\x03")
+    nobody = load(NETWORK_HEADER, 14, 4) + compare(bytes(4)) + load(NETWORK_HEADER, 24, 4) + compare(bytes(4))
+    own = [IIF + load(NETWORK_HEADER, offset, 6, 1) + within(MACS) for offset in (8, 18)]
+    return request + nobody + own[0] + own[1]
+
+
+def _arp() -> list[Rule]:
+    kind = load(NETWORK_HEADER, 0, 6) + compare(ARP_ETHERNET_IPV4, DIFFERENT)
+    sender = load(NETWORK_HEADER, 14, 4) + compare(bytes(4), DIFFERENT)
+    return [
+        # where both addresses are free there is nothing to look for
+        ("arp", kind + _free(FREE_MAC, True) + _drop("malformed")),
+        ("arp", kind + _free(FREE_IPV4, True) + _drop("malformed")),
+        ("arp", IIF + load(NETWORK_HEADER, 8, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
+        ("arp", sender + _foreign(NETWORK_HEADER, 14, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
+    ]
+
+
+def _ipv4() -> list[Rule]:
+    source = load(NETWORK_HEADER, 12, 4) + compare(bytes(4), DIFFERENT)
+    request = load(TRANSPORT_HEADER, 8, 3) + compare(b"\x01\x01\x06")  # BOOTREQUEST, Ethernet, six bytes (RFC 2131, 2)
+    return [
+        ("ipv4", source + _foreign(NETWORK_HEADER, 12, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
+        ("ipv4", LATER_FRAGMENT4 + verdict(ACCEPT)),
+        ("ipv4", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp4")),
+        ("ipv4", _l4(UDP, DIFFERENT) + verdict(ACCEPT)),
+        ("ipv4", _drop("malformed")),  # no upper layer, or not the whole header of it
+        ("udp4", _free(FREE_DHCP) + verdict(ACCEPT)),
+        ("udp4", _port(0, 67) + _drop("dhcp")),
+        ("udp4", _port(2, 68) + _drop("dhcp")),
+        ("udp4", _port(2, 67) + verdict(GOTO, "dhcp4")),
+        # what is cut off or in a later fragment cannot be compared: such a rule does not match
+        ("dhcp4", NO_FRAGMENT + request + IIF + load(TRANSPORT_HEADER, 36, 6, 1) + within(MACS) + verdict(ACCEPT)),
+        ("dhcp4", NO_FRAGMENT + request + _free(NO_MAC) + verdict(ACCEPT)),
+        ("dhcp4", _drop("dhcp")),
+    ]
+
+
+def _link_local(base: int, offset: int) -> bytes:
+    return load(base, offset, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + _free(ANY_LINK_LOCAL)
+
+
+def _ipv6() -> list[Rule]:
+    source = load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED, DIFFERENT)
+    message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
+    client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
+    client += compare(b"\x02", DIFFERENT) + compare(b"\x07", DIFFERENT) + compare(b"\x0a", DIFFERENT)
+    return [
+        ("ipv6", _link_local(NETWORK_HEADER, 8) + verdict(GOTO, "next6")),
+        ("ipv6", source + _foreign(NETWORK_HEADER, 8, 16, IPV6, PREFIXES6, FREE_IPV6) + _drop("ip")),
+        ("ipv6", verdict(GOTO, "next6")),
+        ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
+        ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
+        ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(ACCEPT)),
+        (
+            "next6",
+            load(TRANSPORT_HEADER, 0, 1)
+            + compare(ROUTER_SOLICITATION, GREATER_EQUAL)
+            + compare(REDIRECT, LESS_EQUAL)
+            + verdict(GOTO, "discovery"),
+        ),
+        ("next6", _l4(ICMPV6) + load(TRANSPORT_HEADER, 0, 1) + verdict(ACCEPT)),
+        ("next6", _drop("malformed")),  # a first fragment must hold all headers (RFC 7112)
+        ("udp6", _free(FREE_DHCP) + verdict(ACCEPT)),
+        ("udp6", _port(0, 547) + _drop("dhcp")),
+        ("udp6", _port(2, 546) + _drop("dhcp")),
+        ("udp6", _port(2, 547) + verdict(GOTO, "dhcp6")),
+        ("dhcp6", message + client + verdict(ACCEPT)),
+        ("dhcp6", _drop("dhcp")),
+    ]
+
+
+def _discovery() -> list[Rule]:
+    """Neighbour discovery (RFC 4861), never behind extension headers or in fragments (RFC 6980), with the options that are checked."""
+    bare = load(NETWORK_HEADER, 6, 1) + compare(ICMPV6, DIFFERENT)
+    return [
+        ("discovery", bare + _drop("malformed")),
+        ("discovery", _type(ROUTER_ADVERTISEMENT) + verdict(GOTO, "router")),
+        ("discovery", _type(REDIRECT) + verdict(GOTO, "router")),
+        ("discovery", _type(ADVERTISEMENT) + verdict(JUMP, "target")),
+        ("discovery", _free(FREE_MAC) + verdict(ACCEPT)),
+        ("discovery", _type(ROUTER_SOLICITATION) + _length(8) + verdict(ACCEPT)),
+        ("discovery", _type(ROUTER_SOLICITATION) + _length(16) + _link_layer(8, SOURCE_ADDRESS) + verdict(ACCEPT)),
+        ("discovery", _type(SOLICITATION, GREATER_EQUAL) + _length(24) + verdict(ACCEPT)),
+        ("discovery", _type(SOLICITATION) + _length(32) + _link_layer(24, SOURCE_ADDRESS) + verdict(ACCEPT)),
+        ("discovery", _type(SOLICITATION) + _length(32) + load(TRANSPORT_HEADER, 24, 2) + compare(NONCE) + verdict(ACCEPT)),
+        ("discovery", _type(ADVERTISEMENT) + _length(32) + _link_layer(24, TARGET_ADDRESS) + verdict(ACCEPT)),
+        ("discovery", _drop("mac")),
+        ("router", _free(FREE_DHCP) + verdict(ACCEPT)),
+        ("router", _drop("ra")),
+        ("target", _link_local(TRANSPORT_HEADER, 8) + verdict(RETURN)),
+        ("target", _foreign(TRANSPORT_HEADER, 8, 16, IPV6, PREFIXES6, FREE_IPV6) + _drop("ip")),
+    ]
+
+
+def _drops() -> list[Rule]:
+    rules = []
+    for reason in REASONS:
+        device = meta(META_OIF) if reason == "promisc" else IIF
+        rules += [(chain_of(reason), device + within(counter_of(reason))), (chain_of(reason), verdict(DROP))]
+    return rules
+
+
+def sets(table: str) -> list[NftSet]:
+    """The sets of the table, all empty."""
+    made = [NftSet(NETDEV, table, name, key, interval=name in RANGES) for name, key in KEYS.items()]
+    made += [NftSet(NETDEV, table, name, (DEVICE,)) for name in FLAGS]
+    return made + [NftSet(NETDEV, table, counter_of(reason), (DEVICE,), counter=True) for reason in REASONS]
+
+
+def chains(table: str) -> list[NftChain]:
+    """Its chains, in the order in which they are made."""
+    return [NftChain(NETDEV, table, name) for name in (*CHAINS, *map(chain_of, REASONS))]
+
+
+def rules(table: str) -> list[NftRule]:
+    """Its rules, those of a chain in their order."""
+    made = [*_drops(), *_ethernet(), *_arp(), *_ipv4(), *_ipv6(), *_discovery()]
+    return [NftRule(NETDEV, table, chain, expressions) for chain, expressions in made]

@@ -1,0 +1,75 @@
+"""What a port of a Linux bridge does with frames (bridge(8), "link"): isolation, learning, flooding, multicast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import Port
+from netcommon.host.requests import Request
+from netcommon.host.requests_port import SetPort
+from netcommon.operations.base import Operation
+from netcommon.operations.link import bridge_link, device_link, link_of
+
+ISOLATED, LEARNING, FLOOD = "isolated", "learning", "flood"
+MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST = "mcast_flood", "fastleave", "mcast_to_unicast"
+
+
+class PortFlagFields(NamedTuple):
+    """The fields of PortFlag."""
+
+    device: str
+    bridge: str
+    flag: str
+    wanted: bool
+    ifindex: int = 0
+    master: int = 0
+    was: bool = False  #: as a port of this bridge
+
+
+class PortFlag(PortFlagFields, Operation):
+    """One flag of the tap as a port of the bridge; a new port has the kernel's defaults again."""
+
+    __slots__ = ()
+    KIND = "port-flag"
+    CHOSEN = frozenset({"ifindex", "master", "was"})
+    BEFORE = frozenset({"was"})
+
+    def exclusive(self) -> bool:
+        """A port that learns nothing, or gets nothing that is unknown, needs the guest's static entry, and that may be on one node only."""
+        return self.flag in (LEARNING, FLOOD)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
+        now = view.port(link.index) if link.master == bridge.index else None
+        return [self._replace(ifindex=link.index, master=bridge.index, was=getattr(now or Port(), self.flag))]
+
+    def apply(self) -> Sequence[Request]:
+        return [SetPort(self.ifindex, self.flag, self.wanted)]
+
+    def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        port = view.port(self.ifindex) if link is not None and link.master == self.master else None
+        if port is None:
+            return f"it is no port of {self.bridge}"
+        return "" if getattr(port, self.flag) == self.wanted else f"it is {_word(not self.wanted)}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        port = view.port(self.ifindex) if link is not None and link.master == self.master else None
+        mine = port is not None and getattr(port, self.flag) == self.wanted != self.was
+        return [SetPort(self.ifindex, self.flag, self.was)] if mine else []
+
+    def place(self) -> str:
+        return f"port {self.ifindex} {self.master} {self.flag}"
+
+    def describe(self) -> str:
+        return f"bridge link set dev {self.device} {self.flag} {_word(self.wanted)}"
+
+    def undo(self) -> str:
+        return f"bridge link set dev {self.device} {self.flag} {_word(self.was) if self.ifindex else '<as it was>'}"
+
+
+def _word(value: bool) -> str:
+    return "on" if value else "off"

@@ -1,0 +1,65 @@
+"""The MAC of a routed guest's tap: the same on every node, since the guest goes on sending to it after a migration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.requests import Request, SetLink
+from netcommon.operations.base import Operation, before
+from netcommon.operations.link import ADDRESS, device_link, link_of, marked
+
+
+class SteadyAddressFields(NamedTuple):
+    """The fields of SteadyAddress."""
+
+    device: str
+    wanted: str
+    ifindex: int = 0
+    kept: str = ""  #: the address that stays instead; "" if none does
+    was: str = ""
+
+
+class SteadyAddress(SteadyAddressFields, Operation):
+    """The address of the host's side. A guest keeps it in its neighbour cache for each address it talks to: 25 to 45 s in the lab.
+
+    A tap that others had brought up when we first saw it is in use, under its address of then: that one stays, for the same reason.
+    """
+
+    __slots__ = ()
+    KIND = "steady-address"
+    CHOSEN = frozenset({"ifindex", "kept", "was"})
+    BEFORE = frozenset({"kept", "was"})
+
+    @property
+    def value(self) -> str:
+        """The address that it has."""
+        return self.kept or self.wanted
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        kept = link.address if link.up and not marked(link) else ""
+        return [self._replace(ifindex=link.index, kept=kept, was=link.address)]
+
+    def apply(self) -> Sequence[Request]:
+        return [SetLink(self.ifindex, address=self.value)]
+
+    def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None:
+            return "the device is gone"
+        return "" if link.address == self.value else f"it is {link.address}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        return [SetLink(self.ifindex, address=self.was)] if link and link.address == self.value != self.was else []
+
+    def place(self) -> str:
+        return f"link {self.ifindex} {ADDRESS}"
+
+    def describe(self) -> str:
+        return f"ip link set dev {self.device} address {self.value}"
+
+    def undo(self) -> str:
+        return f"ip link set dev {self.device} address {before(self.ifindex, self.was)}"

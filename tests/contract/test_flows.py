@@ -1,0 +1,133 @@
+"""OpenFlow flows with our mark: put in one bundle, read back as they were put, deleted by their cookie alone; others' are not touched."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from netcommon.host.facts import FLOW_MARK, Flow
+from netcommon.host.requests import PutOvsPort
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from runtime.errors import SettingsInvalid, TryAgain
+from tests.contract.ovs_by_hand import PLAIN, controlled, every_flow, fake_bridge, foreign_flow, restart_switch
+from tests.contract.worlds import World, do, told, view
+
+ONE, TWO = FLOW_MARK | 1, FLOW_MARK | 2
+TEXTS = ("actions=NORMAL", "priority=7,arp actions=drop", "table=5,priority=65535,ip,nw_src=10.0.0.0/24 actions=resubmit(,0)")
+
+
+@pytest.fixture
+def ports(ovs_world: World) -> World:
+    """tap0 and tap1 on ovs0."""
+    for name in ("tap0", "tap1"):
+        ovs_world.tap(name)
+        assert do(ovs_world, PutOvsPort(PLAIN._replace(name=name))) == [0]
+    return ovs_world
+
+
+def number(world: World, name: str) -> int:
+    port = view(world).ovs_port(name)
+    assert port is not None and port.ofport > 0
+    return port.ofport
+
+
+def flows(world: World, cookie: int = 0) -> list[tuple[int, int, str]]:
+    """Cookie, port and text of each."""
+    found = sorted(view(world).flows("ovs0", cookie))
+    assert found == sorted(world.host.snapshot().flows("ovs0", cookie)) and all(flow.bridge == "ovs0" for flow in found)
+    return sorted((flow.cookie, flow.port, flow.text) for flow in found)
+
+
+def test_put_and_delete(ports: World) -> None:
+    before = every_flow(ports, "ovs0")
+    assert flows(ports) == []
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS), PutFlows("ovs0", "tap1", TWO, TEXTS[:1])) == [0, 0]
+    own = sorted((ONE, number(ports, "tap0"), text) for text in TEXTS)
+    other = [(TWO, number(ports, "tap1"), TEXTS[0])]
+    assert flows(ports, ONE) == own and flows(ports, TWO) == other and flows(ports) == [*own, *other]
+    assert do(ports, DeleteFlows("ovs0", ONE)) == [0]
+    assert flows(ports) == other
+    assert do(ports, DeleteFlows("ovs0", ONE), DeleteFlows("ovs0", TWO)) == [0, 0]
+    assert every_flow(ports, "ovs0") == before
+
+
+def test_put_replaces_what_the_cookie_had(ports: World) -> None:
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS), PutFlows("ovs0", "tap1", ONE, ("priority=8 actions=drop",))) == [0, 0]
+    assert flows(ports) == [(ONE, number(ports, "tap1"), "priority=8 actions=drop")]
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, ())) == [0]
+    assert flows(ports) == []
+
+
+@pytest.mark.parametrize("cookie", [0, 7, FLOW_MARK + (1 << 40), FLOW_MARK - 1])
+def test_flows_of_others_stay(ports: World, cookie: int) -> None:
+    """A cookie that is nearly ours is another's."""
+    foreign_flow(ports, "ovs0", cookie, "priority=9,udp actions=drop")
+    before = every_flow(ports, "ovs0")
+    assert flows(ports) == []
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS)) == [0]
+    assert [flow for flow in every_flow(ports, "ovs0") if f"{ONE:#x}" not in flow] == before
+    assert do(ports, DeleteFlows("ovs0", ONE)) == [0]
+    assert every_flow(ports, "ovs0") == before
+
+
+def test_all_or_none(ports: World) -> None:
+    """A port that is not on the bridge: the flows that the cookie had are still there."""
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS)) == [0]
+    before = flows(ports)
+    assert "port" in told(ports, PutFlows("ovs0", "tap9", ONE, TEXTS[:1])).text
+    assert flows(ports) == before
+
+
+def test_no_bridge(ports: World) -> None:
+    assert told(ports, PutFlows("ovs9", "tap0", ONE, TEXTS)).errno == errno.ENOENT
+    assert told(ports, DeleteFlows("ovs9", ONE)).errno == errno.ENOENT
+    assert list(view(ports).flows("ovs9")) == []
+
+
+def test_a_restart_takes_them_away(ports: World) -> None:
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS)) == [0]
+    restart_switch(ports)
+    assert flows(ports) == []
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS)) == [0]
+    assert [text for _, _, text in flows(ports)] == sorted(TEXTS)
+
+
+def test_a_frozen_switch(ports: World) -> None:
+    """Nothing is known then: neither that there are none, nor that they are gone."""
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS)) == [0]
+    ports.freeze_switch()
+    with pytest.raises(TryAgain):
+        view(ports).flows("ovs0")
+    for request in (PutFlows("ovs0", "tap0", ONE, TEXTS), DeleteFlows("ovs0", ONE)):
+        assert told(ports, request).errno == errno.ETIMEDOUT
+
+
+def test_texts(ovs_world: World) -> None:
+    """As the switch prints them, in the order in which they were given."""
+    given = ["priority=7,arp,actions=drop", "table=5,priority=65535,ip,nw_src=10.0.0.0/24,actions=resubmit(,0)", "table=0,udp,actions=drop"]
+    assert list(view(ovs_world).flow_texts(given)) == [TEXTS[1], TEXTS[2], "udp actions=drop"]
+    assert list(view(ovs_world).flow_texts([])) == []
+
+
+@pytest.mark.parametrize("flow", ["priority=7,arp", "in_port=3,actions=drop", "cookie=7,actions=drop"])
+def test_what_is_no_flow(ovs_world: World, flow: str) -> None:
+    with pytest.raises(SettingsInvalid):
+        view(ovs_world).flow_texts([flow])
+
+
+def test_bridges(ovs_world: World) -> None:
+    fake_bridge(ovs_world, "fake0", "ovs0", 5)
+    ovs_world.ovs_bridge("ovs1")
+    controlled(ovs_world, "ovs1")
+    for name, real in (("ovs0", "ovs0"), ("fake0", "ovs0"), ("ovs1", "ovs1")):
+        found = view(ovs_world).ovs_switch(name)
+        assert found is not None and found == (real, real == "ovs1")
+        assert ovs_world.host.snapshot().ovs_switch(name) == found
+    assert view(ovs_world).ovs_switch("ovs2") is None
+    assert sorted(view(ovs_world).ovs_switches()) == [("ovs0", False), ("ovs1", True)]
+
+
+def test_a_flow_counts_nothing_at_first(ports: World) -> None:
+    assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS[:1])) == [0]
+    assert list(view(ports).flows("ovs0")) == [Flow("ovs0", ONE, number(ports, "tap0"), TEXTS[0])]

@@ -1,0 +1,247 @@
+"""Isolation, static entries and multicast on the running kernel: up, check, drift by hand, repair, down; and what frames really do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from runtime.errors import HostRefused
+from tests.kernel.test_doors_parallel import collect, environment, good
+from tests.kernel.test_rate import drift, mend
+from tests.support.netns import Namespace, run, wait_until
+from tests.support.node import Node
+from tests.support.rundoor import rundoor
+from tests.support.snapshot import diff, snapshot
+from tests.support.wire import End, Wire, exchange, frame
+
+BRIDGED = {"MODE": "bridged", "LINK": "br0", "IP": ""}
+MACS = [f"aa:00:00:00:00:{number:02x}" for number in range(4)]
+ALL = "isolated static_fdb mcast_flood:no mcast_fast_leave mcast_to_unicast"
+OUTSIDE = "aa:ee:ee:ee:ee:ee"
+
+
+def nic(number: int = 0, options: str = "", **changes: str) -> dict[str, str]:
+    """NIC ``number`` on its tap, with options, words as "isolated" or "mcast_flood:no", as tags of its network.
+
+    Without the spoof guard: what passes is the bridge's doing alone.
+    """
+    tags = " ".join(f"netcommon:{option}" for option in ["spoof_guard:no", *options.split()])
+    return environment(number, **{**BRIDGED, "NETWORK_TAGS": tags, **changes})
+
+
+def up(number: int = 0, options: str = "", **changes: str) -> None:
+    outcome = rundoor("kvm-ifup", nic(number, options, **changes))
+    assert outcome.status == 0, outcome
+
+
+def down(number: int = 0) -> None:
+    assert rundoor("kvm-ifdown", nic(number), f"tap{number}", "hot-remove").status == 0
+
+
+def port(tap: str = "tap0") -> str:
+    return run("bridge", "-d", "link", "show", "dev", tap)
+
+
+def entry(mac: str = MACS[0]) -> str:
+    return run("bridge", "fdb", "get", mac, "br", "br0", check=False)
+
+
+SHOWN = ["isolated on", "learning off", " flood off", "mcast_flood off", "fastleave on", "mcast_to_unicast on"]
+
+#: What somebody does by hand, and what check says of it.
+DRIFTS = {
+    "isolation": ("bridge link set dev tap0 isolated off", "isolated on: it is off"),
+    "learning": ("bridge link set dev tap0 learning on", "learning off: it is on"),
+    "flooding": ("bridge link set dev tap0 flood on", "tap0 flood off: it is on"),
+    "multicast": ("bridge link set dev tap0 mcast_flood on", "mcast_flood off: it is on"),
+    "fast leave": ("bridge link set dev tap0 fastleave off", "fastleave on: it is off"),
+    "unicast": ("bridge link set dev tap0 mcast_to_unicast off", "mcast_to_unicast on: it is off"),
+    "no entry": (f"bridge fdb del {MACS[0]} dev tap0 master", "the entry is gone"),
+    "an entry that can move": (f"bridge fdb replace {MACS[0]} dev tap0 master static", "the entry is static, on tap0"),
+    "no port": ("ip link set tap0 nomaster", "it is no port of br0"),
+}
+
+
+@pytest.fixture
+def placed(node: Node) -> Node:
+    """A bridge with an uplink; a NIC was up and down once: the folders are there."""
+    node.outside("up0")
+    node.bridge("br0", "up0")
+    node.tap("tap0")
+    up()
+    down()
+    return node
+
+
+def test_up_check_drift_repair_down(placed: Node) -> None:
+    before = snapshot()
+    up(0, ALL)
+    whole = snapshot()
+    shown = port()
+    assert all(words in shown for words in SHOWN), shown
+    assert "dev tap0" in run("bridge", "fdb", "show", "br", "br0") and "sticky" in entry() and "static" in entry()
+    assert good() == ["tap0"]
+    for what, (command, text) in DRIFTS.items():
+        run(*command.split())
+        assert [line for line in drift() if text in line], (what, drift())
+        mend()
+        assert good() == ["tap0"] and diff(whole, snapshot()) == [], what
+    assert collect() == []
+    down()
+    assert diff(before, snapshot()) == []
+
+
+def test_an_entry_that_somebody_has_moved_is_his(placed: Node) -> None:
+    """check says it; repair takes it from nobody, and says from whom it does not; down leaves it."""
+    up(0, "static_fdb")
+    run("bridge", "fdb", "replace", MACS[0], "dev", "up0", "master", "static")
+    assert [line for line in drift() if "the entry is static, on up0" in line]
+    with pytest.raises(HostRefused, match="has a static entry on up0"):
+        mend()
+    down()
+    assert MACS[0] in run("bridge", "fdb", "show", "dev", "up0")
+
+
+def joined(node: Node) -> None:
+    """tap1 stays, and is the administrator's port of the bridge; it was up once, from when on the kernel gives it a qdisc."""
+    node.tap("tap1", persistent=True)
+    run("ip", "link", "set", "tap1", "master", "br0", "up")
+    run("ip", "link", "set", "tap1", "down")
+
+
+def test_a_tap_that_stays_is_as_before(placed: Node) -> None:
+    """It was a port of the bridge already, with things of the administrator's own."""
+    joined(placed)
+    run("bridge", "link", "set", "dev", "tap1", "isolated", "on", "mcast_flood", "off")
+    run("bridge", "fdb", "add", "aa:99:00:00:00:01", "dev", "tap1", "master", "static")
+    before = snapshot()
+    up(1, ALL)
+    assert all(words in port("tap1") for words in SHOWN)
+    down(1)
+    assert diff(before, snapshot()) == []
+
+
+def test_an_entry_of_the_administrators_stays(placed: Node) -> None:
+    joined(placed)
+    run("bridge", "fdb", "add", MACS[1], "dev", "tap1", "master", "static")
+    before = snapshot()
+    up(1, "static_fdb")
+    assert good() == ["tap1"]
+    down(1)
+    assert diff(before, snapshot()) == []
+
+
+def test_without_the_options_they_go(placed: Node) -> None:
+    before = snapshot()
+    up(0)
+    plain = snapshot()
+    up(0, ALL)
+    assert diff(plain, snapshot()) != []
+    up(0)
+    assert [line for line in diff(plain, snapshot()) if "files" not in line] == []
+    down()
+    assert diff(before, snapshot()) == []
+
+
+def test_an_address_that_is_on_another_port(placed: Node) -> None:
+    """Somebody's static entry, and another port's own address: refused with both names, and nothing was changed."""
+    run("bridge", "fdb", "add", MACS[0], "dev", "up0", "master", "static")
+    before = snapshot()
+    outcome = rundoor("kvm-ifup", nic(0, "static_fdb"))
+    assert outcome.status == 69 and f"{MACS[0]}, the MAC of the NIC on tap0, has a static entry on up0" in outcome.stderr
+    assert diff(before, snapshot()) == []
+    run("bridge", "fdb", "del", MACS[0], "dev", "up0", "master")
+    run("ip", "link", "set", "up0", "address", MACS[0])
+    outcome = rundoor("kvm-ifup", nic(0, "static_fdb"))
+    assert outcome.status == 69 and "has a local entry on up0" in outcome.stderr
+
+
+def test_its_own_earlier_tap_gives_the_address_up(placed: Node) -> None:
+    """The same NIC comes up on another tap while the first one is still alive, and the late down of that changes nothing."""
+    placed.tap("tap1")
+    up(0, "static_fdb")
+    outcome = rundoor("kvm-ifup", nic(0, "static_fdb", INTERFACE="tap1"))
+    assert outcome.status == 0 and "it is taken over" in outcome.stderr
+    assert "tap1" in run("bridge", "fdb", "show", "dev", "tap1") or MACS[0] in run("bridge", "fdb", "show", "dev", "tap1")
+    run("ip", "link", "del", "tap0")
+    collect()
+    assert MACS[0] in run("bridge", "fdb", "show", "dev", "tap1") and good() == ["tap1"]
+
+
+def test_a_mac_is_needed(placed: Node) -> None:
+    outcome = rundoor("kvm-ifup", nic(0, "static_fdb", MAC=""))
+    assert outcome.status == 64 and "MAC" in outcome.stderr and "static_fdb" in outcome.stderr
+
+
+def test_while_the_guest_migrates_in(placed: Node) -> None:
+    """What may be true on one node only waits for it; the rest does not."""
+    before = snapshot()
+    variables = nic(0, ALL, ACTION="up")
+    assert rundoor("kvm-nic-setup", {**variables, "MIGRATION_PHASE": "pre"}).status == 0
+    assert MACS[0] not in run("bridge", "fdb", "show", "dev", "tap0")
+    shown = port()
+    assert "learning on" in shown and " flood on" in shown and "isolated on" in shown and "mcast_flood off" in shown
+    assert good() == ["tap0"]
+    assert rundoor("kvm-nic-setup", {**variables, "MIGRATION_PHASE": "post"}).status == 0
+    assert all(words in port() for words in SHOWN) and "sticky" in entry() and good() == ["tap0"]
+    down()
+    assert diff(before, snapshot()) == []
+
+
+@pytest.fixture
+def ends(node: Node) -> Iterator[Mapping[str, End]]:
+    """Three guests' taps, not set up yet, and the outside of a bridge that forwards at once."""
+    outside: Namespace = node.outside("up0")
+    node.bridge("br0", "up0")
+    found: dict[str, End] = {f"tap{number}": node.tap(f"tap{number}") for number in range(3)}
+    with Wire(outside) as wire:
+        yield {**found, "outside": wire}
+
+
+def forwarding(ends: Mapping[str, End]) -> None:
+    """Waits until frames pass between all of them."""
+    for number in range(3):
+        up(number)
+    wait_until(lambda: len(exchange(ends, [("outside", frame(OUTSIDE))])[0]) == 3, 5, "frames through the bridge")
+
+
+def test_isolated_ports_do_not_reach_each_other(ends: Mapping[str, End]) -> None:
+    forwarding(ends)
+    sent = [("tap0", frame(MACS[0])), ("tap0", frame(MACS[0], MACS[1])), ("tap2", frame(MACS[2])), ("outside", frame(OUTSIDE))]
+    exchange(ends, [("tap1", frame(MACS[1]))])  # the bridge learns where it is
+    assert [set(got) for got in exchange(ends, sent)] == [
+        {"tap1", "tap2", "outside"},
+        {"tap1"},
+        {"tap0", "tap1", "outside"},
+        {"tap0", "tap1", "tap2"},
+    ]
+    up(0, "isolated")
+    up(1, "isolated")
+    assert [set(got) for got in exchange(ends, sent)] == [
+        {"tap2", "outside"},
+        set(),
+        {"tap0", "tap1", "outside"},
+        {"tap0", "tap1", "tap2"},
+    ]
+
+
+def test_a_static_entry_is_all_that_a_port_gets(ends: Mapping[str, End]) -> None:
+    """What nobody knows is not flooded to the guest, what is for it comes though it never spoke, and nobody draws that away."""
+    forwarding(ends)
+    unknown = "aa:77:77:77:77:77"
+    up(0, "static_fdb")
+    sent = [("outside", frame(OUTSIDE, unknown)), ("outside", frame(OUTSIDE, MACS[0])), ("outside", frame(OUTSIDE))]
+    expected = [{"tap1", "tap2"}, {"tap0"}, {"tap0", "tap1", "tap2"}]
+    assert [set(got) for got in exchange(ends, sent)] == expected
+    exchange(ends, [("tap1", frame(MACS[0])), ("outside", frame(MACS[0]))])  # forged, and reflected by a switch
+    assert [set(got) for got in exchange(ends, sent)] == expected
+    exchange(ends, [("tap0", frame(unknown))])  # the bridge does not learn what else the guest says it is
+    assert [set(got) for got in exchange(ends, sent)] == expected
+
+
+def test_multicast_that_nobody_asked_for(ends: Mapping[str, End]) -> None:
+    forwarding(ends)
+    up(0, "mcast_flood:no")
+    sent = [("outside", frame(OUTSIDE, "01:00:5e:01:02:03")), ("outside", frame(OUTSIDE))]
+    assert [set(got) for got in exchange(ends, sent)] == [{"tap1", "tap2"}, {"tap0", "tap1", "tap2"}]

@@ -1,0 +1,192 @@
+"""A NIC on the target of a migration: what may be on one node only is owed until the guest is here, and nothing is announced before."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.base import Answer
+from netcommon.host.facts import LEARNED, PROTOCOL
+from netcommon.host.requests import AddRoute, Request, SendFrame
+from netcommon.lifecycle.arrivals import complete_instance
+from netcommon.lifecycle.check import Report, check, repair
+from netcommon.operations import KINDS, kind
+from netcommon.operations.base import Operation
+from runtime import definitions
+from runtime.errors import HostRefused
+from runtime.record import UP
+from tests.support.sim import Sim, nic
+
+ROUTED = nic("routed, table", TAGS="netcommon:0:announce:true")
+STATIC = "netcommon:0:static_fdb"
+BRIDGED = nic("bridged", TAGS=STATIC)
+PARENT = 77
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    return Sim(str(tmp_path))
+
+
+def ganeti(sim: Sim, *running: str) -> None:
+    """Ganeti's KVM driver is at work on the node, and has these instances running."""
+    folder = Path(sim.paths.kvm_run, "conf")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in running:
+        (folder / f"{name}.runtime").write_text("[[], [], {}, []]")
+
+
+def qemu(sim: Sim, *arguments: str) -> None:
+    """The process that calls us."""
+    folder = Path(sim.paths.proc, str(PARENT))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cmdline").write_bytes(b"".join(os.fsencode(each) + b"\0" for each in arguments))
+
+
+def looked(sim: Sim) -> Report:
+    node = sim.node
+    return check(node, node.host.view(), sim.record())
+
+
+def frames(sim: Sim) -> int:
+    """How many have been sent by now."""
+    return len([request for request in sim.host.requests if isinstance(request, SendFrame)])
+
+
+def pinned(sim: Sim) -> bool:
+    """Whether the bridge has a static entry for the guest."""
+    entry = sim.host.view().fdb_entry(sim.index("br0"), BRIDGED.mac, 0)
+    return entry is not None and entry.kind != LEARNED
+
+
+def test_ganeti_migrates_a_bridged_nic_in(sim: Sim) -> None:
+    """From the first up, through a second one and a repair, which change nothing, to the hook after the migration; then down."""
+    ganeti(sim, "other")
+    sim.up(BRIDGED)
+    assert sim.record().incoming and sim.record().state == UP and not pinned(sim)
+    assert looked(sim).good and len(looked(sim).owed) == 3
+    for outcome in (sim.up(BRIDGED), repair(sim.node, sim.record().key, sim.call())):
+        assert not outcome.changed and sim.record().incoming and not pinned(sim)
+    assert complete_instance(sim.node, "web1", sim.call()) and sim.record().incoming
+    ganeti(sim, "web1")
+    assert not looked(sim).good and looked(sim).drift[0][1] == "owed, for its guest has arrived"
+    assert complete_instance(sim.node, "web1", sim.call())
+    assert pinned(sim) and not sim.record().incoming
+    assert looked(sim).good and looked(sim).owed == ()
+    whole = sim.picture()
+    assert complete_instance(sim.node, "web1", sim.call()) and sim.picture() == whole
+    sim.down(BRIDGED, "migrate")
+    assert sim.picture() == sim.before and sim.files() == []
+
+
+def test_a_migration_that_failed_leaves_nothing(sim: Sim) -> None:
+    ganeti(sim)
+    sim.up(BRIDGED)
+    sim.down(BRIDGED, "migrate-failed")
+    assert sim.picture() == sim.before and sim.files() == []
+
+
+@pytest.mark.parametrize("kept", ["Ganeti is not here", "it starts it", "defined by hand", "no instance"])
+def test_a_start_is_no_migration(sim: Sim, kept: str) -> None:
+    """Ganeti writes the .runtime file before it calls us, and NICs that are defined by hand are none of its."""
+    if kept != "Ganeti is not here":
+        ganeti(sim, *(["web1"] if kept == "it starts it" else []))
+    wanted = nic("bridged", TAGS=STATIC, **({"INSTANCE": ""} if kept == "no instance" else {}))
+    if kept == "defined by hand":
+        definitions.write(sim.paths, wanted)
+    qemu(sim, "/usr/bin/qemu-system-x86_64", "-name", "web1")
+    sim.up(wanted, parent=PARENT)
+    assert not sim.record().incoming and pinned(sim)
+
+
+@pytest.mark.parametrize("argument", ["-incoming", "--incoming"])
+def test_plain_qemu_that_waits_for_a_guest(sim: Sim, argument: str) -> None:
+    """Owed until the next up that does not come from it; a repair cannot know."""
+    qemu(sim, "/usr/bin/qemu-system-x86_64", argument, "tcp:0:4444")
+    sim.up(ROUTED, parent=PARENT)
+    assert sim.record().incoming and not guest_route(sim) and frames(sim) == 0 and sim.scheduled == []
+    assert not repair(sim.node, sim.record().key, sim.call()).changed and not guest_route(sim)
+    assert sim.up(ROUTED).changed
+    assert guest_route(sim) and not sim.record().incoming and frames(sim) == 2
+
+
+def guest_route(sim: Sim) -> bool:
+    return any(route.destination == "10.0.0.5/32" and route.protocol == PROTOCOL for route in sim.host.kernel.routes)
+
+
+def test_ganeti_brings_a_routed_nic_up_when_its_guest_is_here(sim: Sim) -> None:
+    """Although the .runtime file is not."""
+    ganeti(sim)
+    sim.up(ROUTED)
+    assert guest_route(sim) and not sim.record().incoming and frames(sim) == 2
+
+
+def test_the_phases_of_ganeti_3_2(sim: Sim) -> None:
+    sim.up(ROUTED, phase="pre")
+    assert not guest_route(sim) and frames(sim) == 0 and looked(sim).good
+    sim.up(ROUTED, phase="post")
+    assert guest_route(sim) and frames(sim) == 2 and len(sim.scheduled) == 1
+    whole = sim.picture()
+    assert not sim.up(ROUTED, phase="pre").changed  # late, or repeated: the guest is here
+    assert sim.picture() == whole and not sim.record().incoming
+    assert not sim.up(ROUTED).changed and frames(sim) == 2
+    assert not sim.up(ROUTED, phase="post").changed and frames(sim) == 4
+
+
+def test_what_cannot_be_completed_does_not_cut_the_guest_off(sim: Sim) -> None:
+    """It is on the record, check tells it, and the next repair does it."""
+    sim.up(ROUTED, phase="pre")
+    before = sim.picture()
+    ganeti(sim, "web1")
+    sim.host.fail = lambda request: Answer(1, "no") if isinstance(request, AddRoute) else None
+    assert not complete_instance(sim.node, "web1", sim.call())
+    with pytest.raises(HostRefused):
+        repair(sim.node, sim.record().key, sim.call())
+    assert sim.picture()["links"] == before["links"] and sim.record().state == UP
+    sim.host.fail = lambda request: None
+    assert [does for does, _text in looked(sim).drift] == ["ip -4 route replace 10.0.0.5/32 dev tap0 table guests protocol 174"]
+    assert repair(sim.node, sim.record().key, sim.call()).changed and guest_route(sim)
+    sim.down(ROUTED)
+    assert sim.picture() == sim.before
+
+
+def test_said_again_only_while_the_nic_is_up_on_this_device(sim: Sim) -> None:
+    sim.up(ROUTED)
+    ((delays, again),) = sim.scheduled
+    assert delays == (0.1, 0.3, 0.6, 0.9) and frames(sim) == 2
+    assert again() and frames(sim) == 4
+    node = sim.node  # as the process that says it again has it
+    record = sim.record()
+    for changed in (record._replace(state="closing"), record._replace(ifindex=record.ifindex + 1), record._replace(boot="another")):
+        node.store.write(changed)
+        assert not again() and frames(sim) == 4
+    node.store.write(record)
+    assert again() and frames(sim) == 6
+    sim.down(ROUTED)
+    assert not again() and frames(sim) == 6
+
+
+def test_what_cannot_be_said_is_a_warning_and_is_said_again(sim: Sim) -> None:
+    def fail(request: Request) -> Answer | None:
+        return Answer(100, "eth-br0: Network is down") if isinstance(request, SendFrame) else None
+
+    sim.host.fail = fail
+    assert sim.up(ROUTED).changed and sim.record().state == UP
+    assert sim.log.problems[-1].endswith("announce 10.0.0.5 on the uplinks of table guests: eth-br0: Network is down")
+    sim.host.fail = lambda _request: None
+    ((_delays, again),) = sim.scheduled
+    assert again() and sim.host.wire.frames
+
+
+def exclusive(name: str) -> bool:
+    return kind(name).exclusive is not Operation.exclusive
+
+
+def test_the_table_of_the_documents_is_that_of_the_code() -> None:
+    """A row for each kind of operation: "after" for those that may be owed, else "both"."""
+    page = Path(__file__).parents[2] / "docs/migration.md"
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")]
+    assert {name: when for name, when, _why in rows} == {f"`{name}`": "after" if exclusive(name) else "both" for name in KINDS}
+    assert all(why.strip() for _name, _when, why in rows)

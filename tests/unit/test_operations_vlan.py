@@ -1,0 +1,173 @@
+"""VLANs of taps and uplinks on a simulated node: the default one, which ports are uplinks, and when an uplink's VLAN goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.facts import BridgeVlan, Link
+from netcommon.host.requests import AddVlan, SetLink
+from netcommon.lifecycle.check import check, repair
+from netcommon.operations.vlan import PortVlans, UplinkVlan
+from runtime.errors import HostRefused
+from tests.support.sim import Sim, nic
+
+DEFAULT = "netcommon:0:default_vlan"
+UNTAGGED = BridgeVlan(1, pvid=True, untagged=True)
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    return Sim(str(tmp_path))
+
+
+def tap_vlans(sim: Sim) -> list[BridgeVlan]:
+    return sorted(sim.host.kernel.vlans[sim.index("tap0")].values())
+
+
+def uplink_vids(sim: Sim, uplink: str = "eth-brv") -> set[int]:
+    return set(sim.host.kernel.vlans[sim.index(uplink)])
+
+
+@pytest.mark.parametrize(
+    ("vlan", "tags", "expected"),
+    [
+        (".10", "", [BridgeVlan(10, True, True)]),
+        (".10", DEFAULT, [BridgeVlan(1, untagged=True), BridgeVlan(10, True, True)]),
+        (":10:20", "", [BridgeVlan(10), BridgeVlan(20)]),
+        (":10:20", DEFAULT, [UNTAGGED, BridgeVlan(10), BridgeVlan(20)]),
+        (".1:10", DEFAULT, [UNTAGGED, BridgeVlan(10)]),
+        (":1:10", DEFAULT, [BridgeVlan(1), BridgeVlan(10)]),  # asked for by name: tagged
+        ("", "", [UNTAGGED]),  # as Ganeti's own script: the NIC is in the default VLAN
+        ("", DEFAULT, [UNTAGGED]),
+    ],
+)
+def test_the_default_vlan(sim: Sim, vlan: str, tags: str, expected: list[BridgeVlan]) -> None:
+    wanted = nic("bridged, access", VLAN=vlan, TAGS=tags)
+    sim.up(wanted)
+    assert tap_vlans(sim) == expected
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    sim.requests()
+    assert not sim.up(wanted).changed and sim.requests() == []
+    sim.down(wanted)
+    assert sim.picture() == sim.before
+
+
+def test_a_bridge_without_a_default_vlan_has_none_to_keep(sim: Sim) -> None:
+    sim.host.add_bridge("brw", vlan_filtering=True, default_pvid=0)
+    sim.up(nic("bridged, access", LINK="brw", TAGS=DEFAULT))
+    assert tap_vlans(sim) == [BridgeVlan(10, True, True)]
+
+
+def test_it_says_what_it_does() -> None:
+    assert PortVlans("tap0", "brv", 0, (20,), True).describe() == "bridge vlan on tap0: 20, <the default VLAN>"
+    known = PortVlans("tap0", "brv", 0, (20,), True, ifindex=5, default=1)
+    assert known.describe() == "bridge vlan on tap0: 20, 1 pvid untagged"
+
+
+def uplinks_of(sim: Sim, *named: str) -> list[str]:
+    made = UplinkVlan("brv", 10, named, "tap0").resolve(sim.host.view(), [])
+    return [one._asdict()["port"] for one in made]
+
+
+def test_uplinks_are_what_leads_outside(sim: Sim) -> None:
+    """No taps (persistent, or of other programs), no Xen guests, no other guests' veths, nothing that has no other side."""
+    brv = sim.index("brv")
+    sim.host.add_tap("mytap", master=brv, persistent=True)
+    for name, kind in (("vif3.0", ""), ("veth7", "veth"), ("dummy0", "dummy"), ("ifb0", "ifb")):
+        sim.host.add_link(Link(0, name, kind, master=brv))
+    assert uplinks_of(sim) == ["eth-brv"]
+    for name, kind in (("bond0", "bond"), ("vxlan7", "vxlan"), ("eth9.5", "vlan")):
+        sim.host.add_link(Link(0, name, kind, master=brv))
+    assert uplinks_of(sim) == ["eth-brv", "bond0", "vxlan7", "eth9.5"]
+    assert uplinks_of(sim, "veth7") == ["veth7"]
+    with pytest.raises(HostRefused, match="eth77, in the settings an uplink of brv, is no port of it"):
+        uplinks_of(sim, "eth77")
+
+
+def test_a_bridge_that_leads_nowhere_has_no_uplinks(sim: Sim) -> None:
+    sim.host.remove_link("eth-brv")
+    sim.host.add_link(Link(0, "dummy0", "dummy", master=sim.index("brv")))
+    assert uplinks_of(sim) == []
+
+
+def test_a_vlan_interface_below_a_bond(sim: Sim) -> None:
+    """It gets the frames before the bond and the bridge do."""
+    bond = sim.host.add_link(Link(0, "bond0", "bond", master=sim.index("brv")))
+    lower = sim.host.add_link(Link(0, "eth5", ""))
+    sim.host.kernel.links[lower.index] = lower._replace(master=bond.index, port_kind="bond")
+    sim.host.add_link(Link(0, "storage", "vlan", vlan=10, lower=lower.index))
+    before = sim.picture()
+    with pytest.raises(HostRefused, match="VLAN 10 of bond0, uplink of brv, is taken by the VLAN interface storage"):
+        sim.up(nic("bridged, access"))
+    assert sim.picture() == before
+    sim.up(nic("bridged, access", VLAN=".11"))
+
+
+def put(sim: Sim, device: str, bridge: str = "brv", vid: int = 10) -> None:
+    """Somebody else's port of a bridge in a VLAN."""
+    link = sim.tap(device)
+    sim.host.execute([SetLink(link.index, master=sim.index(bridge)), AddVlan(link.index, BridgeVlan(vid))], stop=True)
+
+
+def test_an_uplinks_vlan_stays_for_somebody_elses_port(sim: Sim) -> None:
+    sim.up(nic("bridged, hybrid"))
+    put(sim, "tap7")
+    sim.down(nic("bridged, hybrid"))
+    assert uplink_vids(sim) == {1, 10, 20}
+
+
+def test_an_uplinks_vlan_stays_for_somebody_elses_tap_of_the_same_name(sim: Sim) -> None:
+    sim.up(nic("bridged, hybrid"))
+    sim.host.remove_link("tap0")
+    put(sim, "tap0")
+    sim.gc()
+    assert uplink_vids(sim) == {1, 10, 20} and sim.records() == []
+
+
+def test_what_is_on_another_bridge_needs_nothing(sim: Sim) -> None:
+    sim.up(nic("bridged, hybrid"))
+    put(sim, "tap7", "br0")
+    put(sim, "tap8", "brv", 11)
+    sim.down(nic("bridged, hybrid"))
+    assert uplink_vids(sim) == {1, 20}
+
+
+def test_several_uplinks_do_not_need_it_for_each_other(sim: Sim) -> None:
+    sim.host.add_link(Link(0, "eth-two", "", up=True, master=sim.index("brv")))
+    sim.up(nic("bridged, access"))
+    assert uplink_vids(sim) == {1, 10, 20} and uplink_vids(sim, "eth-two") == {1, 10}
+    sim.down(nic("bridged, access"))
+    assert uplink_vids(sim) == {1, 20} and uplink_vids(sim, "eth-two") == {1}
+
+
+def test_an_uplinks_vlan_stays_while_something_is_in_quarantine(sim: Sim) -> None:
+    """A record that cannot be read may need it."""
+    sim.up(nic("bridged, access"))
+    kept = Path(sim.paths.state, "quarantine")
+    kept.mkdir()
+    (kept / "00000009-0000-4000-8000-000000000009.json.1.0").write_text("?")
+    sim.down(nic("bridged, access"))
+    assert uplink_vids(sim) == {1, 10, 20} and sim.records() == []
+    assert any("kept, shared with whoever is in quarantine: bridge vlan add dev eth-brv vid 10" in line for line in sim.lines)
+    os.unlink(kept / "00000009-0000-4000-8000-000000000009.json.1.0")
+    sim.up(nic("bridged, access", VLAN=".11"))
+    sim.down(nic("bridged, access", VLAN=".11"))
+    assert uplink_vids(sim) == {1, 10, 20}
+
+
+def test_a_record_of_an_earlier_version_gives_the_vlan_back(sim: Sim) -> None:
+    """It names neither its tap nor the other uplinks; the tap is gone with its guest."""
+    sim.up(nic("bridged, access"))
+    record = sim.record()
+    for stored in record.operations:
+        if stored["kind"] == "uplink-vlan":
+            assert isinstance(stored, dict) and stored.pop("device") == "tap0" and stored.pop("ways") == ["eth-brv"] and stored.pop("tap")
+    sim.node.store.write(record)
+    sim.host.kernel.delete_vlan(sim.index("eth-brv"), 10)
+    assert repair(sim.node, record.key, sim.call()).changed and uplink_vids(sim) == {1, 10, 20}
+    sim.host.remove_link("tap0")
+    sim.gc()
+    assert uplink_vids(sim) == {1, 20} and sim.records() == []

@@ -1,0 +1,76 @@
+"""Open vSwitch with its kernel datapath: the spoof guard's verdicts, and limits that are really kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernel.test_doors_parallel import good
+from tests.kernel.test_ovs_guard import KINDS, NIC, Wire, counters
+from tests.support import frames
+from tests.support.forged import IP, OTHER, ethernet, ipv4, udp
+from tests.support.netns import run, wait_until
+from tests.support.node import Node
+from tests.support.ovs import OpenVswitch
+from tests.support.rundoor import rundoor
+
+FRAMES, LENGTH = 400, 1400
+#: Bytes of a burst (800 kbit, docs/openvswitch.md), and as many frames of it, with room for what the rate lets pass meanwhile.
+BURST = 800_000 // 8
+
+
+@pytest.fixture
+def wire(node: Node) -> Iterator[Wire]:
+    with OpenVswitch.started("system") as ovs:
+        yield Wire(node, ovs)
+
+
+def test_the_table_of_verdicts(wire: Wire) -> None:
+    """A frame that the kernel has no entry for takes the way through ovs-vswitchd, and arrives after others: all are waited for."""
+    wire.up()
+    for kind in KINDS:
+        wire.guest.send(kind.frame)
+    arrived = set()
+    while (frame := wire.other.receive(seconds=1)) is not None:
+        arrived.add(frame)
+    assert [kind.name for kind in KINDS if (kind.frame in arrived) != (not kind.reason)] == []
+    wait_until(lambda: all(count for name, count in counters().items()), 20, "each reason is counted")
+    assert good() == ["tap0"]
+
+
+def flood(number: int) -> bytes:
+    return ethernet(frames.IPV4, ipv4(IP, udp(1, number, bytes(LENGTH))))
+
+
+def test_what_the_guest_sends_is_limited(wire: Wire) -> None:
+    """A burst passes, and not much more. Without the option all of it does."""
+
+    def arrived() -> int:
+        for number in range(FRAMES):
+            wire.guest.send(flood(number))
+        count = 0
+        while wire.other.receive(lambda frame: len(frame) > LENGTH, seconds=2) is not None:
+            count += 1
+        return count
+
+    wire.up("netcommon:*:spoof_guard:false")
+    assert arrived() > FRAMES * 0.9
+    wire.up("netcommon:*:rate_out:64kbit")
+    assert "police" in run("tc", "filter", "show", "dev", "tap0", "ingress")
+    assert BURST // LENGTH * 0.5 < arrived() < BURST // LENGTH * 2
+    assert good() == ["tap0"]
+    assert rundoor("kvm-ifdown", NIC, "tap0", "hot-remove").status == 0
+    assert "police" not in run("tc", "filter", "show", "dev", "tap0", "ingress")
+
+
+def test_what_the_guest_receives_is_limited(wire: Wire) -> None:
+    """The queue holds back what is over the rate: the guest's tap gets it later, or not at all."""
+    wire.up("netcommon:*:rate_in:1mbit")
+    wait_until(lambda: "ceil 1Mbit" in run("tc", "class", "show", "dev", "tap0"), 10, "the class with the rate")
+    for number in range(100):
+        wire.other.send(ethernet(frames.IPV4, ipv4("10.0.0.9", udp(1, number, bytes(LENGTH))), OTHER))
+    waiting = run("tc", "-s", "class", "show", "dev", "tap0").split("class htb 1:1 ")[1].split("class ")[0]
+    assert "backlog 0b" not in waiting
+    assert rundoor("kvm-ifdown", NIC, "tap0", "hot-remove").status == 0
+    assert "htb" not in run("tc", "qdisc", "show", "dev", "tap0")
