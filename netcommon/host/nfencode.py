@@ -1,4 +1,4 @@
-"""Steps on nftables as nfnetlink messages, and questions to it. tests/kernel/test_nft_encoding.py holds them against nft(8)."""
+"""Steps on nftables as nfnetlink messages, and questions to it. tests/unit/test_nft_encoding.py holds them against pyroute2."""
 
 from __future__ import annotations
 

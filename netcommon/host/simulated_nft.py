@@ -155,12 +155,12 @@ class Ruleset:
             if table.sets.setdefault(thing.name, thing) != thing:
                 raise Refused(errno.EEXIST)
         else:
-            there = table.at(thing)
-            if there is None:
-                there = table.elements[thing.set, thing.key] = thing
-            if there[:5] != thing[:5] or there.value != thing.value:
+            held = table.at(thing)
+            if held is None:
+                held = table.elements[thing.set, thing.key] = thing
+            if (held.key, held.end, held.value) != (thing.key, thing.end, thing.value):
                 raise Refused(errno.EEXIST)
-            if thing.end and table.at(thing._replace(key=thing.end)) is not there:
+            if thing.end and table.at(thing._replace(key=thing.end)) is not held:
                 raise Refused(errno.EEXIST)
 
     def _drop(self, thing: NftTable | NftChain | NftElement) -> None:
@@ -174,9 +174,9 @@ class Ruleset:
             table.chains.pop(thing.name, None)
             table.rules.pop(thing.name, None)
         elif thing.set in table.sets:
-            there = table.at(thing)
-            if there is not None:
-                del table.elements[there.set, there.key]
+            held = table.at(thing)
+            if held is not None:
+                del table.elements[held.set, held.key]
 
 
 class RulesAsValues:

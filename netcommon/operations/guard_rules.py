@@ -143,7 +143,10 @@ def _ethernet() -> list[Rule]:
         ("guard", IIF + load(LINK_HEADER, 6, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
         ("guard", _protocol(b"\x08\x00") + verdict(GOTO, "ipv4")),
         ("guard", _protocol(b"\x86\xdd") + verdict(GOTO, "ipv6")),
-        ("guard", _protocol(b"\x08\x06") + verdict(GOTO, "arp")),
+        # a load beyond the end of a frame ends the rule: what is cut off is not let go for that
+        ("guard", _protocol(b"\x08\x06") + load(NETWORK_HEADER, 24, 4) + verdict(GOTO, "arp")),
+        ("guard", _protocol(b"\x08\x06") + _free(FREE_MAC) + _free(FREE_IPV4) + verdict(ACCEPT)),
+        ("guard", _protocol(b"\x08\x06") + _drop("malformed")),
         ("guard", _protocol(b"\x80\x35") + verdict(JUMP, "reverse")),
         ("guard", _free(FREE_TYPE, True) + _drop("type")),
         ("tagged", IIF + load(LINK_HEADER, 14, 2, 1) + mask(b"\x0f\xff", 1) + within(VLANS) + verdict(RETURN)),

@@ -341,5 +341,5 @@ def test_what_a_door_loads(br0: Node) -> None:
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
         assert done.status == 0 and "netcommon.lifecycle.steps" in loaded, done.stderr[-500:]
         assert loaded & dear == set()
-        assert not {name for name in loaded if "ovs" in name}
+        assert {name for name in loaded if "ovs" in name} <= {"netcommon.host.ovs_view"}  # the view's few lines that load the rest
     rundoor("kvm-ifdown", GOOD, "tap0", "hot-remove")

@@ -190,6 +190,7 @@ def test_ext(node: Node) -> None:
 
 
 @pytest.mark.vm
+@pytest.mark.slow
 def test_bridged_vlan(node: Node) -> None:
     """In the machine: this needs VLAN filtering and classifiers. The provider's switch is a tap that speaks tagged."""
     taps = {name: node.tap(name) for name in ("eth1", "tap0", "tap1", "tap2")}

@@ -43,6 +43,7 @@ def flood(number: int) -> bytes:
     return ethernet(frames.IPV4, ipv4(IP, udp(1, number, bytes(LENGTH))))
 
 
+@pytest.mark.slow
 def test_what_the_guest_sends_is_limited(wire: Wire) -> None:
     """A burst passes, and not much more. Without the option all of it does."""
 
@@ -64,6 +65,7 @@ def test_what_the_guest_sends_is_limited(wire: Wire) -> None:
     assert "police" not in run("tc", "filter", "show", "dev", "tap0", "ingress")
 
 
+@pytest.mark.slow
 def test_what_the_guest_receives_is_limited(wire: Wire) -> None:
     """The queue holds back what is over the rate: the guest's tap gets it later, or not at all."""
     wire.up("netcommon:*:rate_in:1mbit")

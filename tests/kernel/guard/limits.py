@@ -1,0 +1,106 @@
+"""Where the guard's verdict is another than the specification's, and why. The documentation has each: a test looks for the phrase."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.support.attacks import ENDS, GROUPS, Setting
+from tests.support.attacks_base import Kind
+
+ALL = tuple(to.name for to in (*GROUPS, *ENDS))
+TO_GROUPS, TO_ENDS = tuple(to.name for to in GROUPS), tuple(to.name for to in ENDS)
+NFTABLES, OPENVSWITCH = ("bridged", "routed"), ("openvswitch",)
+FLOWS, GUARD = "docs/openvswitch.md", "docs/spoof-guard.md"
+
+
+class Limit(NamedTuple):
+    """Frames of ``kinds`` (names of attacks.KINDS) to ``ends`` are judged as if they broke the rules ``broken`` and no others."""
+
+    modes: tuple[str, ...]
+    kinds: tuple[str, ...]
+    broken: tuple[str, ...]
+    document: str
+    phrase: str
+    ends: tuple[str, ...] = ALL
+
+
+LIMITS = (
+    Limit(
+        NFTABLES,
+        (
+            "NA, foreign target, behind options",
+            "NA, foreign target, behind hop-by-hop",
+            "NA, foreign target, behind a routing header",
+            "RA, behind hop-by-hop",
+            "RA, behind options",
+            "RA, behind both, twice",
+            "RA, behind a routing header",
+            "RA, behind 1 KiB of options",
+        ),
+        ("never",),
+        GUARD,
+        "no extension header before it",
+    ),
+    # No match has chaddr.
+    Limit(
+        OPENVSWITCH,
+        (
+            "DHCP client, foreign chaddr",
+            "DHCP client, foreign chaddr, IPv4 options",
+            "DHCP client, foreign chaddr, other source port",
+            "DHCP client, address of another kind",
+        ),
+        (),
+        FLOWS,
+        "What a DHCP message says",
+    ),
+    # The ports of a fragment are zero unless the administrator sets the bridge's mode for fragments (ovs-ofctl(8)).
+    Limit(OPENVSWITCH, ("IPv4, first fragment", "IPv6, first fragment"), ("dhcp",), FLOWS, "Ports of fragments", TO_GROUPS),
+    Limit(OPENVSWITCH, ("IPv4, foreign address, first fragment",), ("dhcp", "ip4"), FLOWS, "Ports of fragments", TO_GROUPS),
+    Limit(
+        OPENVSWITCH,
+        (
+            "DHCP client, chaddr in a later fragment",
+            "DHCP server, first fragment",
+            "DHCP server, smallest first fragment",
+            "DHCPv6 server, first fragment",
+        ),
+        (),
+        FLOWS,
+        "Ports of fragments",
+        TO_ENDS,
+    ),
+    # A fragment header without fragments is as good as none.
+    Limit(OPENVSWITCH, ("NA, foreign target, in one fragment",), ("ip6",), FLOWS, "Extension headers before ICMPv6"),
+    Limit(
+        OPENVSWITCH,
+        ("RA, in one fragment", "RA, behind two headers of one fragment"),
+        ("dhcp",),
+        FLOWS,
+        "Extension headers before ICMPv6",
+    ),
+    # nd_sll is a match of neighbour solicitations alone.
+    Limit(OPENVSWITCH, ("RS, foreign source MAC option",), (), FLOWS, "Options of a router solicitation"),
+    # With two of them the message makes no sense, and shows neither target nor option.
+    Limit(OPENVSWITCH, ("NA, foreign target MAC option after own",), ("mac", "ip6"), FLOWS, "the same option twice"),
+    # It is read if its length is that of a MAC; who gets it discards it as well.
+    Limit(
+        OPENVSWITCH,
+        ("NA, foreign target MAC option of twice the length", "NS, foreign source MAC option after one without length"),
+        (),
+        FLOWS,
+        "options of wrong lengths",
+    ),
+    Limit(OPENVSWITCH, ("service tag of the allowed VLAN",), (), FLOWS, "The kind of a tag"),
+    # The type in a SNAP header is the frame's type.
+    Limit(OPENVSWITCH, ("IPv4 in SNAP",), (), FLOWS, "SNAP"),
+    Limit(OPENVSWITCH, ("IPv4 in SNAP, foreign address", "ARP in SNAP, foreign address"), ("ip4",), FLOWS, "SNAP"),
+)
+
+
+def allowed(mode: str, kind: Kind, end: str, setting: Setting) -> bool:
+    """The verdict of ``mode`` on a frame to ``end``: the specification's but for LIMITS."""
+    for limit in LIMITS:
+        if mode in limit.modes and kind.name in limit.kinds and end in limit.ends:
+            return setting.off >= frozenset(limit.broken)
+    return kind.broken <= setting.off

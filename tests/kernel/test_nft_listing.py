@@ -1,0 +1,125 @@
+"""The spoof guard's tables in the words of nft(8), a reader of its own: a wrong offset, mask or register would show."""
+
+from __future__ import annotations
+
+import json
+
+from netcommon.operations import guard_rules
+from netcommon.operations.guard import table_of
+from tests.kernel.test_guard_verdicts import MAC, NIC, OPTIONS, Guarded
+from tests.support.netns import run
+from tests.support.node import Node
+
+LINK_LOCAL = "& 0xffc00000000000000000000000000000 == 0xfe800000000000000000000000000000 iif @any-link-local"
+
+#: Chains, and their rules in their order.
+CHAINS = {
+    "guard": [
+        "@ll,96,16 0x88a8 goto drop-vlan",
+        "@ll,96,16 0x8100 jump tagged",
+        "meta protocol 8021q goto drop-vlan",
+        "meta protocol 8021ad goto drop-vlan",
+        "iif . @ll,48,48 != @macs iif != @free-mac goto drop-mac",
+        "meta protocol ip goto ipv4",
+        "meta protocol ip6 goto ipv6",
+        "meta protocol arp goto arp",
+        "meta protocol 0x8035 jump reverse",
+        "iif != @free-type goto drop-type",
+    ],
+    "tagged": ["iif . @ll,112,16 & 0xfff @vlans return", "goto drop-vlan"],
+    "arp": [
+        "@nh,0,48 != 0x108000604 iif != @free-mac goto drop-malformed",
+        "@nh,0,48 != 0x108000604 iif != @free-ipv4 goto drop-malformed",
+        "iif . @nh,64,48 != @macs iif != @free-mac goto drop-mac",
+        "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 iif . @nh,112,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
+    ],
+    "ipv4": [
+        "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
+        "@nh,48,16 & 0x1fff != 0x0 accept",
+        "meta l4proto udp goto udp4",
+        "meta l4proto != udp accept",
+        "goto drop-malformed",
+    ],
+    "dhcp4": [
+        "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif . @th,288,48 @macs accept",
+        "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif @no-mac accept",
+        "goto drop-dhcp",
+    ],
+    "ipv6": [
+        f"@nh,64,128 {LINK_LOCAL} goto next6",
+        "@nh,64,128 != 0x0 iif . @nh,64,128 != @ipv6 iif . @nh,64,128 != @prefixes6 iif != @free-ipv6 goto drop-ip",
+        "goto next6",
+    ],
+    "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
+    "target": [
+        f"@th,64,128 {LINK_LOCAL} return",
+        "iif . @th,64,128 != @ipv6 iif . @th,64,128 != @prefixes6 iif != @free-ipv6 goto drop-ip",
+    ],
+    "drop-promisc": ["oif @dropped-promisc", "drop"],
+    "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
+    "out-INDEX": [
+        f'comment "{NIC.uuid}"',
+        'type filter hook egress device "tap0" priority -300; policy accept;',
+        'oif "tap0" @ll,0,8 & 0x1 == 0x0 @ll,0,48 != 0xaa0000000001 goto drop-promisc',
+    ],
+}
+SETS = {
+    "macs": ["type iface_index . ether_addr", f'elements = {{ "tap0" . {MAC} }}'],
+    "ipv4": ["type iface_index . ipv4_addr", 'elements = { "tap0" . 10.0.0.5 }'],
+    "ipv6": ["type iface_index . ipv6_addr", 'elements = { "tap0" . 2001:db8::5 }'],
+    "vlans": ["type iface_index . inet_service", 'elements = { "tap0" . 7 }'],
+    "free-mac": ["type iface_index"],
+    "any-link-local": ["type iface_index", 'elements = { "tap0" }'],
+    "dropped-ip": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
+}
+
+
+def blocks(listed: str) -> dict[str, list[str]]:
+    """The lines of each chain and set, without handles."""
+    found: dict[str, list[str]] = {}
+    inside = ""
+    for line in (line.partition(" # handle ")[0].strip() for line in listed.splitlines()):
+        if line.endswith(" {") and line.split()[0] in ("set", "chain"):
+            inside = " ".join(line.split()[:2])
+            found[inside] = []
+        elif line == "}":
+            inside = ""
+        elif inside and line:
+            found[inside].append(line)
+    return found
+
+
+def test_what_the_rules_say(node: Node) -> None:
+    guarded = Guarded(node, NIC, OPTIONS)
+    listed = run("nft", "-a", "list", "ruleset")
+    index = json.loads(run("ip", "-j", "link", "show", "dev", guarded.tap.name))[0]["ifindex"]
+    assert listed.startswith(f"table netdev {table_of('tap0')} {{ # handle ") and '\tcomment "netcommon spoof guard"\n' in listed
+    found = blocks(listed)
+    for name, lines in CHAINS.items():
+        assert found[f"chain {name.replace('INDEX', str(index))}"] == lines, name
+    for name, lines in SETS.items():
+        assert found[f"set {name}"] == lines, name
+    wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
+    assert sorted(found) == sorted([*wanted, f"chain in-{index}", f"chain out-{index}"])
+
+
+def test_prefixes(node: Node) -> None:
+    """In a set of ranges nft(8) shows the device's index in reversed byte order. The prefix in another is not there."""
+    guarded = Guarded(node, NIC, OPTIONS)
+    index = json.loads(run("ip", "-j", "link", "show", "dev", guarded.tap.name))[0]["ifindex"]
+    shown = int.from_bytes(index.to_bytes(4, "little"), "big")
+    found = blocks(run("nft", "list", "ruleset"))
+    assert found["set prefixes4"] == ["type iface_index . ipv4_addr", "flags interval", f"elements = {{ {shown} . 10.1.0.0/28 }}"]
+    assert found["set prefixes6"] == ["type iface_index . ipv6_addr", "flags interval", f"elements = {{ {shown} . 2001:db8:1::/64 }}"]
+
+
+def test_as_json(node: Node) -> None:
+    """nft -j reads it to the end: each rule, set and chain once."""
+    guarded = Guarded(node, NIC, OPTIONS)
+    listed = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
+    counts = {kind: sum(kind in item for item in listed) for kind in ("table", "chain", "rule", "set")}
+    rules = len(guard_rules.rules("")) + 2
+    assert counts == {"table": 1, "chain": len(guard_rules.chains("")) + 2, "rule": rules, "set": len(guard_rules.sets(""))}
+    own = [item["rule"]["expr"] for item in listed if "rule" in item and item["rule"]["chain"].startswith("in-")]
+    device = {"match": {"op": "==", "left": {"meta": {"key": "iif"}}, "right": guarded.tap.name}}
+    assert own == [[device, {"goto": {"target": "guard"}}]]
