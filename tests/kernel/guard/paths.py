@@ -179,7 +179,9 @@ class Network(NamedTuple):
         ended = threading.Event()
 
         def chatter() -> None:
-            while not ended.wait(INSTANT):
+            over = False
+            while not over:  # once more when it has ended, so that a slow machine sends one too
+                over = ended.wait(INSTANT)
                 with contextlib.suppress(OSError):  # EIO: the tap is down
                     self.tap.send(frame)
 
