@@ -23,6 +23,8 @@ CHAINS = {
         "meta protocol ip goto ipv4",
         "meta protocol ip6 goto ipv6",
         "meta protocol arp goto arp",
+        "meta protocol arp iif @free-mac iif @free-ipv4 accept",
+        "meta protocol arp goto drop-malformed",
         "meta protocol 0x8035 jump reverse",
         "iif != @free-type goto drop-type",
     ],
