@@ -124,7 +124,9 @@ def test_nothing_of_a_guest_on_its_way_is_on_two_nodes(pair: Pair) -> None:
     """The target answers for the address only when Ganeti's hook finds the guest there, and then announces it."""
     Path("/var/run/ganeti/kvm-hypervisor/conf").mkdir(parents=True)
     pair.guest(pair.here)
-    pair.call(pair.here, "kvm-ifup", NIC)
+    with Sniffer(pair.outside, "port0") as wire:
+        pair.call(pair.here, "kvm-ifup", NIC)
+        assert len(wire.first(10, announcement)) == 10  # no guest migrates within a second of its start
     pair.guest(pair.there)
     with Sniffer(pair.outside, "port1") as wire:
         pair.call(pair.there, "kvm-ifup", {**NIC, "MIGRATION_PHASE": "pre"})

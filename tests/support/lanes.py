@@ -1,4 +1,4 @@
-"""The lanes of tests/run, one after the other; a lane that fails does not stop the next.
+"""The lanes of tests/run, one after the other, but vm, which runs beside them; a lane that fails does not stop the next.
 
     lint     ruff over everything
     types    mypy --strict over product and tests' tools
@@ -10,16 +10,20 @@
 
 --full runs every case instead of a sample, file by file, and remembers in the cache what has passed: called again on the same tree, it
 goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too, instead of the lane's own).
+
+The machine of vm is emulated on one core, mostly, so that it costs the other lanes little; what it prints follows theirs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,6 +212,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="every case, resumable")
     parser.add_argument("--lane", action="append", choices=list(LANES), help="only this lane; may be repeated")
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)  # where the results go too, for a tests/run that has started us
     known, extra = parser.parse_known_args(arguments)
     options = Options(known.full, tuple(extra))
     chosen = known.lane or list(LANES)
@@ -217,28 +222,75 @@ def main(arguments: list[str]) -> int:
     except SetupFailed as error:
         print(f"tests/run: {error}", file=sys.stderr)
         return 69
-    before = footprint() if root else {}
+    before, begin = footprint() if root else {}, time.monotonic()
     results: dict[str, tuple[Result, float]] = {}
-    for lane in chosen:
-        say(f"=== {lane}")
-        start = time.monotonic()
-        try:
-            result = LANES[lane](options)
-        except SetupFailed as error:
-            say(f"{lane}: {error}")
-            result = Result(0, 1)
-        results[lane] = result, time.monotonic() - start
-    if root:
+    last = ["bench"] if "bench" in chosen else []
+    with beside([lane for lane in chosen if lane == "vm" and len(chosen) > 1], arguments, results):
+        for lane in chosen:
+            if lane not in ("vm", *last) or len(chosen) == 1:
+                results[lane] = run(lane, options)
+    for lane in last if len(chosen) > 1 else ():
+        results[lane] = run(lane, options)
+    if root and known.results is None:
         results["guard"] = guard(before), 0.0
-    return report(results)
+    if known.results is not None:
+        known.results.write_text(json.dumps(results))
+    return report({lane: results[lane] for lane in (*LANES, "guard") if lane in results}, begin)
 
 
-def report(results: dict[str, tuple[Result, float]]) -> int:
-    """The table of lanes, and the sum as the last line."""
+def run(lane: str, options: Options) -> tuple[Result, float]:
+    """One lane, and how many seconds it took."""
+    say(f"=== {lane}")
+    start = time.monotonic()
+    try:
+        result = LANES[lane](options)
+    except SetupFailed as error:
+        say(f"{lane}: {error}")
+        result = Result(0, 1)
+    return result, time.monotonic() - start
+
+
+@contextmanager
+def beside(lanes: list[str], arguments: list[str], results: dict[str, tuple[Result, float]]) -> Iterator[None]:
+    """Runs lanes in processes of their own meanwhile; waits for them, prints what they said, and adds their results."""
+    started = []
+    folder = bootstrap.cache() / "results"
+    folder.mkdir(exist_ok=True)
+    for lane in lanes:
+        said, told = folder / f"{lane}-{os.getpid()}.txt", folder / f"{lane}-{os.getpid()}.json"
+        argv = [sys.executable, str(ROOT / "tests/run"), "--results", str(told), "--lane", lane, *without_lanes(arguments)]
+        with said.open("wb") as file:
+            started.append((lane, subprocess.Popen(argv, stdout=file, stderr=file, cwd=ROOT), said, told))
+        say(f"=== {lane}, meanwhile")
+    try:
+        yield
+    finally:
+        for lane, process, said, told in started:
+            process.wait()
+            say(f"=== {lane}")
+            print(said.read_text(errors="replace"), end="", flush=True)
+            (passed, failed), seconds = json.loads(told.read_text())[lane] if told.exists() else ((0, 1), 0.0)
+            results[lane] = Result(passed, failed), seconds
+            said.unlink()
+            told.unlink(missing_ok=True)
+
+
+def without_lanes(arguments: list[str]) -> list[str]:
+    """The arguments of tests/run, but those that choose lanes."""
+    kept = [word for word in arguments if not word.startswith("--lane=")]
+    while "--lane" in kept:
+        position = kept.index("--lane")
+        del kept[position : position + 2]
+    return kept
+
+
+def report(results: dict[str, tuple[Result, float]], begin: float | None = None) -> int:
+    """The table of lanes, and the sum as the last line, with the time since ``begin`` (monotonic seconds), else that of all lanes."""
     print(f"\n{'lane':8} {'passed':>7} {'failed':>7} {'seconds':>8}")
     for lane, (result, seconds) in results.items():
         print(f"{lane:8} {result.passed:7} {result.failed:7} {seconds:8.1f}")
     passed = sum(result.passed for result, _ in results.values())
     failed = sum(result.failed for result, _ in results.values())
-    print(f"\n{passed} passed, {failed} failed in {sum(seconds for _, seconds in results.values()):.1f} s", flush=True)
+    whole = sum(seconds for _, seconds in results.values()) if begin is None else time.monotonic() - begin
+    print(f"\n{passed} passed, {failed} failed in {whole:.1f} s", flush=True)
     return int(failed > 0 or passed == 0)
