@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support import bootstrap, inside, junit, progress, vm
+from tests.support import bootstrap, figures, inside, junit, progress, vm
 from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
 
 PYTHON = str(VENV / "bin/python")
@@ -40,10 +40,12 @@ class Options(NamedTuple):
 
     full: bool
     extra: tuple[str, ...]
+    figures: Path | None = None  #: the folder that the fault suite notes its figures in
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "NETCOMMON_TESTS_FULL": "1" if self.full else "0", "PYTHONDONTWRITEBYTECODE": ""}
+        noting = {figures.VARIABLE: str(self.figures)} if self.figures else {}
+        return {**os.environ, **noting, "NETCOMMON_TESTS_FULL": "1" if self.full else "0", "PYTHONDONTWRITEBYTECODE": ""}
 
 
 class Result(NamedTuple):
@@ -125,7 +127,8 @@ def grouped(options: Options, lane: str, folders: list[str], expression: str, se
             part = Result(before, 0)
         else:
             say(file)
-            part = pytest(options, f"{lane}-{file}", [file], expression, 4 * seconds, alone)
+            noting = options._replace(figures=done.emptied(file))
+            part = pytest(noting, f"{lane}-{file}", [file], expression, 4 * seconds, alone)
             if not part.failed:
                 done.remember(file, part.passed)
         total = Result(total.passed + part.passed, total.failed + part.failed)
@@ -158,7 +161,8 @@ def machine(options: Options) -> Result:
         say(f"vm: {before} passed earlier")
         return Result(before, 0)
     expression = "vm" if options.full else "vm and not slow"
-    counts, status = vm.boot(expression, list(options.extra), options.environment, 3600 if options.full else 900)
+    noting = options._replace(figures=done.emptied("vm")) if options.full else options
+    counts, status = vm.boot(expression, list(options.extra), noting.environment, 3600 if options.full else 900)
     result = judged(counts, status)
     if options.full and not result.failed and not options.extra:
         done.remember("vm", result.passed)
@@ -258,7 +262,7 @@ def beside(lanes: list[str], arguments: list[str], results: dict[str, tuple[Resu
     folder.mkdir(exist_ok=True)
     for lane in lanes:
         said, told = folder / f"{lane}-{os.getpid()}.txt", folder / f"{lane}-{os.getpid()}.json"
-        argv = [sys.executable, str(ROOT / "tests/run"), "--results", str(told), "--lane", lane, *without_lanes(arguments)]
+        argv = [str(ROOT / "tests/run"), "--results", str(told), "--lane", lane, *without_lanes(arguments)]
         with said.open("wb") as file:
             started.append((lane, subprocess.Popen(argv, stdout=file, stderr=file, cwd=ROOT), said, told))
         say(f"=== {lane}, meanwhile")
