@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
     ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed")),
     ("gateway_arp", lambda nic, options: options.gateway_arp and nic.mode == "routed" and not is_communication(nic)),
-    ("ovs_flows", lambda nic, options: bool(options.spoof_guard or options.flows) and nic.mode == "openvswitch"),
     ("firewall", lambda nic, options: options.firewall != "unprotected" and nic.mode != "ext" and not is_communication(nic)),
     ("rate", lambda nic, options: bool(options.rate_in or options.rate_out) and nic.mode in ("bridged", "routed")),
     ("dhcp", lambda nic, options: options.dhcp != "none" and not is_communication(nic)),

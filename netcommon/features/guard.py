@@ -1,6 +1,6 @@
 """The spoof guard of bridged and routed NICs: which addresses, VLANs and kinds of frames the guest may send (docs/spoof-guard.md).
 
-That of Open vSwitch ports is made of flows (netcommon.features.ovs_flows).
+That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows).
 """
 
 from __future__ import annotations

@@ -74,10 +74,13 @@ class Nftables:
             except TryAgain as problem:
                 return Answer(errno.ETIMEDOUT, f"{request.what}: {problem}")
             except HostRefused as problem:
-                return Answer(errno.EPROTONOSUPPORT, f"{request.what}: {problem}; {request.otherwise}")
-            hard = [reply for step, reply in failures if not (isinstance(step, Drop) and reply.errno == errno.ENOENT)]
+                number = problem.__cause__.errno if isinstance(problem.__cause__, OSError) else None
+                instead = f"; {request.otherwise}" if no_such_socket(problem) else ""
+                return Answer(number or errno.EPROTONOSUPPORT, f"{request.what}: {problem}{instead}")
+            hard = [(step, reply) for step, reply in failures if not (isinstance(step, Drop) and reply.errno == errno.ENOENT)]
             if hard:
-                return refused(request, hard[0])
+                step, reply = hard[0]
+                return refused(request, reply, step is None)
             if not failures:
                 break
             gone = {id(step) for step, _ in failures}
@@ -90,9 +93,18 @@ class Nftables:
         return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
 
 
-def refused(request: NftChange, reply: Reply) -> Answer:
-    """The answer to a transaction that failed as a whole."""
+def no_such_socket(problem: HostRefused) -> bool:
+    """Whether a kernel without nf_tables says it: any other failure tells nothing of what there is."""
+    return isinstance(problem.__cause__, OSError) and problem.__cause__.errno in NO_NFTABLES
+
+
+def refused(request: NftChange, reply: Reply, whole: bool = True) -> Answer:
+    """The answer to a transaction that failed, at its very beginning (``whole``) or at a step of it.
+
+    Without nf_tables the kernel takes no transaction at all; one that it begins, it has nf_tables for, but not all that is asked.
+    """
     text = reply.text or os.strerror(reply.errno)
     if reply.errno in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT):
-        text = f"this kernel has no nf_tables for it ({text}): modprobe nf_tables; {request.otherwise}"
+        why = "this kernel has no nf_tables" if whole else "nf_tables of this kernel does not support it"
+        text = f"{why} ({text}){': modprobe nf_tables' if whole else ''}; {request.otherwise}"
     return Answer(reply.errno, f"{request.what}: {text}")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.netlink import Reply
+from netcommon.host.nflayout import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
 from netcommon.host.nfnetlink import refused
-from netcommon.host.nftables import IFNAME_TYPE, MARK, NO_HOOK, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
+from netcommon.host.nftables import IFINDEX_TYPE, NO_HOOK, Clear, Drop, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
 from netcommon.host.requests import NftChange
 from netcommon.host.requests_rules import LoadRules
 from netcommon.host.simulated import Refused
@@ -91,7 +92,7 @@ class Ruleset:
                 self._do(step)
         except Refused as problem:
             self.tables = before
-            return refused(request, Reply(problem.number, problem.text))
+            return refused(request, Reply(problem.number, problem.text), whole=False)
         return DONE
 
     def everything(self) -> list[object]:
@@ -186,13 +187,25 @@ class RulesAsValues:
         self._ruleset = ruleset
 
     def execute(self, request: LoadRules) -> Answer:
-        """Makes the table, the set and the chains; what is in the set stays."""
+        """Makes the tables, the set and the chains; what is in the set stays."""
+        steps: list[Step] = []
+        made = layouts(*request)
+        for layout in made:
+            where = layout.family, layout.name
+            chains = [NftChain(*where, chain.name, HOOKS.get(chain.hook, NO_HOOK), chain.priority) for chain in layout.chains]
+            steps += [Put(NftTable(*where, COMMENT)), *map(Drop, chains), *map(Put, chains)]
+            steps += [Put(NftRule(*where, chain.name, rule.encode())) for chain in layout.chains for rule in chain.rules]
         where = request.family, request.table
-        chains = NftChain(*where, "rules"), NftChain(*where, "forward", 2, -10)
-        made: list[NftTable | NftSet | NftChain] = [NftTable(*where, f"{MARK} firewall"), NftSet(*where, "nics", ((IFNAME_TYPE, 16),))]
-        rules = [NftRule(*where, "rules", rule.encode()) for rule in request.rules] + [NftRule(*where, "forward", b"goto rules")]
-        steps: list[Step] = [*map(Put, [*made, *chains]), *map(Clear, chains), *map(Put, rules)]
-        return self._ruleset.execute(NftChange(f"table {request.table}", tuple(steps)))
+        steps += [Put(NftSet(*where, MEMBERS, ((IFINDEX_TYPE, 4),))), Drop(NftChain(*where, MADE))]
+        answer = self._ruleset.execute(NftChange(f"table {request.table}", tuple(steps)))
+        if not answer.ok:
+            return answer
+        tables = [self._ruleset.tables[layout.family, layout.name] for layout in made]
+        chains = [chain for table in tables for chain in table.chains.values()]
+        rules = [rule for table in tables for there in table.rules.values() for rule in there]
+        elements = [element for table in tables for element in table.elements.values()]
+        note = NftChain(*where, MADE, comment=fingerprint_of(chains, rules, elements))
+        return self._ruleset.execute(NftChange(f"table {request.table}", (Put(note),)))
 
 
 class SimulatedNft:

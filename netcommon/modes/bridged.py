@@ -59,4 +59,4 @@ def _static(nic: Nic, options: Options) -> list[Operation]:
     if not nic.mac:
         raise NicInvalid("MAC", "", "a MAC address, for the option static_fdb")
     vids = [*nic.vlan.vids, *([0] if options.default_vlan or not nic.vlan else [])]
-    return [StaticEntry(nic.interface, nic.link, nic.mac, vid, nic.uuid) for vid in vids]
+    return [StaticEntry(nic.interface, nic.link, nic.mac, vid, nic.uuid, nic.label) for vid in vids]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from netcommon.operations.base import Operation
-from netcommon.operations.link import UP, LinkSetting
 from netcommon.operations.ovs import Port
+from netcommon.operations.ovs_link import OpenLink, ShutLink
 from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
@@ -17,7 +17,10 @@ SHARE, LEAST = 10, 800
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """vlan_mode is always said: Open vSwitch takes a tag with trunks for an access port otherwise (ovs-vswitchd.conf.db(5))."""
+    """The device comes up last, and goes down first: no frame of the guest's comes before its flows, or after them.
+
+    vlan_mode is always said: Open vSwitch takes a tag with trunks for an access port otherwise (ovs-vswitchd.conf.db(5)).
+    """
     access, trunks = nic.vlan
     modes = {(True, False): "access", (False, True): "trunk", (True, True): "native-untagged"}
     policing = options.rate_out // KBIT
@@ -34,7 +37,13 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
         max(policing // SHARE, LEAST) if policing else 0,
         options.rate_in // KBIT,
     )
-    return [LinkSetting(nic.interface, UP, True), port]
+    name = (nic.interface, nic.link, nic.uuid)
+    if options.spoof_guard or options.flows:
+        from netcommon.modes.openvswitch_flows import flows
+
+        end, made = flows(nic, options)
+        return [ShutLink(*name), end, port, made, OpenLink(*name)]
+    return [ShutLink(*name), port, OpenLink(*name)]
 
 
 def interface_ids(nic: Nic) -> tuple[tuple[str, str], ...]:

@@ -35,7 +35,10 @@ KINDS = {
     "shaper": ("rate", "Shaper"),
     "police": ("rate", "Police"),
     "ovs-port": ("ovs", "Port"),
+    "ovs-link-shut": ("ovs_link", "ShutLink"),
+    "ovs-link-open": ("ovs_link", "OpenLink"),
     "flows": ("flows", "Flows"),
+    "flows-end": ("flows", "FlowsEnd"),
     "file": ("file", "NicFile"),
     "daemon": ("daemon", "NodeDaemon"),
 }

@@ -22,6 +22,7 @@ class StaticEntryFields(NamedTuple):
     mac: str
     vid: int  #: 0: every VLAN of the port, or the bridge as a whole while it is not VLAN-aware
     uuid: str  #: the NIC's
+    guest: str = ""  #: instance and index of the NIC; without an index: the emulated twin of one (netcommon.doors.xen)
     ifindex: int = 0
     master: int = 0
     found: str = ABSENT
@@ -49,21 +50,35 @@ class StaticEntry(StaticEntryFields, Operation):
         joined = link.master == bridge.index
         vids = made._vids(view, bridge) if joined or self.vid or not bridge.vlan_filtering else [bridge.default_pvid]
         there = [entry for vid in vids if (entry := view.fdb_entry(bridge.index, self.mac, vid)) is not None]
+        left = 0
         for entry in there:
             if entry.kind != LEARNED and entry.index != link.index:
-                self._check(view, view.link_at(entry.index), entry, warnings)
-        foreign = bool(vids) and len([entry for entry in there if _ours(entry, link.index)]) == len(vids)
+                left += self._left(view.link_at(entry.index), entry, warnings)
+        foreign = bool(vids) and left + len([entry for entry in there if _ours(entry, link.index)]) == len(vids)
         return [made._replace(found=FOREIGN if foreign else ABSENT)]
 
-    def _check(self, view: View, other: Link | None, entry: FdbEntry, warnings: list[str]) -> None:
-        """An entry on another port is taken over from this NIC's own earlier tap, or from one that nobody holds; else it is refused."""
+    def _left(self, other: Link | None, entry: FdbEntry, warnings: list[str]) -> bool:
+        """Whether an entry on another port stays there: that of the device whose emulated twin this is.
+
+        One of this NIC's own earlier tap, of its twin, or of a tap that nobody holds, is taken over; another is refused.
+        """
         name = other.name if other else f"device {entry.index}"
         text = f"{self.mac}, the MAC of the NIC on {self.device}, has a {entry.kind} entry on {name}, another port of {self.bridge}"
-        if entry.kind == STATIC and other and (other.alias.startswith(self.uuid + " ") or other.holders == 0):
-            if text not in warnings:
-                warnings.append(text + ": it is taken over")
-            return
+        if entry.kind == STATIC and other:
+            uuid, _, guest = other.alias.partition(" ")
+            kin = bool(self.guest) and self.guest.partition("/")[0] == guest.partition("/")[0]
+            if kin and self._twin and "/" in guest:
+                return True
+            if uuid == self.uuid or other.holders == 0 or (kin and not self._twin and "/" not in guest):
+                if text not in warnings:
+                    warnings.append(text + ": it is taken over")
+                return False
         raise HostRefused(f"{text}: bridge fdb del {self.mac} dev {name} master, or correct the NIC's MAC")
+
+    @property
+    def _twin(self) -> bool:
+        """Whether it is of an emulated twin: the entry leads to the paravirtual device, as a routed address does."""
+        return bool(self.guest) and "/" not in self.guest
 
     def _vids(self, view: View, bridge: Link) -> list[int]:
         """The VLANs in which the entry shall be, 0 while the bridge has none."""
@@ -83,6 +98,8 @@ class StaticEntry(StaticEntryFields, Operation):
             where = f" in VLAN {vid}" if vid else ""
             if entry is None:
                 return f"the entry{where} is gone"
+            if self._twin and self.found == FOREIGN and entry.kind == STATIC:
+                continue
             if not _ours(entry, self.ifindex) or not (entry.sticky or self.found == FOREIGN):
                 at = view.link_at(entry.index)
                 return f"the entry{where} is {entry.kind}, on {at.name if at else f'device {entry.index}'}"

@@ -6,20 +6,23 @@ their own, and the last of the others takes the old one along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.host.nftables import BRIDGE, INET, Drop, NftElement, NftTable, Put
+from netcommon.host.nflayout import FAMILIES, MADE, MEMBERS, OWN, fingerprint, layouts
+from netcommon.host.nftables import BRIDGE, Drop, NftElement, NftTable, Put
 from netcommon.host.requests import NftChange, Request
 from netcommon.host.requests_rules import LoadRules
 from netcommon.operations.base import ABSENT, OURS, Operation, Owned
+from netcommon.operations.link import device_link, link_of
 from runtime.errors import HostRefused, SettingsInvalid
 
 START = "netcommon-fw-"
-FAMILIES = {BRIDGE: "bridge", INET: "inet"}
 OTHERWISE = "or give the NIC the firewall profile unprotected"
-NAME_ROOM = 16  #: bytes of an interface's name in a set's key
+INDEX = Struct("=I")  #: as the kernel holds a device's index
+LAYOUT = "2"  #: raised when netcommon.host.nflayout changes what is around the rules: that makes another table
 
 
 def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
@@ -51,7 +54,7 @@ def table_of(profile: str, rules: Sequence[str]) -> str:
     """The name of the table that has these rules."""
     import hashlib
 
-    return f"{START}{profile}-{hashlib.sha256(chr(10).join(rules).encode()).hexdigest()[:8]}"
+    return f"{START}{profile}-{hashlib.sha256(chr(10).join((LAYOUT, *rules)).encode()).hexdigest()[:8]}"
 
 
 class FirewallTableFields(NamedTuple):
@@ -77,28 +80,32 @@ class FirewallTable(FirewallTableFields, Operation):
         return (f"{key}@{self.table}" if self.table else key,)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        rules = rules_of(view, self.profile, self.nfproto)
-        made = self._replace(table=table_of(self.profile, rules), rules=rules)
-        there = view.nft_table(made.nfproto, made.table)
-        if there is not None and not there.ours:
-            raise HostRefused(f"nftables has a table {FAMILIES[made.nfproto]} {made.table} that is not ours: delete or rename it")
-        return [made._replace(found=OURS if there is not None and not made.differs(view) else ABSENT)]
+        made = self
+        if not made.table:  # else it is on record: repaired is what was loaded, whatever the template says by now
+            rules = rules_of(view, self.profile, self.nfproto)
+            made = self._replace(table=table_of(self.profile, rules), rules=rules)
+        for table in _tables(made.nfproto, made.table):
+            there = view.nft_table(table.family, table.name)
+            if there is not None and not there.ours:
+                raise HostRefused(f"nftables has a table {FAMILIES[table.family]} {table.name} that is not ours: delete or rename it")
+        return [made._replace(found=ABSENT if made.differs(view) else OURS)]
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == OURS else [LoadRules(self.nfproto, self.table, self.rules)]
 
     def differs(self, view: View) -> str:
-        if view.nft_table(self.nfproto, self.table) is None:
-            return "the table is gone"
-        there = view.nft_rules(self.nfproto, self.table)
-        rules, ways = (sum(rule.chain == chain for rule in there) for chain in ("rules", "forward"))
-        return "" if (rules, ways) == (len(self.rules), 1) else f"it has {rules} rules of {len(self.rules)}"
+        for table in _tables(self.nfproto, self.table):
+            if view.nft_table(table.family, table.name) is None:
+                return f"table {FAMILIES[table.family]} {table.name} is gone"
+        made = view.nft_chain(self.nfproto, self.table, MADE)
+        if made is None or made.comment != fingerprint(view, self.nfproto, self.table):
+            return "its rules are not as they were loaded"
+        return ""
 
     def revert(self, view: View) -> Sequence[Request]:
-        there = view.nft_table(self.nfproto, self.table) if self.table else None
-        if there is None or not there.ours:
-            return []
-        return [NftChange(self.describe(), (Drop(there),), OTHERWISE)]
+        found = [view.nft_table(table.family, table.name) for table in _tables(self.nfproto, self.table)] if self.table else []
+        ours = tuple(Drop(table) for table in found if table is not None and table.ours)
+        return [NftChange(self.describe(), ours, OTHERWISE)] if ours else []
 
     def identity(self) -> str:
         return _identity(self.nfproto, self.table)
@@ -115,11 +122,10 @@ class FirewallTable(FirewallTableFields, Operation):
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
-        for family, word in FAMILIES.items():
-            for table in view.nft_tables(family):
-                if table.ours and table.name.startswith(START):
-                    text = f"nft table {word} {table.name}"
-                    yield Owned(_identity(family, table.name), text, (NftChange(text, (Drop(table),), OTHERWISE),))
+        for table in _ours(view):
+            text = f"nft table {FAMILIES[table.family]} {table.name}"
+            family, name = (BRIDGE, table.name.removesuffix(OWN)) if table.name.endswith(OWN) else table[:2]
+            yield Owned(_identity(family, name), text, (NftChange(text, (Drop(table),), OTHERWISE),))
 
 
 class FirewallMemberFields(NamedTuple):
@@ -129,17 +135,18 @@ class FirewallMemberFields(NamedTuple):
     nfproto: int  #: netcommon.host.nftables.BRIDGE or INET
     profile: str
     table: str = ""
+    ifindex: int = 0
 
 
 class FirewallMember(FirewallMemberFields, Operation):
     """What is forwarded to the device goes through the profile's rules.
 
-    The element is by name: it outlives the device, and catches the next one of that name.
+    The element is by index: it outlives the device, but never catches another one of that name.
     """
 
     __slots__ = ()
     KIND = "firewall-nic"
-    CHOSEN = frozenset({"table"})
+    CHOSEN = frozenset({"table", "ifindex"})
     BEFORE = frozenset[str]()
 
     def shared(self) -> tuple[str, ...]:
@@ -147,28 +154,32 @@ class FirewallMember(FirewallMemberFields, Operation):
         return (f"{key}@{self.table}" if self.table else key,)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        return [self._replace(table=table_of(self.profile, rules_of(view, self.profile, self.nfproto)))]
+        table = self.table or table_of(self.profile, rules_of(view, self.profile, self.nfproto))
+        return [self._replace(table=table, ifindex=device_link(view, self.device).index)]
 
     def element(self) -> NftElement:
         """Its place in the table's set of devices."""
-        name = self.device.encode("utf-8", "surrogateescape")
-        return NftElement(self.nfproto, self.table, "nics", name + bytes(NAME_ROOM - len(name)))
+        return NftElement(self.nfproto, self.table, MEMBERS, INDEX.pack(self.ifindex))
 
     def apply(self) -> Sequence[Request]:
         return [NftChange(self.describe(), (Put(self.element()),), OTHERWISE)]
 
     def differs(self, view: View) -> str:
-        there = any(found.key == self.element().key for found in view.nft_elements(self.nfproto, self.table) if found.set == "nics")
-        return "" if there else "the device is not in the table's set"
+        if link_of(view, self.ifindex, self.device) is None:
+            return "the device is gone"
+        return "" if self._there(view) else "the device is not in the table's set"
+
+    def _there(self, view: View) -> bool:
+        return any(found[:4] == self.element()[:4] for found in view.nft_elements(self.nfproto, self.table))
 
     def revert(self, view: View) -> Sequence[Request]:
         there: NftTable | None = view.nft_table(self.nfproto, self.table) if self.table else None
-        if there is None or not there.ours or self.differs(view):
+        if there is None or not there.ours or self.ifindex <= 0 or not self._there(view):
             return []
         return [NftChange(self.describe(), (Drop(self.element()),), OTHERWISE)]
 
     def identity(self) -> str:
-        return f"{_identity(self.nfproto, self.table)} {self.device}"
+        return _member(self.nfproto, self.table, self.ifindex)
 
     def place(self) -> str:
         return self.identity()
@@ -180,6 +191,33 @@ class FirewallMember(FirewallMemberFields, Operation):
     def undo(self) -> str:
         return self.describe().replace(" add ", " delete ", 1)
 
+    @classmethod
+    def owned(cls, view: View) -> Iterable[Owned]:
+        for table in _ours(view):
+            for element in view.nft_elements(*table[:2]):
+                if element.set == MEMBERS and len(element.key) == INDEX.size:
+                    index = INDEX.unpack(element.key)[0]
+                    link = view.link_at(index)
+                    device = "" if link is None else link.name
+                    text = f"{device or f'device {index}'} in nft table {FAMILIES[table.family]} {table.name}"
+                    drop = NftChange(text, (Drop(element),), OTHERWISE)
+                    yield Owned(_member(table.family, table.name, index), text, (drop,), device=device)
+
+
+def _ours(view: View) -> Iterator[NftTable]:
+    """All tables of profiles."""
+    for family in FAMILIES:
+        yield from (table for table in view.nft_tables(family) if table.ours and table.name.startswith(START))
+
+
+def _tables(family: int, table: str) -> list[NftTable]:
+    """The tables that a profile's is made of."""
+    return [NftTable(layout.family, layout.name) for layout in layouts(family, table, ())]
+
 
 def _identity(family: int, table: str) -> str:
     return f"firewall {family} {table}"
+
+
+def _member(family: int, table: str, index: int) -> str:
+    return f"{_identity(family, table)} {index}"

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.host.facts import FLOW_MARK, Flow
+from netcommon.host.facts import FLOW_MARK, Flow, OvsBridge
 from netcommon.host.requests import Request
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
+from netcommon.operations.ovs import standing
 from runtime.errors import HostRefused, SettingsInvalid
 
 GUARD = "ovs/spoof-guard.j2"
@@ -63,10 +64,7 @@ class Flows(FlowsFields, Operation):
         return cookie_of(self.owner, self.device)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link = device_link(view, self.device)
-        switch = view.ovs_switch(self.bridge)
-        if switch is None:
-            raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist: create it, or correct the NIC's LINK")
+        link, switch = device_link(view, self.device), _switch(view, self.bridge)
         if switch.controlled:
             warnings.append(f"{switch.name} has a controller, which may remove the flows of {self.device}: let it do the guarding too")
         if self.flows:
@@ -96,9 +94,9 @@ class Flows(FlowsFields, Operation):
         return [PutFlows(self.switch, self.device, self.cookie, self.flows)]
 
     def differs(self, view: View) -> str:
-        port = view.ovs_port(self.device)
-        if port is None or port.ofport < 1:
-            return "the port is gone"
+        port = standing(view, self.device, self.bridge, self.owner)
+        if port is None:
+            return "the port is gone"  # or will be made anew, with another number
         found = view.flows(self.switch, self.cookie)
         now = [flow.text for flow in found if flow.port == port.ofport]
         missing = [flow for flow in self.flows if flow not in now]
@@ -108,7 +106,8 @@ class Flows(FlowsFields, Operation):
         return ", ".join(words)
 
     def revert(self, view: View) -> Sequence[Request]:
-        return [DeleteFlows(self.switch, self.cookie)] if self.switch else []
+        """FlowsEnd does it, after the port has gone."""
+        return []
 
     def counters(self, view: View) -> Sequence[tuple[str, int]]:
         """How many packets were met by the flows of each name."""
@@ -130,7 +129,7 @@ class Flows(FlowsFields, Operation):
         return f"ovs-ofctl --bundle add-flows {self.switch or self.bridge} <{templates}> cookie={self.cookie:#x} in_port={self.device}"
 
     def undo(self) -> str:
-        return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
+        return "nothing: they go after the port"
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -143,6 +142,64 @@ class Flows(FlowsFields, Operation):
         for (bridge, cookie), flow in found.items():
             text = f"OpenFlow flows of {bridge} with cookie {cookie:#x}"
             yield Owned(f"flows {bridge} {cookie:#x}", text, (DeleteFlows(bridge, cookie),), device=ports.get((bridge, flow.port), ""))
+
+
+class FlowsEndFields(NamedTuple):
+    """The fields of FlowsEnd."""
+
+    device: str
+    bridge: str
+    owner: str  #: the NIC's UUID
+    switch: str = ""  #: as in Flows
+
+
+class FlowsEnd(FlowsEndFields, Operation):
+    """Before the port, so that its undoing comes after that of the port: the flows are deleted.
+
+    What the guest has sent may wait in the switch to be looked at; it meets the flows as long as there is a port it came from.
+    """
+
+    __slots__ = ()
+    KIND = "flows-end"
+    CHOSEN = frozenset({"switch"})
+    BEFORE = frozenset[str]()
+
+    @property
+    def cookie(self) -> int:
+        return cookie_of(self.owner, self.device)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        return [self._replace(switch=_switch(view, self.bridge).name)]
+
+    def apply(self) -> Sequence[Request]:
+        return []
+
+    def differs(self, view: View) -> str:
+        return ""
+
+    def revert(self, view: View) -> Sequence[Request]:
+        return [DeleteFlows(self.switch, self.cookie)] if self.switch else []
+
+    def identity(self) -> str:
+        """That of the flows: they are on record until they are deleted."""
+        return f"flows {self.switch} {self.cookie:#x}"
+
+    def place(self) -> str:
+        return f"flows-end {self.switch} {self.cookie:#x}"
+
+    def describe(self) -> str:
+        return f"nothing yet: the flows of {self.device} go when its port has gone"
+
+    def undo(self) -> str:
+        return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
+
+
+def _switch(view: View, bridge: str) -> OvsBridge:
+    """The real bridge that ``bridge`` is or is a VLAN of. Raises HostRefused."""
+    switch = view.ovs_switch(bridge)
+    if switch is None:
+        raise HostRefused(f"Open vSwitch bridge {bridge} does not exist: create it, or correct the NIC's LINK")
+    return switch
 
 
 def _real(view: View, bridge: str) -> str:

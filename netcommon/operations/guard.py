@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from netcommon.host.attributes import LENGTHS, as_bytes, pack_address, split_prefix
+from netcommon.host.attributes import as_bytes
 from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.host.nfexpr import DIFFERENT, GOTO, LINK_HEADER, META_IIF, META_OIF, compare, load, mask, meta, verdict
@@ -17,6 +17,7 @@ from netcommon.host.nftables import EGRESS, INGRESS, MARK, NETDEV, Clear, Drop, 
 from netcommon.host.requests import NftChange, Request
 from netcommon.operations import guard_rules
 from netcommon.operations.base import Operation, Owned
+from netcommon.operations.guard_keys import exact, family_of, mac, padded, widest
 from netcommon.operations.link import device_link, link_of, marked
 from runtime.errors import HostRefused
 
@@ -140,12 +141,14 @@ class NicGuard(NicGuardFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
-        chain = view.nft_chain(NETDEV, made.table, made._in.name)
-        if chain is None:
+        first = view.nft_chain(NETDEV, made.table, made._in.name)
+        if first is None:
             return [made]  # an index that is new has no elements
-        foreign = [(made._in.name, ""), (made._out.name, "")] if chain.comment != self.owner else []
-        wanted = {(element.set, element.key) for element in made.elements()}
-        surplus = [(element.set, element.key.hex()) for element in made._there(view) if (element.set, element.key) not in wanted]
+        there = (first, view.nft_chain(NETDEV, made.table, made._out.name))
+        # another guest's, or one that somebody has hooked elsewhere: the kernel changes neither
+        foreign = [(chain.name, "") for chain in there if chain is not None and chain not in (made._in, made._out)]
+        wanted = {_place(element) for element in made.elements()}  # a range of another length is another one, which the new one overlaps
+        surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
         return [made._replace(now=(*foreign, *surplus))]
 
     @property
@@ -171,7 +174,7 @@ class NicGuard(NicGuardFields, Operation):
         found = [NftRule(NETDEV, self.table, self._in.name, meta(META_IIF) + index + verdict(GOTO, "guard"))]
         if self.filters_delivery:
             unicast = load(LINK_HEADER, 0, 1) + mask(b"\x01") + compare(b"\0")
-            foreign = load(LINK_HEADER, 0, 6) + compare(_mac(self.mac), DIFFERENT)
+            foreign = load(LINK_HEADER, 0, 6) + compare(mac(self.mac), DIFFERENT)
             drop = verdict(GOTO, guard_rules.chain_of("promisc"))
             found.append(NftRule(NETDEV, self.table, self._out.name, meta(META_OIF) + index + unicast + foreign + drop))
         return found
@@ -181,17 +184,17 @@ class NicGuard(NicGuardFields, Operation):
         index, found = INDEX.pack(self.ifindex), []
 
         def add(name: str, key: bytes = b"", end: bytes = b"") -> None:
-            found.append(NftElement(NETDEV, self.table, name, index + _padded(key), index + _padded(end) if end else b""))
+            found.append(NftElement(NETDEV, self.table, name, index + padded(key), index + padded(end) if end else b""))
 
         for reason in guard_rules.REASONS:
             add(guard_rules.counter_of(reason))
         for name in self.free:
             add(name)
         if self.mac:
-            add(guard_rules.MACS, _mac(self.mac))
+            add(guard_rules.MACS, mac(self.mac))
         for address in self.addresses:
-            add(*_exact(address))
-        for prefix in _widest(self.prefixes):
+            add(*exact(address))
+        for prefix in widest(self.prefixes):
             add(*prefix)
         for vid in self.vlans:
             add(guard_rules.VLANS, vid.to_bytes(2, "big"))
@@ -207,7 +210,10 @@ class NicGuard(NicGuardFields, Operation):
         return [NftChange(f"spoof guard of {self.device}", (*steps, *map(Put, self.elements())), WITHOUT)]
 
     def _thing(self, name: str, key: str) -> NftChain | NftElement:
-        return NftElement(NETDEV, self.table, name, bytes.fromhex(key)) if key else NftChain(NETDEV, self.table, name)
+        if not key:
+            return NftChain(NETDEV, self.table, name)
+        first, _, last = key.partition("-")
+        return NftElement(NETDEV, self.table, name, bytes.fromhex(first), bytes.fromhex(last))
 
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:
@@ -216,6 +222,8 @@ class NicGuard(NicGuardFields, Operation):
             there = view.nft_chain(NETDEV, self.table, chain.name)
             if there is None or there.device != self.device:
                 return f"chain {chain.name} is gone"
+            if there != chain:
+                return f"chain {chain.name} is not as we made it: hook {there.hook}, priority {there.priority}"
         own = {self._in.name, self._out.name}
         if sorted(rule for rule in view.nft_rules(NETDEV, self.table) if rule.chain in own) != sorted(self.rules()):
             return "its rules are not as we made them"
@@ -249,7 +257,7 @@ class NicGuard(NicGuardFields, Operation):
     def describe(self) -> str:
         words = [f"MAC {self.mac or 'unknown, not checked'}", *self.addresses, *self.prefixes, *(f"VLAN {vid}" for vid in self.vlans)]
         for family, name, free in FAMILIES:
-            if free in self.free and not any(_family(each) == family for each in (*self.addresses, *self.prefixes)):
+            if free in self.free and not any(family_of(each) == family for each in (*self.addresses, *self.prefixes)):
                 words.append(f"no {name} address known, MAC checks only")
         words += [name.replace("-", " ") for name in self.free if name not in QUIET]
         return f"nft: {self.device} is guarded in netdev {self.table}: " + ", ".join(words)
@@ -311,38 +319,6 @@ def _place(element: NftElement) -> tuple[str, bytes, bytes]:
     return element.set, element.key, element.end
 
 
-def _mac(text: str) -> bytes:
-    return bytes.fromhex(text.replace(":", ""))
-
-
-def _padded(key: bytes) -> bytes:
-    return key + bytes(-len(key) % 4)
-
-
-def _family(text: str) -> int:
-    return AF_INET6 if ":" in text else AF_INET
-
-
-def _exact(address: str) -> tuple[str, bytes]:
-    family = _family(address)
-    return guard_rules.IPV4 if family == AF_INET else guard_rules.IPV6, pack_address(family, address)
-
-
-def _widest(prefixes: Sequence[str]) -> Iterator[tuple[str, bytes, bytes]]:
-    """The prefixes as ranges, without those that lie in another: the kernel takes no overlapping ones."""
-    ranges = sorted(map(_range, prefixes), key=lambda each: (each[0], each[1], -int.from_bytes(each[2], "big")))
-    last: tuple[str, bytes, bytes] | None = None
-    for each in ranges:
-        if last is None or each[0] != last[0] or each[2] > last[2]:
-            yield each
-            last = each
-
-
-def _range(prefix: str) -> tuple[str, bytes, bytes]:
-    family = _family(prefix)
-    packed, length = split_prefix(family, prefix)
-    size = LENGTHS[family]
-    below = (1 << 8 * size - length) - 1
-    first = int.from_bytes(packed, "big") & ~below
-    name = guard_rules.PREFIXES4 if family == AF_INET else guard_rules.PREFIXES6
-    return name, first.to_bytes(size, "big"), (first | below).to_bytes(size, "big")
+def _hex(element: NftElement) -> str:
+    """Its key for a record; of a range the first and the last."""
+    return element.key.hex() + (f"-{element.end.hex()}" if element.end else "")

@@ -15,6 +15,12 @@ from runtime.errors import HostRefused
 LIMITS = ("policing", "burst", "shaping")
 
 
+def standing(view: View, device: str, bridge: str, owner: str) -> OvsPort | None:
+    """The device's port, where it is this NIC's and of this bridge, and Open vSwitch has it: then it is kept, with its number."""
+    port = view.ovs_port(device)
+    return port if port is not None and (port.bridge, port.owner) == (bridge, owner) and port.ofport > 0 else None
+
+
 class PortFields(NamedTuple):
     """The fields of Port."""
 

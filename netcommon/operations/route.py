@@ -66,6 +66,9 @@ class ThroughTap(Operation, Protocol):
                 continue
             if other.protocol == PROTOCOL:
                 found = OURS
+                away = view.link_at(other.index)
+                if away is not None and other.index != link.index and away.holders > 0:
+                    warnings.append(f"{self.destination} leads to {away.name}: its guest loses it, two NICs have one address")
             elif other.index == link.index:
                 found = FOREIGN
             else:

@@ -15,7 +15,8 @@ def _text(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    return type(value) is int and -1 <= value < 1 << 32
+    """Rates in bits a second are the largest."""
+    return type(value) is int and -1 <= value < 1 << 63
 
 
 def _truth(value: object) -> bool:

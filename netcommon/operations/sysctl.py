@@ -107,6 +107,9 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         key = f"uplink-sysctl-{self.family}-{self.name}"
         return (f"{key}@{self.port}" if self.port else key,)
 
+    def unmarked(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
         links = uplinks(view, self.family, number)
@@ -136,12 +139,15 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         if away or not self.port:
             return away
         now = view.sysctl(self.path)
-        return f"{self.port} is gone" if now is None else "it is 0" if now == "0" else ""
+        if now is None or link_of(view, self.ifindex, self.port) is None:
+            return f"{self.port} is gone" if now is None else f"{self.port} is another device now"
+        return "it is 0" if now == "0" else ""
 
     def revert(self, view: View) -> Sequence[Request]:
-        if not self.port or self.ifindex < 0 or self.found == FOREIGN or view.sysctl(self.path) != "1":
-            return []
-        return [SetSysctl(self.path, "0")]
+        """The switch went with its device; another of the same name is not ours to change. Renamed, it has the switch still."""
+        link = view.link_at(self.ifindex) if self.port and self.ifindex > 0 else None
+        path = path_of(self.family, link.name, self.name) if link else ""
+        return [SetSysctl(path, "0")] if path and self.found != FOREIGN and view.sysctl(path) == "1" else []
 
     def identity(self) -> str:
         return f"uplink-sysctl {self.family} {self.name} {self.port}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from netcommon.host.base import View
@@ -69,7 +69,10 @@ class PortVlans(PortVlansFields, Operation):
         return removed + [AddVlan(self.ifindex, vlan) for vlan in wanted]
 
     def differs(self, view: View) -> str:
-        now = sorted(view.vlans(self.ifindex)) if link_of(view, self.ifindex, self.device) else []
+        link, bridge = link_of(view, self.ifindex, self.device), view.link_at(self.master)
+        if link and bridge and link.master == bridge.index and not bridge.vlan_filtering:
+            return f"bridge {bridge.name} is not VLAN-aware any more: all its ports share one network"
+        now = sorted(view.vlans(self.ifindex)) if link else []
         return "" if now == sorted(self.wanted()) else "its VLANs are " + (", ".join(map(_show, now)) or "none")
 
     def revert(self, view: View) -> Sequence[Request]:
@@ -120,7 +123,8 @@ class UplinkVlan(UplinkVlanFields, Operation):
     BEFORE = frozenset({"found"})
 
     def shared(self) -> tuple[str, ...]:
-        return (f"uplink-vlan-{self.bridge}-{self.vid}",)
+        key = f"uplink-vlan-{self.bridge}-{self.vid}"
+        return (f"{key}@{self.port}" if self.port else key,)
 
     def unmarked(self) -> bool:
         return True
@@ -144,25 +148,36 @@ class UplinkVlan(UplinkVlanFields, Operation):
 
     def differs(self, view: View) -> str:
         there = link_of(view, self.ifindex, self.port) is not None and any(vlan.vid == self.vid for vlan in view.vlans(self.ifindex))
-        return "" if there else f"{self.port} does not carry VLAN {self.vid}"
+        if not there:
+            return f"{self.port} does not carry VLAN {self.vid}"
+        now = self._uplinks_now(view)
+        return "" if not now or now == set(self.ways) else f"the uplinks of {self.bridge} are now {', '.join(sorted(now))}"
+
+    def _uplinks_now(self, view: View) -> set[str]:
+        """The bridge's uplinks; none where that cannot be told at the moment: those on record are good enough then."""
+        try:
+            return {port.name for port in _uplinks(view, bridge_link(view, self.bridge), self.uplinks)}
+        except HostRefused:
+            return set()
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.port)
         if self.found == FOREIGN or link is None or link.master != self.master:
             return []
         carriers = view.carriers(self.vid)
-        if self.ifindex not in carriers or any(self._needs(view.link_at(index)) for index in carriers):
+        ways = {self.port, *self.ways, *self._uplinks_now(view)}  # none of them needs another
+        if self.ifindex not in carriers or any(self._needs(view.link_at(index), ways) for index in carriers):
             return []
         return [DeleteVlan(self.ifindex, self.vid)]
 
-    def _needs(self, link: Link | None) -> bool:
+    def _needs(self, link: Link | None, ways: Set[str]) -> bool:
         """Whether what carries the VLAN is a port of the bridge, or the bridge itself, for which the uplink must go on carrying it.
 
         Other NICs of ours have their records. This is for what others have put there meanwhile.
         """
         if link is None or self.master not in (link.master, link.index):
             return False
-        return link.index != self.tap and link.name not in (self.port, *self.ways)
+        return link.index != self.tap and link.name not in ways
 
     def identity(self) -> str:
         return f"uplink-vlan {self.port} {self.vid}"

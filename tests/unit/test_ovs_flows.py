@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netcommon.features.ovs_flows import masks, plan
 from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
 from netcommon.host.openflow import added, normal, read_flow
+from netcommon.modes import openvswitch_flows
+from netcommon.modes.openvswitch_flows import masks
 from netcommon.operations import from_json
 from netcommon.operations.base import to_json
 from netcommon.operations.flows import GUARD, Flows, cookie_of
@@ -32,7 +33,7 @@ def flows(sim: Sim, template: str, **changes: str) -> Flows:
     """What is resolved of one template of the site's."""
     sim.host.templates[SITE] = template
     found = nic("openvswitch", **changes)
-    (planned,) = plan(found, sim.settings, options_of(found, sim.settings)).after
+    _end, planned = openvswitch_flows.flows(found, options_of(found, sim.settings))
     (made,) = planned.resolve(sim.host.view(), [])
     assert isinstance(made, Flows) and from_json(to_json(made)) == made
     return made
@@ -171,8 +172,8 @@ def test_the_guard(tmp_path: object, options: str, present: tuple[str, ...], abs
     """All of it is above the site's priorities, in table 0, and bears the state it is for."""
     sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True, **({options: True} if options else {})}))
     found = nic("openvswitch", IP="10.0.0.5")
-    (planned,) = plan(found, sim.settings, options_of(found, sim.settings)).after
-    assert isinstance(planned, Flows) and planned.templates == (GUARD,)
+    _end, planned = openvswitch_flows.flows(found, options_of(found, sim.settings))
+    assert planned.templates == (GUARD,)
     (made,) = planned.resolve(sim.host.view(), [])
     assert isinstance(made, Flows)
     text = "\n".join(flow for flow in made.flows if ",rarp," not in flow)  # QEMU's own announcement, whose only form is fixed

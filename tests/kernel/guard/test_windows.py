@@ -23,9 +23,9 @@ def mend() -> None:
         repair(node, record.key, Call(recording()[0], node.clock.now() + 20))
 
 
-@pytest.mark.parametrize("network", ["bridged", "routed"], indirect=True)
+@pytest.mark.parametrize("network", MODES, indirect=True)
 def test_while_it_comes_up(network: paths.Network) -> None:
-    """Open vSwitch's port needs its number before it can have flows; who may send then is in docs/openvswitch.md, at the guard's end."""
+    """Open vSwitch's port needs its number before it can have flows, and the device is down until it has them (test_ovs_windows.py)."""
     assert network.seen_during(FORGED, lambda: network.up(GUARDED)) == frozenset()
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from netcommon.addresses import addresses_of, link_local
-from netcommon.features.base import Part
 from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.operations.flows import GUARD, Flows
+from netcommon.operations.flows import GUARD, Flows, FlowsEnd
 from netcommon.options import Options
-from netcommon.settings import Settings
 from runtime.nic import Nic
 
 #: vlan_tci of a frame with a tag (ovs-fields(7)): this bit, and the VID below it.
 TAGGED, VID = 0x1000, 0xFFF
 
 
-def plan(nic: Nic, settings: Settings, options: Options) -> Part:
-    """After the port, which gives the number that the flows need. A site's template is called ovs/NAME.j2."""
+def flows(nic: Nic, options: Options) -> tuple[FlowsEnd, Flows]:
+    """Before the port, and after it, which gives the number that the flows need. A site's template is called ovs/NAME.j2."""
     templates: tuple[str, ...] = (GUARD,) if options.spoof_guard else ()
     templates += tuple(f"ovs/{name}.j2" for name in options.flows)
     found = addresses_of(nic, options)
@@ -48,7 +46,8 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         "vlans": tuple(masks(nic.vlan.trunks)),
         "tags": nic.tags,
     }
-    return Part(after=(Flows(nic.interface, nic.link, nic.uuid, templates, tuple(words.items()), tuple(lists.items())),))
+    made = Flows(nic.interface, nic.link, nic.uuid, templates, tuple(words.items()), tuple(lists.items()))
+    return FlowsEnd(nic.interface, nic.link, nic.uuid), made
 
 
 def masks(vids: Iterable[int]) -> Iterator[str]:

@@ -1,0 +1,115 @@
+"""When the device of an Open vSwitch port is up: only while it is the NIC's port, and its flows are in place.
+
+A frame of a device that is up and no port goes to the host itself, one of a port without flows to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.requests import Request, SetLink
+from netcommon.operations.base import Operation, before
+from netcommon.operations.link import UP, device_link, link_of
+from netcommon.operations.ovs import standing
+
+
+def _stray(view: View, device: str, bridge: str, owner: str) -> str:
+    """What is wrong with a device that is up."""
+    return "" if standing(view, device, bridge, owner) else "it is up without its port"
+
+
+class ShutLinkFields(NamedTuple):
+    """The fields of ShutLink."""
+
+    device: str
+    bridge: str
+    owner: str  #: the NIC's UUID
+    ifindex: int = 0
+    was: bool = False  #: up
+    now: bool = False  #: up, and not the NIC's port
+
+
+class ShutLink(ShutLinkFields, Operation):
+    """Before the port is made, or made anew: the device is down, until OpenLink.
+
+    Undone last: closing the device, vswitchd writes back the flags that it remembers, which may bring it up once more.
+    """
+
+    __slots__ = ()
+    KIND = "ovs-link-shut"
+    CHOSEN = frozenset({"ifindex", "was", "now"})
+    BEFORE = frozenset({"was"})
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        stray = link.up and _stray(view, self.device, self.bridge, self.owner) != ""
+        return [self._replace(ifindex=link.index, was=link.up, now=stray)]
+
+    def apply(self) -> Sequence[Request]:
+        """Nothing for a port that stays: an adopted guest loses no frame."""
+        return [SetLink(self.ifindex, up=False)] if self.now else []
+
+    def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None:
+            return "the device is gone"
+        return _stray(view, self.device, self.bridge, self.owner) if link.up else ""
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        return [SetLink(self.ifindex, up=self.was)] if link is not None and link.up else []
+
+    def place(self) -> str:
+        return f"link {self.ifindex} {UP}"
+
+    def describe(self) -> str:
+        return f"ip link set dev {self.device} down, while it is no port of {self.bridge}"
+
+    def undo(self) -> str:
+        return f"ip link set dev {self.device} {before(self.ifindex, 'up' if self.was else 'down')}"
+
+
+class OpenLinkFields(NamedTuple):
+    """The fields of OpenLink."""
+
+    device: str
+    bridge: str
+    owner: str  #: the NIC's UUID
+    ifindex: int = 0
+
+
+class OpenLink(OpenLinkFields, Operation):
+    """The device is up: last of all, so that no frame comes before the flows, and down again before any of that is undone."""
+
+    __slots__ = ()
+    KIND = "ovs-link-open"
+    CHOSEN = frozenset({"ifindex"})
+    BEFORE = frozenset[str]()
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        return [self._replace(ifindex=device_link(view, self.device).index)]
+
+    def apply(self) -> Sequence[Request]:
+        return [SetLink(self.ifindex, up=True)]
+
+    def differs(self, view: View) -> str:
+        """What ShutLink takes down is to be brought up again, so what is wrong with that is with this."""
+        link = link_of(view, self.ifindex, self.device)
+        if link is None:
+            return "the device is gone"
+        return _stray(view, self.device, self.bridge, self.owner) if link.up else "it is down"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        link = link_of(view, self.ifindex, self.device)
+        return [SetLink(self.ifindex, up=False)] if link is not None and link.up else []
+
+    def place(self) -> str:
+        return f"link {self.ifindex} open"
+
+    def describe(self) -> str:
+        return f"ip link set dev {self.device} up"
+
+    def undo(self) -> str:
+        return f"ip link set dev {self.device} down"

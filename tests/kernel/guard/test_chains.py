@@ -1,0 +1,61 @@
+"""The NIC's own base chains: where they are hooked is part of the guard, and what the kernel refuses is told as what it is."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+from netcommon.host.linux import LinuxHost
+from netcommon.host.nftables import INGRESS, NETDEV, Drop, NftChain, NftTable, Put
+from netcommon.host.requests import NftChange
+from netcommon.operations.guard import table_of
+from tests.kernel.guard import paths
+from tests.kernel.guard.test_windows import FORGED, GUARDED
+from tests.kernel.test_doors_parallel import good
+from tests.kernel.test_rate import drift, mend
+from tests.support.netns import run
+
+TABLE = table_of("tap0")
+
+
+def listed(chain: str) -> dict[str, object]:
+    """The chain as nft(8) has it."""
+    items = json.loads(run("nft", "-j", "list", "chain", "netdev", TABLE, chain))["nftables"]
+    found: dict[str, object] = next(item["chain"] for item in items if "chain" in item)
+    return {name: found.get(name) for name in ("hook", "prio", "dev")}
+
+
+@pytest.mark.parametrize("network", ["bridged"], indirect=True)
+@pytest.mark.parametrize(("direction", "hook", "priority"), [("in", "ingress", 100), ("out", "egress", 100), ("in", "egress", -300)])
+def test_hooked_elsewhere(network: paths.Network, direction: str, hook: str, priority: int) -> None:
+    """By hand, with the same name and rules: check says so, and repair puts it where it was."""
+    network.up(GUARDED)
+    name = f"{direction}-{json.loads(run('ip', '-j', 'link', 'show', 'dev', 'tap0'))[0]['ifindex']}"
+    before, whole = listed(name), run("nft", "list", "table", "netdev", TABLE)
+    lines = whole.split(f"chain {name} {{")[1].split("}")[0].splitlines()
+    kept = [line for line in lines if "comment" in line or "goto" in line]
+    made = "\n".join((f"{{ type filter hook {hook} device tap0 priority {priority}; policy accept;", *kept, "}"))
+    run("nft", f"delete chain netdev {TABLE} {name}\nadd chain netdev {TABLE} {name} {made}")
+    assert listed(name) != before
+    assert [line for line in drift() if f"chain {name} is not as we made it" in line]
+    mend()
+    assert listed(name) == before and good() == ["tap0"]
+    assert network.seen({("forged", "all"): FORGED}) == {("forged", "all"): frozenset()}
+
+
+@pytest.mark.parametrize("network", ["bridged"], indirect=True)
+def test_what_this_kernel_does_not_support(network: paths.Network) -> None:
+    """A hook for a chain that has none: that is no reason to load nf_tables, which is there."""
+    host = LinuxHost()
+    table, plain = NftTable(NETDEV, "t"), NftChain(NETDEV, "t", "c")
+    hooked = plain._replace(hook=INGRESS, priority=1, device="tap0")
+    try:
+        assert [answer.ok for answer in host.execute([NftChange("a chain", (Put(table), Put(plain)), "or not")], stop=True)] == [True]
+        (said,) = host.execute([NftChange("a hook", (Put(hooked),), "or not")], stop=True)
+        assert host.execute([NftChange("all", (Drop(table),), "or not")], stop=True)[0].ok
+    finally:
+        host.close()
+    assert said.errno == errno.EOPNOTSUPP
+    assert said.text == "a hook: nf_tables of this kernel does not support it (Operation not supported); or not"
