@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from netcommon.host.base import View
@@ -9,6 +10,8 @@ from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.incoming import arrived, owed
 from netcommon.lifecycle.node import Call, Node, Outcome, alive, locks
 from netcommon.operations.base import Operation, intent, to_json
+from netcommon.operations.bridge import BridgePort
+from netcommon.operations.vlan import PortVlans
 from runtime.errors import HostRefused
 from runtime.record import UP, Record
 
@@ -41,8 +44,8 @@ def check(node: Node, view: View, record: Record) -> Report:
     return Report(record, there, differs, kinds, tuple(operation.describe() for operation in later))
 
 
-def repair(node: Node, key: str, call: Call) -> Outcome:
-    """Applies those operations of the record ``key`` that do not hold: what was recorded, whatever today's settings say.
+def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
+    """Applies those operations of the record ``key`` that do not hold and are ``wanted``: what was recorded, whatever today's settings say.
 
     What was owed while the guest was migrating in is done if it is here. Raises HostRefused or TryAgain; nothing that held is touched.
     """
@@ -62,32 +65,53 @@ def repair(node: Node, key: str, call: Call) -> Outcome:
             raise HostRefused(f"{record.nic.label} is {record.state}, not up: nothing is repaired")
         operations, unknown = steps.decode(record)
         here = arrived(node, record)
-        wanted = [*operations, *(owed(node, record) if here else ())]
-        held.keys(steps.keys_of(wanted))
-        planned: dict[object, Operation] = {intent(operation): operation for operation in wanted}
-        resolved = steps.resolve(node, view, planned.values(), operations, record.key, call.log)
+        all_of_it = [*operations, *(owed(node, record) if here else ())]
+        held.keys(steps.keys_of(all_of_it))
+        planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it}
+        resolved, refused = steps.resolve_each(node, view, planned.values(), operations, record.key, call.log)
+        stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
         # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
         elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
-        outdated = [operation for operation, _text in steps.drift(view, elsewhere)]
+        outdated = [operation for operation, _text in steps.drift(view, elsewhere) if wanted(operation)]
         resolved += [old for old in elsewhere if old not in outdated]
-        todo = [operation for operation, _text in steps.drift(view, resolved)]
-        if not (todo or outdated or here):
+        drifted = [operation for operation, _text in steps.drift(view, resolved) if wanted(operation)]
+        todo = [operation for operation in drifted if operation not in stuck]
+        hopeless = [str(why) for one, why in refused if wanted(one) and not _holds(one, stuck, drifted)]
+        stale = [operation for operation, _text in steps.drift(view, operations) if wanted(operation) and operation not in stuck]
+        if not (todo or outdated or here or stale):
+            if hopeless:
+                raise HostRefused("; ".join(hopeless))
             return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
-        record = record._replace(incoming=record.incoming and not here)
+        later = any(one.exclusive() for one, _why in refused)
+        record = record._replace(incoming=record.incoming and (later or not here))
         node.store.write(record._replace(operations=(*unknown, *map(to_json, [*resolved, *outdated]))))
         steps.claim(node, resolved, record.key)
         failures = steps.revert(node, [old for old in outdated if steps.superseded(old, resolved) is None], record.key, call.log)
         if failures:
             raise failures[0][1]
-        steps.apply(node, todo, call.log)
+        steps.apply(node, _joining(record, todo, resolved), call.log)
         if outdated:
             node.store.write(record._replace(operations=(*unknown, *map(to_json, resolved))))
             for key in set(steps.keys_of(outdated)) - set(steps.keys_of(resolved)):
                 node.store.owners.release(key, record.key)
             steps.claim(node, resolved, record.key)
         again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(node.host.view(), todo)]
-        if again:
-            raise HostRefused("repaired, but it does not hold: " + "; ".join(again))
+        if again or hopeless:
+            raise HostRefused("; ".join([*hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
     effects.arrived(node, record, call.log)
     did = "; ".join(step.describe() for step in todo or outdated) or "nothing more was to be done"
     return Outcome(True, f"{record.nic.label} on {record.device}: {'its guest has arrived: ' if here else 'repaired '}{did}")
+
+
+def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:
+    """Whether what the host refuses to be done anew is there as it was."""
+    as_it_was = [operation for operation in stuck if intent(operation) == intent(refused)]
+    return bool(as_it_was) and not any(operation in drifted for operation in as_it_was)
+
+
+def _joining(record: Record, todo: list[Operation], resolved: list[Operation]) -> list[Operation]:
+    """What is to be done; where a tap that has VLANs joins its bridge again, it is down meanwhile."""
+    down = steps.shut(record)
+    if not any(operation.KIND == BridgePort.KIND for operation in todo) or not any(each.KIND == PortVlans.KIND for each in resolved):
+        return todo
+    return [down, *(operation for operation in resolved if operation in todo or operation.place() == down.place())]

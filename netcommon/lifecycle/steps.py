@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from netcommon.host.base import Answer, View
 from netcommon.host.requests import Request, achieved
@@ -13,6 +13,8 @@ from netcommon.lifecycle.node import Node
 from netcommon.log import Log
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
+from netcommon.operations.link import UP as LINK_UP
+from netcommon.operations.link import LinkSetting
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import Record
 
@@ -49,15 +51,34 @@ def resolve(
 
     Raises HostRefused or TryAgain; nothing was changed.
     """
+    made, refused = resolve_each(node, view, planned, earlier, record_key, log)
+    for _operation, error in refused:
+        raise error
+    return made
+
+
+def resolve_each(
+    node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
+) -> tuple[list[Operation], list[Failure]]:
+    """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same."""
+    if not node.settings.tap_alias:
+        from netcommon.lifecycle.recorded import Recorded
+
+        view = cast(View, Recorded(view, node))
     warnings: list[str] = []
     made: list[Operation] = []
+    refused: list[Failure] = []
     for operation in planned:
-        for resolved in operation.resolve(view, warnings):
-            like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
-            made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
+        try:
+            for resolved in operation.resolve(view, warnings):
+                like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
+                made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
+        except HostRefused as error:
+            refused.append((operation, error))
+            made += [old for old in earlier if intent(old) == intent(operation)]
     for text in warnings:
         log.warning(text)
-    return made
+    return made, refused
 
 
 def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:
@@ -106,6 +127,11 @@ def apply(node: Node, operations: Sequence[Operation], log: Log) -> None:
     for operation in operations:
         log.info(operation.describe())
     perform(node, [effect for operation in operations for effect in operation.effects()], log)
+
+
+def shut(record: Record) -> Operation:
+    """Its tap is down while it joins a bridge: it must not be a port of the bridge's default VLAN for an instant."""
+    return LinkSetting(record.device, LINK_UP, False, ifindex=record.ifindex, value=False)
 
 
 def refusal(operation: Operation, answer: Answer) -> NetcommonError:

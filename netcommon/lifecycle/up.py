@@ -13,8 +13,7 @@ from netcommon.lifecycle.leftovers import sweep
 from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Call, Node, Outcome, about, alive, locks
 from netcommon.operations.base import Operation, to_json
 from netcommon.operations.bridge import BridgePort
-from netcommon.operations.link import UP as LINK_UP
-from netcommon.operations.link import LinkSetting, device_link
+from netcommon.operations.link import device_link
 from netcommon.plan import plan
 from runtime import ganeti
 from runtime.errors import NetcommonError, TryAgain
@@ -23,8 +22,10 @@ from runtime.nic import Nic
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
 
 
-def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True) -> Outcome:
+def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
     """Joins ``nic`` to the network. A second up of the same NIC verifies, mends what drifted, and changes nothing else.
+
+    ``fresh``: only if neither it nor its device is on record; a caller that knows less than the hook must not undo what that did.
 
     Raises NicInvalid, HostRefused or TryAgain; then the NIC is as if it had never been up, except that what could not be undone
     stays on its record.
@@ -41,6 +42,8 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True) -> Outcome:
                 continue  # it moved between the look and the lock: its device must be locked first
             if other:
                 other = node.store.read(other.key)
+            if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
+                return Outcome(False, f"{nic.interface} is on record already")
             attempt = _Up(node, nic, call, held, run_scripts)
             outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
         if attempt.settled is not None:
@@ -48,6 +51,9 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True) -> Outcome:
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
+
+#: The kinds of netcommon.operations.firewall.
+FIREWALL = frozenset({"firewall", "firewall-nic"})
 
 #: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
 ROLLBACK_SECONDS = 2.0
@@ -158,9 +164,9 @@ class _Up:
         changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
         finished = current.state in (UP, CLOSING)
         drifted = [operation for operation, _text in steps.drift(self.node.host.view(), resolved)]
-        # the tap is down while it joins another bridge: it must not be a port of that one's default VLAN for an instant
-        moves = any(operation.KIND == BridgePort.KIND for operation in fresh)
-        down = LinkSetting(current.device, LINK_UP, False, ifindex=current.ifindex, value=False)
+        down = steps.shut(current)
+        moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted))
+        moves = moves or any(operation.place() == down.place() for operation in fresh)
         todo = [one for one in resolved if not finished or one in drifted or (moves and one.place() == down.place())]
         if finished and not (todo or changed or owed):
             record = current._replace(state=UP, incoming=self.incoming)
@@ -203,15 +209,20 @@ class _Up:
         try:
             store.write(record)
             steps.claim(node, steps.decode(record)[0], record.key)
-        except NetcommonError:
+        except BaseException:
             self._take_back(before, record)
             raise
         try:
             if first:
                 steps.apply(node, first, self.log)
-            if outdated:
-                self._retire(record, outdated)
+            # a firewall's old rules stand until the new ones do: what both drop never passes
+            late = [operation for operation in outdated if operation.KIND in FIREWALL]
+            early = [operation for operation in outdated if operation not in late]
+            if early:
+                self._retire(record, early)
             steps.apply(node, todo, self.log)
+            if late:
+                self._retire(record._replace(operations=(*(settled or ()), *map(to_json, late))), late)
             self.held.release_keys()
             if run:
                 self.scripts.up()
@@ -240,7 +251,7 @@ class _Up:
                 self.node.store.write(before)
             else:
                 self.node.store.remove(record)
-        except NetcommonError as error:
+        except (OSError, NetcommonError) as error:
             self.log.error(f"the record could not be put back: {error}")
 
     def _retire(self, record: Record, outdated: list[Operation]) -> None:

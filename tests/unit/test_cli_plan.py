@@ -211,3 +211,12 @@ def test_nothing_that_others_wrote_reaches_the_terminal_raw(capsys: pytest.Captu
     say("red \x1b[31m\nnext")
     assert capsys.readouterr().out == "red \\x1b[31m\nnext\n"
     assert table(("A", "B"), [("\r", ""), ("long", 1)]) == "A     B\n\\r    -\nlong  1"
+
+
+def test_plan_of_a_nic_that_is_up_says_where_its_options_come_from(cli: Cli) -> None:
+    """By each of its names; its description, tags too, is on record."""
+    cli(*BRIDGED, "--tag", "netcommon:0:isolated")
+    cli("up", "tap0")
+    Path(cli.paths.etc, "nics.d", f"{UUIDS[0]}.toml").unlink()
+    said = {cli("plan", name).stdout for name in ("tap0", UUIDS[0], "web1/0")}
+    assert len(said) == 1 and "isolated = true, from TAGS: netcommon:0:isolated" in said.pop()

@@ -51,6 +51,14 @@ def test_whatever_stands_in_a_field(stored: dict[str, Any], data: st.DataObject)
     assert made.describe() and made.undo()
 
 
+@pytest.mark.parametrize("mode", ["bridged", "routed", "openvswitch"])
+def test_the_largest_rates_survive_being_written(mode: str) -> None:
+    """What an up has put on record, a down can read."""
+    planned = plan(nic(mode, TAGS="netcommon:0:rate_in:1000gbit netcommon:0:rate_out:1000gbit"), Settings())
+    assert sum(str(10**9) in operation.describe() for operation in planned) >= 1
+    assert [from_json(json.loads(json.dumps(to_json(operation)))) for operation in planned] == list(planned)
+
+
 def damage(sim: Sim, **changes: object) -> None:
     """Changes a field of every operation of the first NIC's record that has one."""
     path = Path(sim.paths.state, "nics", UUIDS[0] + ".json")

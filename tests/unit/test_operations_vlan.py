@@ -171,3 +171,36 @@ def test_a_record_of_an_earlier_version_gives_the_vlan_back(sim: Sim) -> None:
     sim.host.remove_link("tap0")
     sim.gc()
     assert uplink_vids(sim) == {1, 20} and sim.records() == []
+
+
+SECOND = {"INTERFACE": "tap1", "INTERFACE_UUID": "00000007-0000-4000-8000-000000000007", "INSTANCE": "web7", "MAC": "aa:00:00:00:00:07"}
+
+
+@pytest.mark.parametrize("first_down", ["tap0", "tap1"])
+def test_an_uplink_that_joins_between_two_nics(sim: Sim, first_down: str) -> None:
+    """The first NIC's check tells of it, its repair takes the VLAN there over too, and the last of both removes it, in either order."""
+    one, two = nic("bridged, access"), nic("bridged, access", **SECOND)
+    sim.tap("tap1")
+    sim.up(one)
+    sim.host.add_link(Link(0, "eth-two", "", up=True, master=sim.index("brv")))
+    report = check(sim.node, sim.host.view(), sim.record())
+    assert [text for _, text in report.drift] == ["the uplinks of brv are now eth-brv, eth-two"]
+    sim.up(two)
+    assert repair(sim.node, sim.record().key, sim.call()).changed
+    assert not any(check(sim.node, sim.host.view(), record).drift for record in sim.records())
+    first, last = (one, two) if first_down == "tap0" else (two, one)
+    sim.down(first)
+    assert uplink_vids(sim) == {1, 10, 20} and uplink_vids(sim, "eth-two") == {1, 10}
+    sim.down(last)
+    assert uplink_vids(sim) == {1, 20} and uplink_vids(sim, "eth-two") == {1}
+
+
+def test_an_uplink_that_the_first_nic_never_learned_of_keeps_no_other_from_being_given_back(sim: Sim) -> None:
+    one, two = nic("bridged, access"), nic("bridged, access", **SECOND)
+    sim.tap("tap1")
+    sim.up(one)
+    sim.host.add_link(Link(0, "eth-two", "", up=True, master=sim.index("brv")))
+    sim.up(two)
+    sim.down(one)
+    sim.down(two)
+    assert uplink_vids(sim) == {1, 20} and uplink_vids(sim, "eth-two") == {1}

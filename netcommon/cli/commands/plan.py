@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.names import complete, defined
+from netcommon.cli.names import complete, defined, matching
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import emit, json_option, say
 from netcommon.operations.base import Operation, to_json
@@ -30,7 +30,8 @@ from runtime.nic import Nic
 def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve: bool, as_json: bool, **values: Any) -> None:
     """Show what would be done for a NIC, and undone. Touches nothing, and needs no root.
 
-    The NIC is that of a definition (its UUID or device), of an environment, or the one that the flags describe.
+    The NIC is one that is up or defined (its UUID, device or INSTANCE/INDEX), that of an environment, or the one that the flags
+    describe. Of one that is up this is what today's settings would do; netcommon show has what was done.
     """
     nic = _source(app, name, env_file, from_environment, values)
     operations: Sequence[Operation] = planned(nic, app.settings())
@@ -47,9 +48,10 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
     """The NIC of plan: of a definition, an environment, or flags; exactly one of them. Raises NicInvalid."""
     given = variables(values)
     if sum(map(bool, (name, env_file, from_environment, given))) != 1:
-        raise click.UsageError("name one source of the NIC: a definition, --env-file, --from-environment, or flags such as --interface")
+        raise click.UsageError("name one source of the NIC: its name, --env-file, --from-environment, or flags such as --interface")
     if name:
-        return nic_from_environment(environment_of(defined(app.paths, name)))
+        found = matching(app.node(strict=False, readonly=True).store.all()[0], name, instances=False)
+        return found[0].nic if len(found) == 1 else nic_from_environment(environment_of(defined(app.paths, name)))
     if given:
         # not random: the same flags give the same plan
         index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None

@@ -1,0 +1,34 @@
+"""What resolve sees of the host on a node whose taps bear no alias (the setting tap_alias is off): the records stand in for our mark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcommon.host.base import View
+from netcommon.host.facts import Link
+from netcommon.lifecycle.node import Node
+
+
+class Recorded:
+    """A view on which a device that is on record bears its NIC's mark."""
+
+    def __init__(self, view: View, node: Node) -> None:
+        self._view, self._node = view, node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def link(self, name: str) -> Link | None:
+        return self._marked(self._view.link(name))
+
+    def link_at(self, index: int) -> Link | None:
+        return self._marked(self._view.link_at(index))
+
+    def _marked(self, link: Link | None) -> Link | None:
+        if link is None or link.alias:
+            return link
+        record = self._node.store.by_device(link.name)
+        if record is None or (record.ifindex, record.boot) != (link.index, self._node.identity.boot):
+            return link
+        return link._replace(alias=f"{record.uuid} {record.nic.label}")
+
