@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from netcommon.host.attributes import MalformedError
 from netcommon.host.facts import Address
-from netcommon.host.netlink import Netlink
-from runtime.errors import HostRefused, TryAgain
+from netcommon.host.netlink import Netlink, untold
+from runtime.errors import TryAgain
 
 
 class AddressView:
@@ -30,4 +30,4 @@ class AddressView:
             return [address for address in made if index in (None, address.index)]
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return []
-        raise HostRefused(f"the kernel does not list its addresses: {found.text or errno.errorcode.get(found.errno)}")
+        raise untold("addresses", found)

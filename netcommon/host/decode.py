@@ -163,8 +163,12 @@ def neighbour(body: bytes) -> Neighbour | None:
 
 
 def vlans(body: bytes) -> Iterator[tuple[int, BridgeVlan]]:
-    """RTM_NEWVLAN: (device index, VLAN) pairs, ranges spread out."""
+    """RTM_NEWVLAN: (device index, VLAN) pairs, ranges spread out.
+
+    VIDs must rise, as the kernel tells them: so a message makes 4095 pairs at most.
+    """
     _, index = _unpack(BRVLAN, body)
+    highest = -1
     for kind, entry in each(body, BRVLAN.size):
         if kind != ENTRY:
             continue
@@ -172,5 +176,8 @@ def vlans(body: bytes) -> Iterator[tuple[int, BridgeVlan]]:
         flags, vid = _unpack(VLAN_INFO, found.get(ENTRY_INFO, b""))
         last = found.get(ENTRY_RANGE)
         end = vid if last is None else _unpack(U16, last)[0]
+        if not highest < vid <= end < 1 << 12:
+            raise MalformedError("VLANs out of order or range")
+        highest = end
         for each_vid in range(vid, end + 1):
             yield index, BridgeVlan(each_vid, bool(flags & BRIDGE_VLAN_INFO_PVID), bool(flags & BRIDGE_VLAN_INFO_UNTAGGED))

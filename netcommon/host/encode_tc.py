@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from struct import Struct
+from struct import Struct, error
 
 from netcommon.host.attributes import (
     NLM_F_ACK,
@@ -18,6 +18,7 @@ from netcommon.host.attributes import (
     NLM_F_REPLACE,
     U32,
     Encoded,
+    MalformedError,
     attribute,
     attributes,
     number,
@@ -123,17 +124,24 @@ def dump_filters(index: int, egress: bool) -> Encoded:
     return Encoded(RTM_GETTFILTER, 0, _message(index, 0, CLSACT_EGRESS if egress else CLSACT_INGRESS))
 
 
+def _unpack(layout: Struct, data: bytes, offset: int = 0) -> tuple[int, ...]:
+    try:
+        return layout.unpack_from(data, offset)
+    except error:
+        raise MalformedError("a message shorter than its fields") from None
+
+
 def qdisc(body: bytes) -> Qdisc:
     """RTM_NEWQDISC. Raises MalformedError."""
-    _, index, handle, _, _ = TCMSG.unpack_from(body)
+    _, index, handle, _, _ = _unpack(TCMSG, body)
     found = attributes(body, TCMSG.size)
     kind = found.get(TCA_KIND, b"").rstrip(b"\0").decode("ascii", "replace")
     if kind != "tbf" or TCA_OPTIONS not in found:
         return Qdisc(index, kind, handle)
     options = attributes(found[TCA_OPTIONS])
     parameters = options.get(TCA_TBF_PARMS, b"")
-    rate = RATESPEC.unpack_from(parameters)[5]
-    limit, buffer, _mtu = Struct("=III").unpack_from(parameters, 2 * RATESPEC.size)
+    rate = _unpack(RATESPEC, parameters)[5]
+    limit, buffer, _mtu = _unpack(Struct("=III"), parameters, 2 * RATESPEC.size)
     if TCA_TBF_RATE64 in options:
         rate = int.from_bytes(options[TCA_TBF_RATE64], "little")
     return Qdisc(index, kind, handle, rate * 8, buffer, limit)
@@ -146,7 +154,7 @@ def filters(bodies: Sequence[bytes], egress: bool) -> list[Filter]:
 
 def _filter(body: bytes, egress: bool) -> Filter | None:
     """One filter; None for the message about its whole preference, which has no handle."""
-    _, index, handle, _, info = TCMSG.unpack_from(body)
+    _, index, handle, _, info = _unpack(TCMSG, body)
     if not handle:
         return None
     found = attributes(body, TCMSG.size)
@@ -158,8 +166,8 @@ def _filter(body: bytes, egress: bool) -> Filter | None:
         return made
     options = attributes(action.get(TCA_ACT_OPTIONS, b""))
     parameters = options.get(TCA_POLICE_TBF, b"")
-    _, _, _, burst, _ = TC_POLICE.unpack_from(parameters)
-    rate = RATESPEC.unpack_from(parameters, TC_POLICE.size)[5]
+    _, _, _, burst, _ = _unpack(TC_POLICE, parameters)
+    rate = _unpack(RATESPEC, parameters, TC_POLICE.size)[5]
     if TCA_POLICE_RATE64 in options:
         rate = int.from_bytes(options[TCA_POLICE_RATE64], "little")
     return made._replace(rate=rate * 8, burst=burst)

@@ -9,8 +9,8 @@ from typing import TypeVar
 from netcommon.host import decode, encode
 from netcommon.host.attributes import Encoded, MalformedError, as_bytes, attribute, split_prefix, text
 from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
-from netcommon.host.netlink import Filter, Netlink, Reply
-from runtime.errors import HostRefused, TryAgain
+from netcommon.host.netlink import Filter, Netlink, untold
+from runtime.errors import TryAgain
 
 Fact = TypeVar("Fact")
 
@@ -66,7 +66,7 @@ class KernelView:
             needle = attribute(encode.RTA_DST, address) if length else b""
 
             def wanted(body: bytes) -> bool:
-                return body[1] == length and needle in body
+                return body[1:2] == bytes((length,)) and needle in body
 
         gone = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  # the table was never made
         bodies = self._dump("routes", encode.dump_routes(family, table or 0), wanted, gone)
@@ -101,7 +101,7 @@ class KernelView:
             return _sane(decode.link, found)
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return None
-        raise _refused("links", found)
+        raise untold("links", found)
 
     def _dump(
         self, what: str, request: Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING
@@ -111,14 +111,7 @@ class KernelView:
             return found
         if found.errno in gone:
             return []
-        raise _refused(what, found)
-
-
-def _refused(what: str, reply: Reply) -> TryAgain | HostRefused:
-    told = reply.text or errno.errorcode.get(reply.errno, str(reply.errno))
-    if reply.errno in (errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR):
-        return TryAgain(f"the kernel cannot list its {what} now: {told}")
-    return HostRefused(f"the kernel does not list its {what}: {told}")
+        raise untold(what, found)
 
 
 def _vlans(body: bytes) -> list[tuple[int, BridgeVlan]]:

@@ -130,7 +130,7 @@ class LinuxHost:
         if name == "nft text":
             from netcommon.host.nftext import RulesByText  # only firewall profiles need it
 
-            return RulesByText()
+            return RulesByText(self)
         if name == "openflow":
             return openflow(self)
         if name in ("files", "daemons"):

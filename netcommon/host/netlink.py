@@ -24,7 +24,7 @@ from netcommon.host.attributes import (
     message,
     string,
 )
-from runtime.errors import HostRefused, TryAgain
+from runtime.errors import HostRefused, TryAgain, escaped
 
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
@@ -36,6 +36,7 @@ TIMEVAL = Struct("@ll")
 RECEIVE = 1 << 18  #: bytes asked for at once; the kernel fills at most 32 KiB of a dump into one
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
+MAX_ERRNO = 4095  #: linux/err.h
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
 
@@ -72,11 +73,16 @@ class Netlink:
         self.close()
 
     def cookie(self) -> int | None:
-        """The network namespace's number (SO_NETNS_COOKIE, Linux 5.14), None where the kernel has none."""
+        """The network namespace's number (SO_NETNS_COOKIE, Linux 5.14), None where the kernel has none.
+
+        Raises TryAgain or HostRefused where it cannot be asked: who takes another number for ours finds no record of ours.
+        """
         try:
             return int.from_bytes(self._open().getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), "little")
-        except OSError:
-            return None
+        except OSError as problem:
+            if problem.errno == errno.ENOPROTOOPT:
+                return None
+            raise _unanswered(problem, self.timeout, self.NAME) from problem
 
     def ask(self, messages: Sequence[Encoded]) -> list[Reply]:
         """Sends requests for changes and returns their answers, in order; those that got none in time say ETIMEDOUT."""
@@ -209,10 +215,20 @@ class Netlink:
 
 
 def _unanswered(problem: OSError, timeout: float, name: str) -> TryAgain | HostRefused:
+    if problem.errno in (errno.EMFILE, errno.ENFILE):
+        return TryAgain(f"{name}: {problem.strerror}")
     if problem.errno in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR, errno.ENOMEM):
         why = f"did not answer in {timeout:g} s" if problem.errno == errno.EAGAIN else f"has no room: {problem.strerror}"
         return TryAgain(f"the kernel {why}")
     return HostRefused(f"{name}: {problem.strerror}")
+
+
+def untold(what: str, reply: Reply) -> TryAgain | HostRefused:
+    """The error for a question about ``what`` ("routes") that the kernel refused: trying again helps where it was short of something."""
+    told = reply.text or errno.errorcode.get(reply.errno, str(reply.errno))
+    if reply.errno in (errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR):
+        return TryAgain(f"the kernel cannot list its {what} now: {told}")
+    return HostRefused(f"the kernel does not list its {what}: {told}")
 
 
 def reply_of(flags: int, body: bytes, told_at: int = 20) -> Reply:
@@ -222,7 +238,9 @@ def reply_of(flags: int, body: bytes, told_at: int = 20) -> Reply:
     """
     try:
         code = -S32.unpack_from(body)[0]
+        if not 0 <= code <= MAX_ERRNO:
+            raise MalformedError("no error number")
         told = string(attributes(body, told_at).get(NLMSGERR_ATTR_MSG)) if flags & NLM_F_ACK_TLVS else ""
     except (error, MalformedError) as problem:
         raise TryAgain(f"the kernel's acknowledgement makes no sense: {problem}") from problem
-    return Reply(code, told)
+    return Reply(code, told if told.isprintable() else escaped(told))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netcommon.host.attributes import attributes, each, string
+from netcommon.host.attributes import MalformedError, attributes, each, string
 from netcommon.host.nfencode import (
     CHAIN_HOOK,
     CHAIN_NAME,
@@ -49,16 +49,23 @@ def _comment(data: bytes | None) -> str:
     return ""
 
 
+def _parts(body: bytes) -> tuple[int, dict[int, bytes]]:
+    """The family that a message is about, and its attributes."""
+    if len(body) < GENERIC.size:
+        raise MalformedError("a message shorter than its header")
+    return body[0], attributes(body, GENERIC.size)
+
+
 def table(body: bytes) -> NftTable:
     """NFT_MSG_NEWTABLE."""
-    found = attributes(body, GENERIC.size)
-    return NftTable(body[0], string(found.get(TABLE_NAME)), _comment(found.get(TABLE_USERDATA)))
+    family, found = _parts(body)
+    return NftTable(family, string(found.get(TABLE_NAME)), _comment(found.get(TABLE_USERDATA)))
 
 
 def chain(body: bytes) -> NftChain:
     """NFT_MSG_NEWCHAIN; of several devices the first."""
-    found = attributes(body, GENERIC.size)
-    made = NftChain(body[0], string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME)), comment=_comment(found.get(CHAIN_USERDATA)))
+    family, found = _parts(body)
+    made = NftChain(family, string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME)), comment=_comment(found.get(CHAIN_USERDATA)))
     if CHAIN_HOOK not in found:
         return made
     hook = attributes(found[CHAIN_HOOK])
@@ -69,20 +76,20 @@ def chain(body: bytes) -> NftChain:
 
 def rule(body: bytes) -> NftRule:
     """NFT_MSG_NEWRULE."""
-    found = attributes(body, GENERIC.size)
-    return NftRule(body[0], string(found.get(RULE_TABLE)), string(found.get(RULE_CHAIN)), found.get(RULE_EXPRESSIONS, b""))
+    family, found = _parts(body)
+    return NftRule(family, string(found.get(RULE_TABLE)), string(found.get(RULE_CHAIN)), found.get(RULE_EXPRESSIONS, b""))
 
 
 def set_name(body: bytes) -> tuple[str, str]:
     """NFT_MSG_NEWSET: its table and its name."""
-    found = attributes(body, GENERIC.size)
+    _, found = _parts(body)
     return string(found.get(SET_TABLE)), string(found.get(SET_NAME))
 
 
 def elements(body: bytes) -> Iterator[NftElement]:
     """NFT_MSG_NEWSETELEM."""
-    found = attributes(body, GENERIC.size)
-    place = body[0], string(found.get(ELEMENTS_TABLE)), string(found.get(ELEMENTS_SET))
+    family, found = _parts(body)
+    place = family, string(found.get(ELEMENTS_TABLE)), string(found.get(ELEMENTS_SET))
     for _, listed in each(found.get(ELEMENTS_LIST, b"")):
         element = attributes(listed)
         key = attributes(element.get(ELEMENT_KEY, b"")).get(1, b"")

@@ -5,34 +5,32 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from typing import TYPE_CHECKING
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.nftables import BRIDGE, INET, MARK
+from netcommon.host.base import Answer
+from netcommon.host.nflayout import MADE, fingerprint, text_of
+from netcommon.host.nftables import NftChain, Put
+from netcommon.host.requests import NftChange
 from netcommon.host.requests_rules import LoadRules
+from runtime.errors import NetcommonError
 
-FAMILIES = {BRIDGE: "bridge", INET: "inet"}
+if TYPE_CHECKING:
+    from netcommon.host.linux import LinuxHost
+
 LIBRARY = "libnftables.so.1"
 
 #: libnftables ends the process when the descriptor that it opens is not below this (FD_SETSIZE of select(2)).
 FIRST_TOO_HIGH = 1024
 
 
-def text_of(request: LoadRules) -> str:
-    """The transaction. What is in the set outlives ``flush table``, which takes rules alone."""
-    where = f"{FAMILIES[request.family]} {request.table}"
-    rules = "".join(f"    {rule}\n" for rule in request.rules)
-    return (
-        f'add table {where} {{ comment "{MARK} firewall"; }}\nflush table {where}\n'
-        f"table {where} {{\n  set nics {{\n    type ifname\n  }}\n  chain rules {{\n{rules}  }}\n"
-        f"  chain forward {{\n    type filter hook forward priority -10\n    oifname @nics goto rules\n  }}\n}}\n"
-    )
-
-
 class RulesByText:
     """Carries LoadRules out (netcommon.host.base.Service)."""
 
+    def __init__(self, host: LinuxHost) -> None:
+        self._host = host
+
     def execute(self, request: LoadRules) -> Answer:
-        """One transaction, by the library."""
+        """One transaction, by the library; and one that notes what came of it. Without the second the tables do not pass for whole."""
         try:
             library = ctypes.CDLL(LIBRARY, use_errno=True)
         except OSError as problem:
@@ -49,14 +47,23 @@ class RulesByText:
         try:
             library.nft_ctx_buffer_error(context)
             library.nft_ctx_buffer_output(context)
-            if library.nft_run_cmd_from_buffer(context, text_of(request).encode()) == 0:
-                return DONE
+            if library.nft_run_cmd_from_buffer(context, text_of(*request).encode()) == 0:
+                return self._note(request)
             told = (library.nft_ctx_get_error_buffer(context) or b"").decode("utf-8", "replace")
             number = ctypes.get_errno() or errno.EINVAL
             lacking = "; this kernel tracks no connections on bridges: modprobe nf_conntrack_bridge" if number == errno.EPROTO else ""
             return Answer(number, f"table {request.table}: {_shortly(told)}{lacking}")
         finally:
             library.nft_ctx_free(context)
+
+    def _note(self, request: LoadRules) -> Answer:
+        """Puts the fingerprint of what was loaded into the table."""
+        what = f"table {request.table}"
+        try:
+            made = NftChain(request.family, request.table, MADE, comment=fingerprint(self._host.view(), request.family, request.table))
+        except NetcommonError as problem:
+            return Answer(errno.EAGAIN, f"{what}: loaded, but not to be read back: {problem}")
+        return self._host.nftables.execute(NftChange(what, (Put(made),), "try again"))
 
 
 def _shortly(told: str) -> str:

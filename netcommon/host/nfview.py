@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from netcommon.host.attributes import Encoded, MalformedError
+from netcommon.host.netlink import untold
 from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
 from runtime.errors import HostRefused, TryAgain
 
@@ -60,30 +61,34 @@ class NftView:
         return found
 
     def _nft_one(self, request: Encoded) -> bytes | None:
-        from netcommon.host.nfnetlink import NO_NFTABLES
+        from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket
 
         try:
             found = self._host.nftables.netlink.get(request)
-        except HostRefused:
-            return None  # no such kind of socket
+        except HostRefused as problem:
+            if no_such_socket(problem):
+                return None
+            raise
         if isinstance(found, bytes):
             return found
         if found.errno in NO_NFTABLES or found.errno == errno.ENOENT:
             return None
-        raise HostRefused(f"the kernel does not show its nftables: {found.text or errno.errorcode.get(found.errno)}")
+        raise untold("nftables", found)
 
     def _nft_dump(self, request: Encoded) -> Sequence[bytes]:
-        from netcommon.host.nfnetlink import NO_NFTABLES
+        from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket
 
         try:
             found = self._host.nftables.netlink.dump(request)
-        except HostRefused:
-            return []
+        except HostRefused as problem:
+            if no_such_socket(problem):
+                return []
+            raise
         if isinstance(found, list):
             return found
         if found.errno in NO_NFTABLES or found.errno == errno.ENOENT:
             return []
-        raise HostRefused(f"the kernel does not list its nftables: {found.text or errno.errorcode.get(found.errno)}")
+        raise untold("nftables", found)
 
 
 def _sane(decoder: Callable[[bytes], Fact], body: bytes) -> Fact:

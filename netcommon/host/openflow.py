@@ -8,11 +8,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
+
+if TYPE_CHECKING:
+    from netcommon.host.patience import Patience
 
 PROGRAM = "ovs-ofctl"
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
@@ -34,10 +38,10 @@ NOT_THERE = ("No such file or directory", REFUSED)
 
 
 class OpenFlow:
-    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method takes ``timeout`` seconds."""
+    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has ``patience``."""
 
-    def __init__(self, folder: str, timeout: float, clock: Callable[[], float], proc: str = "/proc") -> None:
-        self._folder, self._timeout, self._clock, self._proc = folder, timeout, clock, proc
+    def __init__(self, folder: str, patience: Patience, clock: Callable[[], float], proc: str = "/proc") -> None:
+        self._folder, self._patience, self._clock, self._proc = folder, patience, clock, proc
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
@@ -92,12 +96,14 @@ class OpenFlow:
         if not path:
             raise HostRefused(f"there is no {PROGRAM}: install Debian's openvswitch-common")
         argv = [path, "-O", VERSION, *arguments]
-        outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, self._timeout, LIMIT, self._clock, self._proc, given.encode())
+        limit = self._patience.seconds
+        outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, limit, LIMIT, self._clock, self._proc, given.encode())
         text = outcome.output.decode(errors="replace")
         if outcome.ok:
             return DONE, text
         if outcome.timed_out:
-            return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {self._timeout:g} s"), text
+            self._patience.lost()
+            return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {limit:g} s"), text
         why = "; ".join(line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines())[:500] or outcome.text
         if "Broken pipe" in text:
             return Answer(errno.EPROTONOSUPPORT, f"the bridge does not speak {VERSION}, which has bundles: add it to its protocols"), text

@@ -17,7 +17,7 @@ from runtime.errors import TryAgain
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
 LET_GO = 0.2  #: the part of the time limit that vswitchd is waited for after a deletion
-READ_BACK = 0.1  #: the part of a request's time that is kept for reading what became of it
+READ_BACK = 0.2  #: the part of a request's time that is kept for reading what became of it, and for what is undone then
 
 
 class Ovsdb(OvsReader):
@@ -31,8 +31,9 @@ class Ovsdb(OvsReader):
 
     def put(self, port: OvsPort) -> Answer:
         """Makes the port and waits until ovs-vswitchd has taken it. See PutOvsPort."""
-        end = self._clock() + self._timeout
-        soon = end - self._timeout * READ_BACK
+        limit = self._timeout
+        end = self._clock() + limit
+        soon = end - limit * READ_BACK
         fake: Fake | None = None
         meant, before = port, ovschange.Standing()
         for _ in range(ATTEMPTS):
@@ -55,6 +56,8 @@ class Ovsdb(OvsReader):
             except FileNotFoundError:
                 return Answer(errno.ENOENT, f"Open vSwitch does not run: there is no {self.rpc.path}")
             except Lost as lost:
+                if lost.late:
+                    self.patience.lost()
                 said = self._became(meant, lost, end)
                 if said is not None:
                     return said
@@ -62,8 +65,9 @@ class Ovsdb(OvsReader):
 
     def delete(self, name: str, owner: str, wait: bool = False) -> Answer:
         """Deletes the port if it bears our mark with this owner. See DeleteOvsPort."""
-        end = self._clock() + self._timeout
-        soon = end - self._timeout * READ_BACK
+        limit = self._timeout
+        end = self._clock() + limit
+        soon = end - limit * READ_BACK
         for _ in range(ATTEMPTS):
             try:
                 row, policed, shapers = self._to_delete(name, owner, soon)
@@ -71,8 +75,8 @@ class Ovsdb(OvsReader):
                     return Answer(errno.ENOENT, f"OVS port {name}: there is none of this NIC")
                 if wait and row and (policed or shapers):
                     results, failed, why = self._transact(ovschange.unlimited(row, policed, shapers), soon)
-                    if failed < 0:
-                        self._let_go(self._count(results[-1], "next_cfg"), self._clock() + self._timeout * LET_GO)
+                    if failed < 0 and not self._let_go(self._count(results[-1], "next_cfg"), self._clock() + self._timeout * LET_GO):
+                        return Answer(errno.ETIMEDOUT, f"OVS port {name}: ovs-vswitchd has not taken its limits from the device in time")
                     shapers = []
                 results, failed, why = self._transact(ovschange.delete(name, row, shapers, wait), soon)
                 if failed >= 0:
@@ -135,12 +139,15 @@ class Ovsdb(OvsReader):
         self._wait(number, deadline)
         return self._state(port, deadline) or Answer(errno.EIO, f"OVS port {port.name}: ovs-vswitchd has not attached it")
 
-    def _let_go(self, number: int, deadline: float) -> None:
-        """Waits as long for vswitchd after a deletion: the row is gone, so its silence is no failure."""
+    def _let_go(self, number: int, deadline: float) -> bool:
+        """Waits as long for vswitchd to let go of something; whether it has. After a deletion its silence is no failure: the row is gone."""
         try:
             self._wait(number, deadline)
         except Lost:
+            self.patience.lost()
             self.close()
+            return False
+        return True
 
     def _wait(self, number: int, deadline: float) -> None:
         """Waits until vswitchd shows ``number`` or a later one. Raises Lost."""
@@ -178,7 +185,7 @@ class Ovsdb(OvsReader):
             return Answer(errno.ETIMEDOUT, f"OVS port {port.name}: whether it was made is not known ({lost})")
         if said is None:
             return None if not lost.late else Answer(
-                errno.ETIMEDOUT, f"OVS port {port.name}: it is in the database, but ovs-vswitchd has not taken it in {self._timeout:g} s"
+                errno.ETIMEDOUT, f"OVS port {port.name}: it is in the database, but ovs-vswitchd has not taken it in time ({lost})"
             )
         if said.errno == errno.EAGAIN:
             return None if not lost.late else Answer(errno.ETIMEDOUT, f"OVS port {port.name}: it was not made in time ({lost})")

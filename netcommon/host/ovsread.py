@@ -10,6 +10,7 @@ from netcommon.host.attributes import MalformedError
 from netcommon.host.facts import OVS_MARK, OvsBridge, OvsPort, OvsShaper
 from netcommon.host.jsonrpc import JsonRpc, Lost
 from netcommon.host.ovsrows import Fake, Operation, Row, select
+from netcommon.host.patience import Patience
 
 DATABASE = "Open_vSwitch"
 
@@ -19,10 +20,14 @@ class OvsReader:
 
     def __init__(self, path: str, timeout: float, clock: Callable[[], float]) -> None:
         self.rpc = JsonRpc(path, clock)
-        self._timeout, self._clock = timeout, clock
+        self.patience, self._clock = Patience(timeout, clock), clock
 
     def close(self) -> None:
         self.rpc.close()
+
+    @property
+    def _timeout(self) -> float:
+        return self.patience.seconds
 
     def bridge(self, name: str) -> bool:
         """Whether there is such a bridge, a real one or a fake one. Raises TryAgain."""
@@ -138,6 +143,8 @@ class OvsReader:
         try:
             results, failed, why = self._transact(operations, deadline)
         except Lost as lost:
+            if lost.late:
+                self.patience.lost()
             if not kept or lost.late:
                 raise
             results, failed, why = self._transact(operations, deadline)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from netcommon.host.attributes import MalformedError
 from netcommon.host.encode import dump_vlans, get_link
 from netcommon.host.facts import FdbEntry, Port
-from netcommon.host.netlink import Netlink, Reply
-from runtime.errors import HostRefused, TryAgain
+from netcommon.host.netlink import Netlink, Reply, untold
+from runtime.errors import TryAgain
 
 
 class PortView:
@@ -28,7 +28,7 @@ class PortView:
                 raise _senseless(problem) from problem
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return None
-        raise _refused("bridge ports", found)
+        raise untold("bridge ports", found)
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         from netcommon.host.encode_port import entry, get_entry
@@ -42,7 +42,7 @@ class PortView:
         # no entry; no such device; the device is no bridge
         if found.errno in (errno.ENOENT, errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP):
             return None
-        raise _refused("forwarding databases", found)
+        raise untold("forwarding databases", found)
 
     def carriers(self, vid: int) -> Sequence[int]:
         from netcommon.host.encode_port import carriers
@@ -55,12 +55,8 @@ class PortView:
                 raise _senseless(problem) from problem
         if found.errno == errno.EOPNOTSUPP:  # a kernel without VLAN filtering
             return []
-        raise _refused("VLANs", found)
+        raise untold("VLANs", found)
 
 
 def _senseless(problem: MalformedError) -> TryAgain:
     return TryAgain(f"the kernel's answer makes no sense: {problem}")
-
-
-def _refused(what: str, reply: Reply) -> HostRefused:
-    return HostRefused(f"the kernel does not list its {what}: {reply.text or errno.errorcode.get(reply.errno)}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class LoadRules(NamedTuple):
-    """A table of ours whose chain ``rules`` has these rules, for frames that are forwarded to a device of its set ``nics``.
+    """The tables of a firewall profile (netcommon.host.nflayout): what is forwarded to a device of the set ``nics`` goes by these rules.
 
     In one transaction; what is in the set stays. ``family``: netcommon.host.nftables.BRIDGE or INET.
     """

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+from netcommon.host.attributes import MalformedError
 from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.netlink import Netlink
-from runtime.errors import HostRefused
+from netcommon.host.netlink import Netlink, untold
+from runtime.errors import TryAgain
 
 
 class TcView:
@@ -28,9 +29,12 @@ class TcView:
         for egress in (False, True):
             found = self._netlink.dump(encode_tc.dump_filters(index, egress))
             if isinstance(found, list):
-                filters += encode_tc.filters(found, egress)
+                try:
+                    filters += encode_tc.filters(found, egress)
+                except MalformedError as problem:
+                    raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
             elif found.errno not in (errno.EINVAL, errno.ENODEV, errno.ENOENT, errno.EOPNOTSUPP):  # nothing to hang filters on
-                raise HostRefused(f"the kernel does not list its filters: {found.text or errno.errorcode.get(found.errno)}")
+                raise untold("filters", found)
         return filters
 
     def _qdisc(self, index: int, root: bool) -> Qdisc | None:
@@ -38,8 +42,11 @@ class TcView:
 
         found = self._netlink.get(encode_tc.get_qdisc(index, encode_tc.TC_H_ROOT if root else encode_tc.TC_H_CLSACT))
         if isinstance(found, bytes):
-            qdisc = encode_tc.qdisc(found)
+            try:
+                qdisc = encode_tc.qdisc(found)
+            except MalformedError as problem:
+                raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
             return qdisc if qdisc.handle else None  # the kernel's own default
         if found.errno in (0, errno.ENOENT, errno.ENODEV, errno.EINVAL):
             return None
-        raise HostRefused(f"the kernel does not tell a qdisc: {found.text or errno.errorcode.get(found.errno)}")
+        raise untold("qdiscs", found)

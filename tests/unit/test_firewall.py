@@ -1,0 +1,156 @@
+"""Firewall profiles on a simulated node: never open while they change, whose is what, and what makes a fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.base import Answer
+from netcommon.host.nfexpr import expression, number
+from netcommon.host.nflayout import MEMBERS, RULES, fingerprint_of
+from netcommon.host.nftables import BRIDGE, INET, Drop, NftChain, NftElement, NftRule, NftTable, Put
+from netcommon.host.requests import NftChange, Request
+from netcommon.lifecycle.up import FIREWALL
+from netcommon.operations import KINDS
+from tests.support.sim import UUIDS, Sim, nic
+
+MODES = {"bridged": BRIDGE, "routed": INET}
+EVERY = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    return Sim(str(tmp_path))
+
+
+def tags(profile: str) -> dict[str, str]:
+    return {"TAGS": f"netcommon:0:{profile}"}
+
+
+def filtering(sim: Sim, family: int) -> list[str]:
+    """The tables whose rules are in front of tap0."""
+    link = sim.host.view().link("tap0")
+    assert link is not None
+    found = []
+    for (kind, name), table in sim.host.nftables.tables.items():
+        inside = (MEMBERS, link.index.to_bytes(4, "little")) in table.elements
+        if kind == family and name.startswith("netcommon-fw-") and inside and table.rules.get(RULES) and table.rules.get("forward"):
+            found.append(name)
+    return found
+
+
+@EVERY
+def test_some_rules_stand_at_any_moment(sim: Sim, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one profile to the other, request by request."""
+    sim.up(nic(mode, **tags("limited")))
+    execute, seen = sim.host.execute, []
+
+    def one_by_one(requests: Sequence[Request], stop: bool) -> list[Answer]:
+        answers = []
+        for request in requests:
+            answers += execute([request], stop=stop)
+            seen.append(filtering(sim, MODES[mode]))
+        return answers
+
+    monkeypatch.setattr(sim.host, "execute", one_by_one)
+    sim.up(nic(mode, **tags("protected")))
+    assert all(seen) and max(map(len, seen)) == 2
+    (last,) = seen[-1]
+    assert "-protected-" in last and len({len(tables) for tables in seen}) == 2
+    monkeypatch.undo()
+    (record,) = sim.records()
+    kept = [operation["table"] for operation in record.operations if operation["kind"] in FIREWALL]
+    assert kept == [last, last] and [each for each in sim.files() if "limited" in each] == []
+    sim.down(nic(mode, **tags("protected")))
+    assert sim.picture() == sim.before and sim.files() == []
+
+
+def test_the_kinds_that_stand_until_others_do() -> None:
+    assert {name for name, (module, _) in KINDS.items() if module == "firewall"} == FIREWALL
+
+
+@EVERY
+def test_on_no_record(sim: Sim, mode: str) -> None:
+    """gc knows tables, elements, and the table that goes with a bridge's, by their marks; each by itself."""
+    sim.up(nic(mode, **tags("limited")))
+    family = MODES[mode]
+    (table,) = filtering(sim, family)
+    element = NftElement(family, table, MEMBERS, (4711).to_bytes(4, "little"))
+    assert sim.gc() == []
+    assert sim.host.execute([NftChange("left", (Put(element),))], stop=True)[0].ok
+    (found,) = sim.gc()
+    assert found.action == "removed" and found.text == f"device 4711 in nft table {NAMES[family]} {table}"
+    assert sim.gc() == [] and filtering(sim, family) == [table]
+
+
+NAMES = {BRIDGE: "bridge", INET: "inet"}
+
+
+def test_others_tables_stay(sim: Sim) -> None:
+    """One of the name that is not ours refuses the NIC."""
+    sim.up(nic("bridged", **tags("limited")))
+    (table,) = filtering(sim, BRIDGE)
+    sim.down(nic("bridged", **tags("limited")))
+    for family, name in ((BRIDGE, table), (INET, table + "-own")):
+        theirs = NftTable(family, name)
+        assert sim.host.execute([NftChange("theirs", (Put(theirs),))], stop=True)[0].ok
+        with pytest.raises(Exception, match=f"table {NAMES[family]} {name} that is not ours"):
+            sim.up(nic("bridged", **tags("limited")))
+        assert sim.records() == [] and sim.gc() == []
+        assert sim.host.execute([NftChange("theirs", (Drop(theirs),))], stop=True)[0].ok
+
+
+def test_a_new_device_of_that_name(sim: Sim) -> None:
+    """Another guest on a new device of that name is not in the earlier one's set, whether its down came or not."""
+    sim.up(nic("bridged", **tags("limited")))
+    sim.host.remove_link("tap0")
+    sim.tap("tap0")
+    sim.up(nic("bridged", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", TAGS=""))
+    assert filtering(sim, BRIDGE) == []
+
+
+def counter(packets: int) -> bytes:
+    return expression("counter", number(1, 0) + number(2, packets))
+
+
+def quota(limit: int, consumed: int, flags: int) -> bytes:
+    return expression("quota", number(1, limit) + number(2, flags) + number(4, consumed))
+
+
+RULE = NftRule(INET, "t", RULES, counter(0))
+CHAIN = NftChain(INET, "t", "forward", 2, -10)
+ELEMENT = NftElement(INET, "t", "__set0", b"\0\x16")
+
+
+def test_what_makes_a_fingerprint() -> None:
+    first = fingerprint_of([CHAIN], [RULE], [ELEMENT])
+    member = ELEMENT._replace(set=MEMBERS)
+    assert fingerprint_of([CHAIN], [RULE._replace(expressions=counter(9))], [member, ELEMENT]) == first
+    others = {
+        fingerprint_of([], [RULE], [ELEMENT]),
+        fingerprint_of([CHAIN._replace(priority=0)], [RULE], [ELEMENT]),
+        fingerprint_of([CHAIN], [], [ELEMENT]),
+        fingerprint_of([CHAIN], [RULE, RULE], [ELEMENT]),
+        fingerprint_of([CHAIN], [RULE._replace(expressions=counter(0) + expression("last", b""))], [ELEMENT]),
+        fingerprint_of([CHAIN], [RULE], []),
+        fingerprint_of([CHAIN], [RULE], [ELEMENT._replace(key=b"\x01\xbb")]),
+        fingerprint_of([CHAIN], [RULE._replace(expressions=b"not what a kernel writes")], [ELEMENT]),
+    }
+    assert len(others) == 8 and first not in others
+
+
+def test_the_order_of_rules_counts_in_a_chain_alone() -> None:
+    accept, drop = (RULE._replace(expressions=expression("immediate", number(1, each))) for each in (1, 0))
+    elsewhere = RULE._replace(chain="forward")
+    there = fingerprint_of([CHAIN], [accept, drop, elsewhere], [])
+    assert fingerprint_of([CHAIN], [elsewhere, accept, drop], []) == there != fingerprint_of([CHAIN], [drop, accept, elsewhere], [])
+
+
+def test_what_is_left_of_a_quota_does_not_count() -> None:
+    def mark(rule: bytes) -> str:
+        return fingerprint_of([], [RULE._replace(expressions=rule)], [])
+
+    assert mark(quota(100, 0, 0)) == mark(quota(100, 100, 2)) != mark(quota(100, 0, 1))
+    assert mark(quota(100, 0, 0)) != mark(quota(200, 0, 0))
