@@ -18,12 +18,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from netcommon.settings import Settings
 from runtime.environment import undescribed
 from runtime.nic import MODES
 from runtime.paths import Paths
+
+if TYPE_CHECKING:
+    from netcommon.runner import Outcome
 
 #: The folder of our doors in this installation.
 HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hooks")
@@ -79,6 +82,14 @@ class Result(NamedTuple):
     @property
     def ok(self) -> bool:
         return not self.error
+
+
+class Execute(Protocol):
+    """Runs a program and says how it ended: netcommon.runner.run, or the agent's own way."""
+
+    def __call__(
+        self, argv: Sequence[str], environment: Mapping[bytes, bytes], seconds: float, limit: int, clock: Callable[[], float]
+    ) -> Outcome: ...
 
 
 class Reporter(Protocol):
@@ -175,8 +186,9 @@ def run_each(
     log: Reporter,
     stop: bool,
     clock: Callable[[], float] = time.monotonic,
+    execute: Execute | None = None,
 ) -> list[Result]:
-    """Runs the scripts until ``deadline`` (of ``clock``); the list ends with the failed one if ``stop``.
+    """Runs the scripts until ``deadline`` (of ``clock``), by ``execute``; the list ends with the failed one if ``stop``.
 
     Otherwise each script gets an equal share of the time that is left, so that one that hangs does not cost the others theirs.
     """
@@ -184,7 +196,7 @@ def run_each(
     for position, script in enumerate(scripts):
         left = deadline - clock()
         seconds = left if stop else left / (len(scripts) - position)
-        result = run(script, call, settings, seconds, clock)
+        result = run(script, call, settings, seconds, clock, execute)
         _report(result, log)
         results.append(result)
         if stop and not result.ok:
@@ -192,14 +204,24 @@ def run_each(
     return results
 
 
-def run(script: Script, call: Call, settings: Settings, seconds: float, clock: Callable[[], float] = time.monotonic) -> Result:
+def run(
+    script: Script,
+    call: Call,
+    settings: Settings,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    execute: Execute | None = None,
+) -> Result:
     """Runs one script for at most ``seconds``, if it may be run at all."""
     if script.problem:
         return Result(script, error=f"not run: {script.problem}")
-    from netcommon import runner  # subprocess is dear, and most nodes have no script
+    if execute is None:
+        from netcommon import runner  # subprocess is dear, and most nodes have no script
+
+        execute = runner.run
 
     argv = [script.path, call.tap, call.context] if script.arguments else [script.path]
-    outcome = runner.run(argv, environment(call, script.action), seconds, settings.custom_output_limit, clock)
+    outcome = execute(argv, environment(call, script.action), seconds, settings.custom_output_limit, clock)
     return Result(script, outcome.status, outcome.signal, outcome.timed_out, outcome.output, outcome.text)
 
 

@@ -1,7 +1,8 @@
-"""One line per operation to the syslog socket, and what went wrong for people.
+"""One line per operation to the journal or the syslog socket, and what went wrong for people.
 
-A line is an RFC 3164 datagram on /dev/log (syslog(3), unix(7)), sent without ever waiting: a full or absent log never delays or
-fails a hook, and what could not be sent is counted. Every value is escaped, so that nobody can forge a line or a field.
+A line is a datagram to journald, with the NIC's names as fields of their own, or, where there is none, an RFC 3164 datagram on
+/dev/log (syslog(3), unix(7)), sent without ever waiting: a full or absent log never delays or fails a hook, and what could not be sent
+is counted. Every value is escaped, so that nobody can forge a line or a field.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ LONGEST = 7680
 #: So many problems are kept for the summary; the others are counted.
 KEPT = 40
 
+#: After one line that the journal did not take, so many more go to syslog without asking it.
+PASSED = 50
+
+#: The journal's names of the fields that lines are bound to.
+JOURNAL = {"instance": "INSTANCE", "nic": "NIC_INDEX", "uuid": "NIC_UUID", "tap": "TAP"}
+
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -41,56 +48,109 @@ def field(name: str, value: object) -> str:
     return f"{name}={text}"
 
 
+NOTHING: Mapping[str, object] = {}
+
+
 class Sender(Protocol):
     """Where lines go."""
 
-    dropped: int  #: lines that could not be delivered
+    @property
+    def dropped(self) -> int:
+        """Lines that could not be delivered."""
+        ...
 
-    def send(self, severity: int, text: str) -> None:
-        """Delivers one line, or counts it as dropped. Never waits, never raises."""
+    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
+        """Delivers one line, or counts it as dropped; ``fields`` are those bound, which the line begins with. Never waits or raises."""
         ...
 
     def close(self) -> None: ...
 
 
-class Syslog:
-    """The syslog socket ``path``. Connects at the first line; one socket serves the process. ``facility`` may be set at any time."""
+class Socket:
+    """A Unix socket that takes datagrams. Connects at the first one; one socket serves the process."""
 
-    def __init__(self, path: str, facility: str = "daemon", wall: Callable[[], float] = time.time, ident: str = "netcommon") -> None:
-        self.dropped = 0
-        self._path, self.facility, self._wall, self._ident = path, facility, wall, ident
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._socket: socket | None = None
 
-    def send(self, severity: int, text: str) -> None:
-        now = time.localtime(self._wall())
-        stamp = f"{MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
-        head = f"<{FACILITIES[self.facility] * 8 + severity}>{stamp} {self._ident}[{os.getpid()}]: "
-        line = (head + text).encode("utf-8", "backslashreplace")
-        if len(line) > LONGEST:
-            line = line[: LONGEST - 3].decode("utf-8", "ignore").encode() + b"..."
-        if not self._sent(line):
-            self.dropped += 1
-
-    def _sent(self, line: bytes) -> bool:
-        """Tries twice: a log daemon that was restarted has left our socket connected to nobody."""
-        for _ in (1, 2):
-            try:
-                if self._socket is None:
-                    fresh = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
-                    self._socket = fresh
-                    fresh.connect(self._path)
-                self._socket.send(line)
-                return True
-            except BlockingIOError:
-                return False
-            except OSError:
-                self.close()
-        return False
+    def sent(self, data: bytes) -> bool:
+        """Whether it was taken. Tries anew where a log daemon that was restarted has left our socket connected to nobody."""
+        again = self._socket is not None
+        try:
+            if self._socket is None:
+                self._socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+                self._socket.connect(self._path)
+            self._socket.send(data)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.close()
+            return again and self.sent(data)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class Syslog:
+    """The syslog socket ``path``. ``facility`` may be set at any time."""
+
+    def __init__(self, path: str, facility: str = "daemon", wall: Callable[[], float] = time.time, ident: str = "netcommon") -> None:
+        self.dropped = 0
+        self.facility, self.ident, self._wall = facility, ident, wall
+        self._socket = Socket(path)
+
+    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
+        now = time.localtime(self._wall())
+        stamp = f"{MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
+        head = f"<{FACILITIES[self.facility] * 8 + severity}>{stamp} {self.ident}[{os.getpid()}]: "
+        if not self._socket.sent(cut(head + text)):
+            self.dropped += 1
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def cut(text: str) -> bytes:
+    """``text`` in UTF-8, cut after LONGEST bytes."""
+    line = text.encode("utf-8", "backslashreplace")
+    return line if len(line) <= LONGEST else line[: LONGEST - 3].decode("utf-8", "ignore").encode() + b"..."
+
+
+class Journal:
+    """journald's own socket ``path`` (systemd.journal-fields(7)); while it takes nothing, which is so where it does not run, ``syslog``."""
+
+    def __init__(self, path: str, syslog: Syslog) -> None:
+        self._syslog, self._socket = syslog, Socket(path)
+        self._passed = 0  #: so many lines are not tried: a hook shall not pay for each that there is no journald
+
+    @property
+    def dropped(self) -> int:
+        return self._syslog.dropped
+
+    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
+        if self._passed:
+            self._passed -= 1
+            self._syslog.send(severity, text)
+            return
+        given = [
+            ("PRIORITY", severity),
+            ("SYSLOG_FACILITY", FACILITIES[self._syslog.facility]),
+            ("SYSLOG_IDENTIFIER", self._syslog.ident),
+            ("SYSLOG_PID", os.getpid()),
+            *((JOURNAL[name], value) for name, value in fields.items() if name in JOURNAL),
+        ]
+        # no value has a line end: that is an escape, as in the text
+        entry = "".join(f"{name}={printable(str(value))}\n" for name, value in given).encode("utf-8", "backslashreplace")
+        if not self._socket.sent(entry + b"MESSAGE=" + cut(text) + b"\n"):
+            self._passed = PASSED
+            self._syslog.send(severity, text)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._syslog.close()
 
 
 class Recorder:
@@ -100,7 +160,7 @@ class Recorder:
         self.dropped = 0
         self.lines: list[str] = []
 
-    def send(self, severity: int, text: str) -> None:
+    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
         self.lines.append(f"{NAMES[severity]}: {text}")
 
     def close(self) -> None:
@@ -158,7 +218,7 @@ class Log:
         shown = printable(text)
         if severity != INFO:
             self._problems.add(severity, f"{NAMES[severity]}: " + (f"{self._label}: " if self._label else "") + shown)
-        self._sender.send(severity, self._prefix + shown)
+        self._sender.send(severity, self._prefix + shown, self._fields)
 
     @property
     def errors(self) -> int:

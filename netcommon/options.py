@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """The effective options of one NIC. Rates are bits a second, 0 no limit. """
+    """The effective options of one NIC. Rates are bits a second, 0 no limit."""
 
     spoof_guard: bool = True
     allow_mac_spoofing: bool = False
@@ -50,13 +50,26 @@ class Options(NamedTuple):
 
 DEFAULTS = Options()
 
+#: What Ganeti calls the taps of its instance communication NICs.
+COMMUNICATION = "gnt.com."
+
+
+def is_communication(nic: Nic) -> bool:
+    """Whether it is a NIC of Ganeti's instance communication: by the tap's name and the mode, as Ganeti's own script tells it."""
+    return nic.mode == "routed" and nic.interface.startswith(COMMUNICATION)
+
 
 def options_of(nic: Nic, settings: Settings) -> Options:
-    """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood."""
+    """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood.
+
+    An instance communication NIC has but spoof_guard: what it needs is known, and neither rates nor switches meant for guests' networks
+    are for the way to the node.
+    """
     start = settings.tag_prefix + ":"
     tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
     if not (tagged or settings.nic or settings.networks):
         return DEFAULTS
     from netcommon.tags import given
 
-    return Options(**{each.name: each.value for each in given(nic, settings)})
+    found = Options(**{each.name: each.value for each in given(nic, settings)})
+    return DEFAULTS._replace(spoof_guard=found.spoof_guard) if is_communication(nic) else found

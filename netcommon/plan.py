@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from netcommon.features.base import Part
 from netcommon.modes.common import alias
-from netcommon.modes.communication import is_communication
 from netcommon.operations.base import Operation
-from netcommon.options import Options, options_of
+from netcommon.options import Options, is_communication, options_of
 from netcommon.settings import Settings
 from runtime.nic import Nic
 

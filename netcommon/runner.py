@@ -20,6 +20,13 @@ REAP = 1.0
 #: Reads at most so much at once (bytes).
 CHUNK = 1 << 16
 
+#: A variable in the program's environment whose value no other run has (netcommon.custom.GUARD). By it are found those of its descendants
+#: whose parents have ended, which nothing else ties to it any more: unless they were started without it.
+MARK = b"NETCOMMON_DOOR"
+
+#: So many descendants, at most, are ended one by one.
+MOST = 4096
+
 
 class Outcome(NamedTuple):
     """How a program ended. Neither ``status`` nor ``signal`` is known if it could not be started or not be killed."""
@@ -59,8 +66,9 @@ def run(
     """Runs ``argv`` for at most ``seconds``; back within GRACE + REAP after them, whatever the program does.
 
     It gets a session of its own, "/" as its folder, ``given`` as its input, and one pipe for both outputs. At the limit it, its
-    process group and its descendants get SIGTERM, then SIGKILL. When it ends by itself, what is left of its process group is killed
-    at once; what has made itself a session of its own (a daemon that the site starts on purpose) stays.
+    process group and its descendants get SIGTERM, then SIGKILL: also those that have left its session, and whose parents have ended
+    (by MARK). When it ends by itself, what is left of its process group is killed at once; what has made itself a session of its own
+    (a daemon that the site starts on purpose) stays.
     """
     if seconds <= 0:
         return Outcome(timed_out=True)
@@ -85,7 +93,8 @@ def run(
             os.close(writer)
             if source != subprocess.DEVNULL:
                 os.close(source)
-        return _watch(child, _Output(reader, limit), end, clock, proc)
+        mark = MARK + b"=" + environment[MARK] if MARK in environment else b""
+        return _watch(child, _Output(reader, limit), end, clock, _Family(child.pid, mark, proc))
     finally:
         os.close(reader)
 
@@ -119,13 +128,13 @@ class _Output:
         self.kept += chunk[: self.limit - len(self.kept)]
 
 
-def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], proc: str) -> Outcome:
+def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: _Family) -> Outcome:
     """Reads until the child has ended or its time is over, ends what is left, and says how it ended."""
     handle = os.pidfd_open(child.pid)
     try:
         timed_out = not _follow(handle, output, end, clock)
         if timed_out:
-            _end(child.pid, handle, output, clock, proc)
+            _end(handle, output, clock, family)
         # The child is not reaped yet, so its number is still its own, and that of its group.
         code = _reap(child, handle)
     except BaseException:
@@ -176,41 +185,96 @@ def _readable(descriptor: int, seconds: float) -> bool:
     return bool(poll.poll(max(seconds, 0) * 1000))
 
 
-def _end(pid: int, handle: int, output: _Output, clock: Callable[[], float], proc: str) -> None:
-    """SIGTERM, then after GRACE SIGKILL, to the group of ``pid`` and to its descendants, also those in other sessions."""
-    others = _descendants(pid, proc)
+def _end(handle: int, output: _Output, clock: Callable[[], float], family: _Family) -> None:
+    """SIGTERM, then after GRACE SIGKILL, to the group and to its descendants, also those in other sessions."""
     try:
-        _signal_group(pid, signal.SIGTERM)
-        _signal_each(others, signal.SIGTERM)
+        family.find()
+        family.signal(signal.SIGTERM)
         end = clock() + GRACE
         _follow(handle, output, end, clock)
-        for other in others:  # a child may need its grace though the script ended at once
+        for other in family.handles:  # a child may need its grace though the script ended at once
             _readable(other, end - clock())
-        _signal_group(pid, signal.SIGKILL)
-        _signal_each(others, signal.SIGKILL)
+        family.find()  # those that were born meanwhile too
+        family.signal(signal.SIGKILL)
     finally:
-        for other in others:
-            os.close(other)
+        family.close()
 
 
-def _descendants(pid: int, proc: str) -> list[int]:
-    """Handles of the processes below ``pid`` (/proc/PID/task/PID/children, proc(5)); none where the kernel has no such file."""
-    found: dict[int, int] = {}
-    waiting = [pid]
-    while waiting and len(found) < 1000:
-        parent = waiting.pop()
-        try:
-            with open(f"{proc}/{parent}/task/{parent}/children", encoding="ascii") as stream:
-                children = [int(word) for word in stream.read().split()]
-        except (OSError, ValueError):
-            continue
-        for each in children:
+class _Family:
+    """A program's process group, and what descends from it: found only when it has to be ended."""
+
+    def __init__(self, pid: int, mark: bytes, proc: str) -> None:
+        self.pid, self._mark, self._proc = pid, mark, proc
+        self._known: dict[int, int] = {}  #: process -> handle (pidfd_open(2))
+
+    @property
+    def handles(self) -> Sequence[int]:
+        return tuple(self._known.values())
+
+    def find(self) -> None:
+        """Looks for descendants: children of children, and whoever bears the mark and has begun after us."""
+        waiting = [self.pid, *self._known]
+        while waiting and len(self._known) < MOST:
+            waiting += [each for each in self._children(waiting.pop()) if self._hold(each)]
+        began = self._began(self.pid)
+        if not self._mark or not began:
+            return
+        for name in os.listdir(self._proc):
+            if name.isdigit() and int(name) not in (self.pid, os.getpid(), *self._known) and len(self._known) < MOST:
+                self._hold(int(name), began)
+
+    def signal(self, number: int) -> None:
+        """Sends it to all."""
+        _signal_group(self.pid, number)
+        for handle in self._known.values():
             try:
-                found.setdefault(each, os.pidfd_open(each))
-            except OSError:
-                continue
-            waiting.append(each)
-    return list(found.values())
+                signal.pidfd_send_signal(handle, number)
+            except OSError as error:
+                if error.errno not in (errno.ESRCH, errno.EPERM):
+                    raise
+
+    def close(self) -> None:
+        """Lets go of the handles."""
+        while self._known:
+            os.close(self._known.popitem()[1])
+
+    def _hold(self, pid: int, began: int = 0) -> bool:
+        """Opens the process, if it is new to us; with ``began`` only one that bears the mark and is not older."""
+        if pid in self._known:
+            return False
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            return False
+        # looked at only now that its number cannot become another's
+        if began and not (self._marked(pid) and self._began(pid) >= began):
+            os.close(handle)
+            return False
+        self._known[pid] = handle
+        return True
+
+    def _children(self, pid: int) -> list[int]:
+        """By /proc/PID/task/PID/children (proc(5)); none where the kernel has no such file."""
+        try:
+            with open(f"{self._proc}/{pid}/task/{pid}/children", encoding="ascii") as stream:
+                return [int(word) for word in stream.read().split()]
+        except (OSError, ValueError):
+            return []
+
+    def _marked(self, pid: int) -> bool:
+        try:
+            with open(f"{self._proc}/{pid}/environ", "rb") as stream:
+                return self._mark in stream.read().split(b"\0")
+        except OSError:
+            return False
+
+    def _began(self, pid: int) -> int:
+        """When the process began, in ticks since boot; 0 if it is gone."""
+        try:
+            with open(f"{self._proc}/{pid}/stat", "rb") as stream:
+                return int(stream.read().rpartition(b")")[2].split()[19])  # the name may hold anything
+        except (OSError, ValueError, IndexError):
+            return 0
 
 
 def _signal_group(group: int, number: int) -> None:
@@ -219,12 +283,3 @@ def _signal_group(group: int, number: int) -> None:
     except OSError as error:
         if error.errno not in (errno.ESRCH, errno.EPERM):
             raise
-
-
-def _signal_each(handles: Sequence[int], number: int) -> None:
-    for handle in handles:
-        try:
-            signal.pidfd_send_signal(handle, number)
-        except OSError as error:
-            if error.errno not in (errno.ESRCH, errno.EPERM):
-                raise

@@ -43,6 +43,14 @@ class Settings(NamedTuple):
     dns_other_nics: str = "{host}-eth{index}"
     dns_eui64: bool = False
     dns_cluster: str = ""
+    agent_resync: float = 60.0
+    agent_start_delay: float | str = "auto"  #: seconds; "auto": by the node (netagent.service.start_delay)
+    agent_reap_interval: float = 600.0
+    agent_reap_grace: float = 120.0
+    agent_reap_cap: int = 100
+    agent_metrics_file: str = ""  #: "": none
+    agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
+    repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
 
     @property
     def folders(self) -> tuple[str, ...]:

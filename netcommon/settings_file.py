@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from netcommon.kinds import is_interface
-from netcommon.options import DEFAULTS
 from netcommon.settings import Settings
 from netcommon.settings_schema import KEYS, Key
 from runtime.errors import SettingsInvalid, escaped
@@ -57,8 +56,11 @@ def read(descriptor: int, path: str) -> Loaded:
         raise SettingsInvalid(f"{file}:1: nested too deeply") from None
     except ValueError:
         raise SettingsInvalid(f"{file}:1: has a number of thousands of digits") from None
-    settings, given, problems = _validate(document)
-    lines = _lines(text) if problems or given else {}
+    try:
+        settings, given, problems = _validate(document)
+        lines = _lines(text) if problems or given else {}
+    except RecursionError:  # dotted keys nest without end, and cost tomllib no recursion
+        raise SettingsInvalid(f"{file}:1: nested too deeply") from None
     if problems:
         told = sorted((_line(lines, problem.path), problem.text) for problem in problems)
         raise SettingsInvalid("\n".join(f"{file}:{line}: {what}" for line, what in told))
@@ -79,7 +81,7 @@ def _expanded(key: Key, settings: Settings) -> Iterator[tuple[Path, object]]:
     """The setting's places in the file: one, or one for each table that a "*" stands for."""
     value = getattr(settings, key.field)
     if not key.table.endswith(".*"):
-        yield (key.table, key.name), value.get(key.option, getattr(DEFAULTS, key.option)) if key.option else value
+        yield (key.table, key.name), value.get(key.option, key.default) if key.option else value
         return
     for name, one in value.items():
         if not key.option:
@@ -185,11 +187,14 @@ def _lines(text: str) -> dict[Path, int]:
     """
     found: dict[Path, int] = {}
     table: Path = ()
-    pending, first = "", 1
+    pending, first, tried = "", 1, 0
     for number, line in enumerate(text.split("\n"), 1):
         if not pending:
             first = number
         pending += line + "\n"
+        tried += len(pending)
+        if tried > 2 * LARGEST:
+            break  # values over thousands of lines: what comes after them is told by its table's line
         try:
             statement = tomllib.loads(pending)
         except tomllib.TOMLDecodeError:

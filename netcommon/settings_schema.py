@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from netcommon.kinds import Choice, Interfaces, Kind, Seconds, TagPrefix, Truth, Whole
+from netcommon.options import DEFAULTS
 from netcommon.options_schema import OPTIONS
+from netcommon.settings_agent import REPAIRED, REPAIRS, Delay, Listen
 from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
 
 
@@ -25,6 +27,7 @@ class Key(NamedTuple):
     kind: Kind
     doc: str
     option: str = ""
+    default: object = None  #: of an option; of the others Settings has it
 
 
 FACILITIES = ("daemon", "user", *(f"local{number}" for number in range(8)))
@@ -52,6 +55,14 @@ KEYS: tuple[Key, ...] = (
     Key("dns", "other_nics", "dns_other_nics", Template(), "first label of the names of NICs after the first; none: they get no records"),
     Key("dns", "eui64", "dns_eui64", Truth(), "an AAAA record for the address that a guest makes of its MAC (RFC 4291)"),
     Key("dns", "cluster", "dns_cluster", Domain(), "the cluster's name in our marks; none: the one that Ganeti gives"),
-    *(Key("nic", option.name, "nic", option.kind, option.doc, option.name) for option in OPTIONS),
+    Key("agent", "resync", "agent_resync", Seconds(1, 86400), "how often all NICs are compared with the host, about"),
+    Key("agent", "start_delay", "agent_start_delay", Delay(0, 86400), "from the agent's start to its first reaping"),
+    Key("agent", "reap_interval", "agent_reap_interval", Seconds(1, 86400), "how often what nobody needs any more is looked for, about"),
+    Key("agent", "reap_grace", "agent_reap_grace", Seconds(0, 86400), "so long what is on no record must have been seen before it goes"),
+    Key("agent", "reap_cap", "agent_reap_cap", Whole(1, 1000000), "so many things one reaping removes at most"),
+    Key("agent", "metrics_file", "agent_metrics_file", FilePath(), "the metrics for node_exporter's textfile collector; none: no file"),
+    Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
+    *(Key("repair", kind, "repair", Choice(REPAIRS), doc, kind, "on") for kind, doc in REPAIRED.items()),
+    *(Key("nic", option.name, "nic", option.kind, option.doc, option.name, getattr(DEFAULTS, option.name)) for option in OPTIONS),
     *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),
 )

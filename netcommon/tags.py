@@ -3,7 +3,7 @@
 A tag of the instance is PREFIX:NIC:OPTION or PREFIX:NIC:OPTION:VALUE, where NIC is the NIC's index, name or UUID, or * for all of the
 instance. A tag of the network has no NIC: PREFIX:OPTION:VALUE; it is for all NICs in the network. A value may have colons, and a list or a
 MAC may be empty: PREFIX:OPTION: takes away what a weaker place gives. Instead of an option and its value the name of a firewall profile
-will do.
+will do. A tag with the prefix that means nothing is refused, also one that could only be about another NIC.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 HEX = frozenset("0123456789abcdefABCDEF-")
 UUID_LENGTH = 36
+
+FORM = "NIC:OPTION or NIC:OPTION:VALUE after the prefix, the NIC by its index, name or UUID, or * for all"
 
 
 class Given(NamedTuple):
@@ -52,15 +54,22 @@ def given(nic: Nic, settings: Settings) -> Iterator[Given]:
         yield from _of_tags("NETWORK_TAGS", [(tag, tag[len(start) :]) for tag in tags])
     tags = [tag for tag in nic.tags if tag.startswith(start)]
     if tags:
-        yield from _of_tags("TAGS", _selected(tags, start, ["*"]))
-        yield from _of_tags("TAGS", _selected(tags, start, _selectors(nic)))
+        for_all, for_this = (_selected(tags, start, selectors) for selectors in (["*"], _selectors(nic)))
+        for tag in sorted({*tags}.difference(tag for tag, _rest in (*for_all, *for_this))):
+            _of_another(tag, tag[len(start) :])
+        yield from _of_tags("TAGS", for_all)
+        yield from _of_tags("TAGS", for_this)
 
 
 def _selectors(nic: Nic) -> list[str]:
-    """How tags may name the NIC. Its name does not count where it looks like another NIC's index or UUID, or like all of them."""
+    """How tags may name the NIC.
+
+    Its name does not count where it looks like another NIC's index or UUID, or like all of them, or has colons that part nothing.
+    """
     # as the hypervisor gave them too: the second device of a NIC of Xen has a UUID of its own, and the same options
     said = [nic.environment.get("INTERFACE_INDEX", ""), nic.environment.get("INTERFACE_UUID", "").lower()]
-    name = "" if nic.name.isdecimal() or nic.name == "*" or _is_uuid(nic.name) else nic.name
+    plain = all(nic.name.split(":")) and not (nic.name.isdecimal() or nic.name == "*" or _is_uuid(nic.name))
+    name = nic.name if plain else ""
     return ["" if nic.index is None else str(nic.index), nic.uuid, *said, name]
 
 
@@ -77,6 +86,23 @@ def _selected(tags: list[str], start: str, selectors: list[str]) -> list[tuple[s
     return found
 
 
+def _of_another(tag: str, rest: str) -> None:
+    """A tag for another NIC, whose name may have colons, gives that one an option. Raises NicInvalid if it gives none to any."""
+    words = rest.split(":")
+    wrong = NicInvalid("TAGS", tag, FORM)
+    for place in range(1, len(words)):
+        name = ":".join(words[:place])
+        if not all(words[:place]) or (name.isdecimal() and not (name == "0" or (name.isascii() and name[0] != "0"))):
+            continue  # no NIC can be called so
+        try:
+            _option("TAGS", tag, ":".join(words[place:]))
+        except NicInvalid as error:
+            wrong = error if place == 1 else wrong
+        else:
+            return
+    raise wrong
+
+
 def _is_uuid(text: str) -> bool:
     return set(text) <= HEX and [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
 
@@ -88,25 +114,30 @@ def _of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
     """
     found: dict[str, Given] = {}
     for tag, rest in sorted(set(tags)):
-        name, colon, text = rest.partition(":")
-        if rest in PROFILES:
-            name, colon, text = "firewall", ":", rest
-        kind = KINDS.get(name)
-        if kind is None:
-            raise NicInvalid(variable, tag, f"an option, one of {', '.join(sorted(KINDS))}, or a firewall profile")
-        earlier = found.get(name)
-        try:
-            # a truth alone may do without a value, and it alone cannot be empty
-            if not text and isinstance(kind, Truth) == bool(colon):
-                raise ValueError
-            value: Any = kind.read(kind.parse(text))
-        except ValueError:
-            raise NicInvalid(variable, tag, f"{name} as {kind.expected}") from None
-        origin = f"{variable}: {tag}"
-        if earlier is not None and isinstance(kind, Several) and earlier.value and value:
-            value = (*earlier.value, *(each for each in value if each not in earlier.value))
-            origin = f"{earlier.origin} {tag}"
-        elif earlier is not None and earlier.value != value:
+        one = _option(variable, tag, rest)
+        name, earlier = one.name, found.get(one.name)
+        if earlier is not None and isinstance(KINDS[name], Several) and earlier.value and one.value:
+            value = (*earlier.value, *(each for each in one.value if each not in earlier.value))
+            one = Given(name, value, f"{earlier.origin} {tag}")
+        elif earlier is not None and earlier.value != one.value:
             raise NicInvalid(variable, tag, f"{name} given once, not also by {earlier.origin.partition(': ')[2]}")
-        found[name] = Given(name, value, origin)
+        found[name] = one
     yield from found.values()
+
+
+def _option(variable: str, tag: str, rest: str) -> Given:
+    """The option that ``rest`` of a tag gives. Raises NicInvalid."""
+    name, colon, text = rest.partition(":")
+    if rest in PROFILES:
+        name, colon, text = "firewall", ":", rest
+    kind = KINDS.get(name)
+    if kind is None:
+        raise NicInvalid(variable, tag, f"an option, one of {', '.join(sorted(KINDS))}, or a firewall profile")
+    try:
+        # a truth alone may do without a value, and it alone cannot be empty
+        if not text and isinstance(kind, Truth) == bool(colon):
+            raise ValueError
+        value: Any = kind.read(kind.parse(text))
+    except ValueError:
+        raise NicInvalid(variable, tag, f"{name} as {kind.expected}") from None
+    return Given(name, value, f"{variable}: {tag}")

@@ -147,7 +147,7 @@ def write(paths: Paths, nic: Nic) -> str:
 
     Raises NicInvalid where another definition has the same device, HostRefused where the folder cannot be written to.
     """
-    with Folder.make(paths.definitions) as folder:
+    with Folder.make(paths.definitions, sync=True) as folder:
         for name in _uuids(folder):
             earlier = _read(folder, name, lenient=True)
             if earlier is None:
@@ -214,7 +214,7 @@ def all_of(paths: Paths) -> tuple[list[Nic], list[str]]:
 
 
 def remove(paths: Paths, uuid: str) -> bool:
-    """Removes the definition; False where there was none. Raises HostRefused."""
+    """Removes the definition, for good also if the machine crashes; False where there was none. Raises HostRefused."""
     validate.uuid(uuid)
     folder = Folder.find(paths.definitions)
     if folder is None:
@@ -223,7 +223,9 @@ def remove(paths: Paths, uuid: str) -> bool:
         nic = _read(folder, uuid, lenient=True)
         if nic is not None:
             _unlink(folder, nic)
-        return folder.remove(f"{uuid}.toml")
+        removed = folder.remove(f"{uuid}.toml")
+        folder.flush()
+        return removed
 
 
 def _unlink(folder: Folder, nic: Nic) -> None:

@@ -20,7 +20,10 @@ def escaped(value: object, limit: int = 120) -> str:
     except ValueError:  # sys.set_int_max_str_digits
         text = "a number of thousands of digits"
     cut = text if len(text) <= limit else text[:limit]
-    shown = cut.encode("unicode_escape", "backslashreplace").decode("ascii").replace("'", "\\'")
+    shown = cut
+    if not (cut.isascii() and cut.isprintable()) or "\\" in cut:  # the codec is a module of its own: no plain text shall need it
+        shown = cut.encode("unicode_escape", "backslashreplace").decode("ascii")
+    shown = shown.replace("'", "\\'")
     return f"'{shown}'" + ("" if cut is text else f"... ({len(text)} characters)")
 
 

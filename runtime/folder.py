@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from _thread import get_native_id
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -16,6 +17,9 @@ from runtime.errors import HostRefused, RecordUnreadable, escaped
 
 #: Temporary files: longer than any interface's name, and no UUID, so they are never taken for something else.
 TEMPORARY = ".netcommon-tmp-"
+
+#: How often a temporary file may be swept away under us before we give up.
+SWEPT = 5
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -34,6 +38,13 @@ def _check(found: os.stat_result, path: str) -> None:
         raise HostRefused(f"{escaped(path)} has mode {stat.S_IMODE(found.st_mode):04o}: nobody but root may be able to write to it")
 
 
+def plain(found: os.stat_result, path: str) -> None:
+    """Raises HostRefused for what is no plain file of root's that root alone can write."""
+    if not stat.S_ISREG(found.st_mode):
+        raise HostRefused(f"{escaped(path)} is not a plain file")
+    _check(found, path)
+
+
 class Folder:
     """One folder, held open. ``path`` is for messages only."""
 
@@ -50,16 +61,18 @@ class Folder:
         return cls._opened(path, None, path, ours)
 
     @classmethod
-    def make(cls, path: str, ours: bool = True) -> Folder:
-        """The folder at the absolute ``path``, made if need be, 0755; likewise."""
-        found = cls._opened(path, None, path, ours)
-        if found is not None:
-            return found
-        try:
-            _make_parents(path)
-        except OSError as error:
-            raise refused("cannot make", path, error) from None
-        return cls._made(path, None, path, ours)
+    def make(cls, path: str, ours: bool = True, sync: bool = False) -> Folder:
+        """The folder at the absolute ``path``, made if need be, 0755; likewise. ``sync``: it survives a crash of the machine."""
+        made = cls._opened(path, None, path, ours)
+        if made is None:
+            try:
+                _make_parents(path)
+            except OSError as error:
+                raise refused("cannot make", path, error) from None
+            made = cls._made(path, None, path, ours)
+        if sync:
+            _flush_parents(path)
+        return made
 
     def sub(self, name: str) -> Folder | None:
         """The folder ``name`` in this one, None where there is none; raises as find."""
@@ -83,7 +96,11 @@ class Folder:
             if made is None:
                 continue  # removed again as an empty one
             if fresh:
-                os.fchmod(made.descriptor, 0o755)  # whatever the umask
+                try:
+                    os.fchmod(made.descriptor, 0o755)  # whatever the umask
+                except OSError as error:
+                    made.close()
+                    raise refused("cannot set the mode of", path, error) from None
             return made
 
     @classmethod
@@ -161,21 +178,24 @@ class Folder:
 
         self._replace(name, make)
         if sync:
-            os.fsync(self.descriptor)
+            self.flush()
 
     def create(self, name: str, data: bytes, mode: int = 0o644) -> bool:
         """Makes the file ``name`` with all of ``data`` at once, unless there is one: then False. Raises HostRefused."""
-        aside = f"{TEMPORARY}{name}-{os.getpid()}"
-        self.write(aside, data, mode)
-        try:
-            os.link(aside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise refused("cannot make", f"{self.path}/{name}", error) from None
-        finally:
-            self.remove(aside)
-        return True
+        aside = f"{TEMPORARY}{name}-{get_native_id()}"
+        for attempt in range(1, SWEPT + 1):
+            self.write(aside, data, mode)
+            try:
+                os.link(aside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
+                return True
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError) or attempt == SWEPT:  # as in _replace
+                    raise refused("cannot make", f"{self.path}/{name}", error) from None
+            finally:
+                self.remove(aside)
+        raise AssertionError("unreachable")  # pragma: no cover
 
     def move(self, name: str, to: Folder, new: str) -> None:
         """Renames ``name`` into another folder; nothing happens if it is gone. Raises HostRefused."""
@@ -191,15 +211,21 @@ class Folder:
         self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor))
 
     def _replace(self, name: str, make: Callable[[str], None]) -> None:
-        temporary = ""
+        temporary, swept = "", 0
         try:
             for temporary in _temporary_names():
                 try:
                     make(temporary)
                 except FileExistsError:
                     continue
-                break
-            os.rename(temporary, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+                try:
+                    os.rename(temporary, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+                    return
+                except FileNotFoundError:
+                    # somebody took ours for one left behind long ago: the clock was set forward in between
+                    swept += 1
+                    if swept == SWEPT:
+                        raise
         except OSError as error:
             if temporary:
                 self.remove(temporary)
@@ -244,6 +270,10 @@ class Folder:
             raise refused("cannot remove", f"{self.path}/{name}", error) from None
         return True
 
+    def flush(self) -> None:
+        """What was made in it, renamed or removed survives a crash of the machine (fsync(2))."""
+        os.fsync(self.descriptor)
+
     def remove_empty(self, name: str) -> None:
         """Removes the folder ``name`` if nothing is in it."""
         try:
@@ -253,7 +283,11 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Is there anything called ``name``, a dangling link included?"""
-        return self.modified(name) != 0.0
+        try:
+            os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def names(self) -> list[str]:
         """What is in it, sorted, without temporary files. Raises HostRefused."""
@@ -275,7 +309,8 @@ class Folder:
 
 
 def _temporary_names() -> Iterator[str]:
-    return (f"{TEMPORARY}{os.getpid()}-{number}" for number in count())
+    """Names that no other process uses, nor another thread of this one: who takes a link away renames it to one that is free."""
+    return (f"{TEMPORARY}{get_native_id()}-{number}" for number in count())
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
@@ -295,3 +330,14 @@ def _make_parents(path: str) -> None:
     if parent in ("/", "") or os.path.isdir(parent):
         return
     Folder.make(parent, ours=False).close()
+
+
+def _flush_parents(path: str) -> None:
+    """Whoever made them, and was perhaps killed before it could do this."""
+    while path != "/":
+        path = os.path.dirname(path)
+        descriptor = os.open(path, _FOLDER & ~os.O_NOFOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -21,7 +21,9 @@ from runtime.folder import Folder
 from runtime.nic import Nic
 from runtime.paths import Paths
 
-LONGEST = 16 << 20
+#: Bytes of a runtime file, and NICs in it: far more than Ganeti makes (constants.MAX_NICS is 8).
+LONGEST = 4 << 20
+MOST_NICS = 1024
 _LONGEST_TAP = 64
 
 #: The fields of objects.Network that HooksDict passes to scripts, and the variables it gives them.
@@ -101,6 +103,8 @@ def parse_runtime(data: bytes, instance: str) -> Runtime:
         return Runtime(instance, problems=(f"runtime file of {escaped(instance)}: not JSON: {escaped(str(error))}",))
     if not isinstance(stored, list) or len(stored) < 2 or not isinstance(stored[1], list):
         return Runtime(instance, problems=(f"runtime file of {escaped(instance)}: not a list of command, NICs, ...",))
+    if len(stored[1]) > MOST_NICS:
+        return Runtime(instance, problems=(f"runtime file of {escaped(instance)}: {len(stored[1])} NICs, more than {MOST_NICS}",))
     command = stored[0] if isinstance(stored[0], list) else []
     nics: list[RuntimeNic] = []
     problems: list[str] = []

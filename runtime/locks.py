@@ -23,8 +23,8 @@ import os
 from binascii import crc32
 from collections.abc import Callable, Iterable
 
-from runtime.errors import TryAgain, escaped
-from runtime.folder import Folder, refused
+from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.folder import Folder, plain, refused
 
 FILES = 64
 DEVICE, UUID, KEY = "device", "uuid", "key"
@@ -150,9 +150,15 @@ def _open(folder: Folder, which: str, file: int) -> int:
     # to read is enough for flock(2), and possible for one that is there in a filesystem that has become read-only
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder.descriptor)
     except OSError as error:
         raise refused("cannot open the lock", f"{folder.path}/{name}", error) from None
+    try:
+        plain(os.fstat(descriptor), f"{folder.path}/{name}")
+    except HostRefused:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _try(descriptor: int, kind: int) -> bool:

@@ -18,6 +18,7 @@ class Paths(NamedTuple):
     proc: str = "/proc"
     log: str = "/dev/log"
     xen_etc: str = "/etc/xen"
+    journal: str = "/run/systemd/journal/socket"
 
     @classmethod
     def under(cls, root: str) -> Paths:

@@ -72,7 +72,7 @@ def from_json(data: bytes) -> Record:
     if len(data) > LONGEST:
         raise RecordUnreadable(f"{len(data)} bytes are more than a record's {LONGEST}")
     try:
-        stored = json.loads(data.decode("ascii"), parse_constant=_no_constant)
+        stored = json.loads(data.decode("ascii"), parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise RecordUnreadable(f"not JSON: {_line(error)}") from None
     if not isinstance(stored, dict):
@@ -157,7 +157,22 @@ def _texts(stored: Mapping[str, Any], field: str) -> dict[str, str]:
     value: dict[str, str] = _typed(stored, field, dict)
     if not all(isinstance(item, str) for item in value.values()):
         raise RecordUnreadable(f"{field}: not an object of strings")
+    names = "".join(value)
+    try:
+        # scripts are given it again: only what os.environ may hold (surrogates stand for bytes that are no UTF-8) can be
+        usable = b"\0" not in (names + "".join(value.values())).encode("utf-8", "surrogateescape") and "=" not in names and "" not in value
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise RecordUnreadable(f"{field}: not an environment")
     return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return made
 
 
 def _no_constant(text: str) -> float:

@@ -43,6 +43,10 @@ class Store:
         """The locks beside these records; see runtime.locks. Raises HostRefused."""
         return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc)
 
+    def folder(self, name: str) -> Folder:
+        """The folder ``name`` of the layout, made if need be; it is the store's to close. For those who watch it. Raises HostRefused."""
+        return self._layout.make(name)
+
     def path(self, key: str) -> str:
         """The path of the record's file, for those who are told where it is."""
         nics = self._layout.find("nics")
@@ -139,6 +143,8 @@ class Store:
         if earlier is None or record.state in (APPLYING, UP):
             self._link(record)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
+        if earlier is None or record.state in (APPLYING, UP):
+            self._link(record)  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
         if earlier is not None:
             if earlier.device != record.device:
                 self._unlink_device(earlier)
@@ -253,6 +259,9 @@ class Store:
             target = links.target(name)
             key = _key_of(target, before)
             if key and not self.exists(key) and links.modified(name) <= since and links.unlink_if(name, target):
+                if self.exists(key) and not links.exists(name):
+                    links.link(name, target)  # its record was written meanwhile
+                    continue
                 removed.append(f"{links.path}/{name}")
         return removed
 

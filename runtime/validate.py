@@ -41,16 +41,17 @@ def no_control(text: str, variable: str) -> str:
 def interface(text: str, variable: str = "INTERFACE") -> str:
     """A network interface's name, by the kernel's rules (dev_valid_name in net/core/dev.c), which count bytes.
 
-    Refused too: '%' (dev_alloc_name takes it for a pattern), what means something to a shell, and the names that stand for something
-    else in /proc/sys/net.
+    Refused too: '%' (dev_alloc_name takes it for a pattern), what means something to a shell, a leading '-' (scripts get the name as an
+    argument, where it would be an option), and the names that stand for something else in /proc/sys/net.
     """
     if not _is_interface(text):
-        raise NicInvalid(variable, text, "an interface name: 1 to 15 bytes, no whitespace, '/', ':', '%' or shell characters, not reserved")
+        expected = "an interface name: 1 to 15 bytes, no whitespace, '/', ':', '%', '-' first or shell characters, not reserved"
+        raise NicInvalid(variable, text, expected)
     return text
 
 
 def _is_interface(text: str) -> bool:
-    if not text or not text.isprintable() or text in RESERVED or any(char in "/:% " or char in _SHELL for char in text):
+    if not text or text[0] == "-" or not text.isprintable() or text in RESERVED or any(char in "/:% " or char in _SHELL for char in text):
         return False
     data = text.encode()
     # isspace() of the kernel takes a byte 0xa0 for a space, within a UTF-8 sequence too

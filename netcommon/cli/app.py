@@ -12,7 +12,7 @@ from netcommon.doors.call import HOOKS
 from netcommon.effects.detached import Detached
 from netcommon.host.base import Host
 from netcommon.lifecycle.node import START, Call, Clock, Node
-from netcommon.log import INFO, Log, Sender, Syslog
+from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog
 from netcommon.settings import Settings, load
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.nic import Nic
@@ -48,8 +48,8 @@ class Echo:
         self.sender, self.verbose = sender, False
         self.dropped = 0  # nobody at a terminal is told that there is no syslog: everything is said here
 
-    def send(self, severity: int, text: str) -> None:
-        self.sender.send(severity, text)
+    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
+        self.sender.send(severity, text, fields)
         if self.verbose and severity >= INFO:
             click.echo(text, err=True)
 
@@ -76,7 +76,8 @@ class App:
         self.environ: Mapping[str, str] = os.environ if environ is None else environ
         self.root, self.try_kernel = root, try_kernel
         self._make_host, self._uid = make_host, os.geteuid() if uid is None else uid
-        self._sender = sender or Syslog(self.paths.log)
+        self._syslog = sender if isinstance(sender, Syslog) else Syslog(self.paths.log)
+        self._sender = sender or Journal(self.paths.journal, self._syslog)
         self._echo = Echo(self._sender)
         self.log = Log(self._echo)
         self._settings: Settings | None = None
@@ -101,8 +102,7 @@ class App:
                     raise
                 self.log.warning(f"the settings are broken, the defaults are used: {error}")
                 return Settings()
-            if isinstance(self._sender, Syslog):
-                self._sender.facility = self._settings.syslog_facility
+            self._syslog.facility = self._settings.syslog_facility
         return self._settings
 
     @property

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "repair": ("check", "Make again what of a NIC has drifted."),
     "gc": ("gc", "Undo what no NIC needs any more."),
     "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
+    "agent": ("agent", "Run the node's agent, or show how it is."),
     "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
     "config": ("config", "Print the effective settings and where each comes from."),
     "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
@@ -82,7 +83,7 @@ def netcommon(ctx: click.Context, root: str, verbose: bool) -> None:
 
     A NIC is named by its UUID, its device, or INSTANCE/INDEX.
 
-    Exit status: 0 done; 1 check found drift, or doctor an error; 2 wrong usage; 64 the NIC's description is wrong;
+    Exit status: 0 done; 1 check found drift, doctor an error, or the agent has an alarm; 2 wrong usage; 64 the NIC's description is wrong;
     69 the host refused; 75 try again; 78 the settings are wrong.
     """
     from netcommon.cli.app import App

@@ -40,7 +40,7 @@ class Store:
     """The intents in ``folder``. ``locks`` makes the locks of one run, given the folder they lie in."""
 
     def __init__(self, folder: str, locks: Callable[[Folder], Locks]) -> None:
-        self._folder = Folder.make(folder)
+        self._folder = Folder.make(folder, sync=True)
         self._locks_folder = self._folder.make_sub(LOCKS)
         self._locks = locks
         self.problems: list[str] = []

@@ -16,7 +16,8 @@ from netcommon.custom import own, recursing
 from netcommon.effects.detached import Detached
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import START, Call, Clock, Node
-from netcommon.log import Log, Syslog
+from netcommon.log import Journal, Log, Syslog
+from netcommon.report import tell
 from netcommon.settings import Settings, load
 from runtime.errors import OK, UNAVAILABLE, NetcommonError, SettingsInvalid, TryAgain
 from runtime.nic import Nic
@@ -50,7 +51,8 @@ class Door:
         self.started = self.clock.now()
         self.settings = Settings()
         self._syslog = Syslog(self.paths.log)
-        self.log = Log(self._syslog)
+        self.log = Log(Journal(self.paths.journal, self._syslog))
+        self.mode = os.environ.get("MODE", "")  #: of the NIC, as far as it is known
         self._broken: SettingsInvalid | None = None
         self._node: Node | None = None
 
@@ -81,6 +83,7 @@ class Door:
         """The call as the lifecycle wants it; its lines bear the NIC's names."""
         if nic is not None:
             self.log = self.log.bind(nic.instance, nic.index, nic.uuid, nic.interface)
+            self.mode = nic.mode
         deadline = self.started + self.settings.hook_timeout
         return Call(self.log, deadline, self.name, context, phase, os.getppid(), final)
 
@@ -109,6 +112,7 @@ def run(name: str, body: Callable[[Door, Mapping[str, str], Sequence[str]], int]
     signal.setitimer(signal.ITIMER_REAL, 0)
     door.finish()
     _say(door.log.summary())
+    tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
 
 

@@ -19,9 +19,14 @@ LABEL = 63
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:
-    """Raises NicInvalid where the NIC has no MAC: both servers know guests by that."""
+    """Raises NicInvalid where the NIC has no MAC: both servers know guests by that.
+
+    dnsmasq is not told of Xen's emulated twin: it has the NIC's MAC and address, and of two lines with one address dnsmasq takes either.
+    """
     if not nic.mac:
         raise NicInvalid("MAC", "", f"a MAC address: {options.dhcp} knows guests by it")
+    if options.dhcp == DNSMASQ and _is_twin(nic):
+        return Part()
     given = variables(nic, addresses_of(nic, options))
     if options.dhcp == NFDHCPD:
         # it watches for files that are closed after writing, and knows a binding by the tap's name
@@ -56,6 +61,15 @@ def variables(nic: Nic, addresses: Addresses) -> tuple[tuple[str, str], ...]:
 
 
 def _host(nic: Nic) -> str:
-    """The name that the guest gets with its first NIC: two addresses under one name would take it from each other."""
+    """The name that the guest gets with its first NIC: two addresses under one name would take it from each other.
+
+    One that somebody has defined by hand may have no index, and is the first.
+    """
     label = nic.instance.partition(".")[0]
-    return "" if nic.index or len(label) > LABEL or not _LETTERS.issuperset(label) or label.startswith("-") else label
+    other = nic.index or _is_twin(nic)
+    return "" if other or len(label) > LABEL or not _LETTERS.issuperset(label) or label.startswith("-") else label
+
+
+def _is_twin(nic: Nic) -> bool:
+    """Whether it is QEMU's device of a NIC of Xen, which alone there has no index (docs/xen.md)."""
+    return nic.index is None and "XENBUS_PATH" in nic.environment

@@ -18,8 +18,8 @@ from runtime.nic import Nic
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     """Before anything else is done with the device: no frame of the guest passes unchecked. Raises NicInvalid as addresses_of does."""
     known = addresses_of(nic, options)
-    hosts = (*known.ipv4, *known.ipv6)
-    if AF_INET6 in known.families and options.link_local == "eui64" and nic.mac:
+    hosts, free = (*known.ipv4, *known.ipv6), _free(nic, options, known)
+    if guard_rules.ANY_LINK_LOCAL not in free:
         hosts = (*hosts, *(each for each in (link_local(nic.mac),) if each not in hosts))
     guard = NicGuard(
         nic.interface,
@@ -28,7 +28,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         hosts,
         (*known.prefixes4, *known.prefixes6),
         nic.vlan.trunks if nic.mode == "bridged" else (),
-        _free(nic, options, known),
+        free,
         options.allow_unfiltered_promisc,
     )
     return Part(before=(GuardTable(nic.interface, table_of(nic.interface)), guard))
@@ -43,7 +43,7 @@ def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:
         guard_rules.FREE_IPV6: any_address or AF_INET6 not in known.families,
         guard_rules.FREE_DHCP: options.allow_dhcp_spoofing,
         guard_rules.FREE_TYPE: options.allow_restricted_traffic,
-        guard_rules.ANY_LINK_LOCAL: options.link_local == "any" or not nic.mac,
+        guard_rules.ANY_LINK_LOCAL: any_address or options.link_local == "any" or not nic.mac,
         guard_rules.NO_MAC: not nic.mac,
     }
     return tuple(name for name in guard_rules.FLAGS if free[name])

@@ -140,7 +140,7 @@ class Ovsdb(OvsReader):
         return self._state(port, deadline) or Answer(errno.EIO, f"OVS port {port.name}: ovs-vswitchd has not attached it")
 
     def _let_go(self, number: int, deadline: float) -> bool:
-        """Waits as long for vswitchd to let go of something; whether it has. After a deletion its silence is no failure: the row is gone."""
+        """Waits as long for vswitchd to let go of something; whether it has. After a deletion silence is no failure: the row is gone."""
         try:
             self._wait(number, deadline)
         except Lost:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from netcommon.host.base import View
 from netcommon.host.requests import DeleteRule, Request, TakeOvsPort
 from netcommon.lifecycle import steps
+from netcommon.lifecycle.gc import at_work
 from netcommon.lifecycle.guests import Asked, Match, match, read_qemu
 from netcommon.lifecycle.node import Call, Node, alive, locks
 from netcommon.lifecycle.up import up
@@ -23,6 +24,7 @@ from netcommon.operations.base import ABSENT, FOREIGN, Operation, replaced, to_j
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ALIAS, LinkSetting, device_link
 from netcommon.operations.link import UP as LINK_UP
+from netcommon.operations.ovs_link import ShutLink
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DeviceSysctl
@@ -124,10 +126,13 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         if dry_run:
             return made._replace(action=WOULD)
         call = make_call(nic)._replace(door=DOOR)
+        if at_work(node, nic.uuid):
+            return made._replace(why="a hook is at work on it")
         if nic.mode == "openvswitch":
             _mark(node, nic)
-        up(node, nic, call, run_scripts=False)
-        _take_over(node, nic.uuid, call)
+        up(node, nic, call, run_scripts=False, fresh=True)
+        if not _take_over(node, nic.uuid, call):
+            return made._replace(action=ALREADY, why="a hook was faster")
     except NetcommonError as error:
         return made._replace(action=FAILED, why=str(error))
     return made._replace(action=ADOPTED)
@@ -159,17 +164,20 @@ def _mark(node: Node, nic: Nic) -> None:
             raise steps.refusal(own, answer)
 
 
-def _take_over(node: Node, uuid: str, call: Call) -> None:
-    """Makes what Ganeti's script did for this tap ours, on the record first. Idempotent. Raises HostRefused or TryAgain."""
+def _take_over(node: Node, uuid: str, call: Call) -> bool:
+    """Makes what Ganeti's script did for this tap ours, on the record first; False where the record is not adopt's own.
+
+    Idempotent. Raises HostRefused or TryAgain.
+    """
     seen = node.store.read(uuid)
     if seen is None:
-        return
+        return False
     with locks(node, call) as held:
         held.devices({seen.device})
         held.uuids({seen.uuid})
         record = node.store.read(uuid)
-        if record is None or record.device != seen.device:
-            return
+        if record is None or record.device != seen.device or record.door != DOOR:
+            return False
         operations, unknown = steps.decode(record)
         held.keys(steps.keys_of(operations))
         view = node.host.view()
@@ -183,6 +191,7 @@ def _take_over(node: Node, uuid: str, call: Call) -> None:
             call.log.info(f"taken over from Ganeti's script: {new.describe()}")
             if not answer.ok and answer.errno not in request.gone:
                 raise steps.refusal(new, answer)
+    return True
 
 
 def _ours(operation: Operation, view: View) -> Operation:
@@ -193,7 +202,7 @@ def _ours(operation: Operation, view: View) -> Operation:
         return replaced(operation, was=0)
     if isinstance(operation, PortVlans):
         return replaced(operation, was=())
-    if isinstance(operation, LinkSetting) and operation.setting == LINK_UP:
+    if isinstance(operation, ShutLink) or (isinstance(operation, LinkSetting) and operation.setting == LINK_UP):
         return replaced(operation, was=False)
     if isinstance(operation, LinkSetting) and operation.setting == ALIAS and operation.was == operation.value:
         return replaced(operation, was="")  # from _mark

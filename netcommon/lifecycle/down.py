@@ -34,7 +34,9 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             record = node.store.read(found.record.key)
             if record is None:
                 return Outcome(False, f"{found.record.nic.label} is down already")
-            if record.device != found.record.device:
+            # while we waited for the locks the NIC may have come up on the device that the call names, and here again
+            meant = find(node.store, node.paths, hint).record if hint.uuid else record
+            if record.device != found.record.device or meant is None or meant.key != record.key:
                 continue
             return _down(node, record, about(call, record), held)
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
@@ -72,15 +74,23 @@ def _holder(node: Node, view: View, record: Record, call: Call) -> str:
 
 
 def farewell(node: Node, record: Record, call: Call) -> Record:
-    """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out."""
+    """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out.
+
+    It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
+    """
     if record.scripts:
+        _note(node, record._replace(state=REVERTING), call)
         scripts.Scripts(node, call, record.nic).down()
     record = record._replace(state=REVERTING, scripts=False)
+    _note(node, record, call)
+    return record
+
+
+def _note(node: Node, record: Record, call: Call) -> None:
     try:
         node.store.write(record)
     except NetcommonError as error:  # a full disk keeps nobody from cleaning up: the record as it is names every operation
         call.log.warning(f"the record could not be written: {error}")
-    return record
 
 
 def finish(node: Node, record: Record, call: Call, held: Locks) -> None:

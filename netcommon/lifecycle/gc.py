@@ -1,7 +1,7 @@
 """gc: undo what no NIC needs any more. Records whose device is gone or whose hook died, then whatever bears our mark and is on none.
 
-Nothing is deleted before the whole picture was read: first the host, then the records, so that what a hook makes meanwhile is on a
-record by the time we look for its owner.
+Nothing is deleted before the whole picture was read (netcommon.lifecycle.inventory). Before each deletion there is a second look,
+under locks.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from netcommon.host.base import View
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import inventory, steps
 from netcommon.lifecycle.down import finish
 from netcommon.lifecycle.node import DEVICE_GONE, Call, Node, about, alive, locks
-from netcommon.operations import KINDS, kind
 from netcommon.operations.base import Owned
-from netcommon.operations.link import marked
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import APPLYING, CLOSING, REVERTING, Record
+
+#: What became of a thing that was found.
+REMOVED, WOULD, KEPT, FAILED = "removed", "would be removed", "kept", "failed"
+
+#: Seconds that gc waits for a lock: a NIC that is being worked on is left for the next time.
+PATIENCE = 0.2
 
 
 class Found(NamedTuple):
@@ -25,49 +29,68 @@ class Found(NamedTuple):
 
     text: str
     why: str
-    action: str  #: "removed", "would be removed", "kept", "failed"
+    action: str  #: REMOVED, WOULD, KEPT or FAILED
+
+
+class Reason(NamedTuple):
+    """Why nobody needs something any more: a name for counting, and in words."""
+
+    name: str
+    text: str
+
+
+REBOOTED = Reason("earlier-boot", "made before this boot")
+GONE = Reason("device-gone", "its device is gone")
+CLOSED = Reason("closed", "it is closing, and nobody holds its device any more")
+UNRECORDED = Reason("no-record", "on no record")
+DIED = {state: Reason("hook-died", f"a hook died while {state} it") for state in (APPLYING, REVERTING)}
 
 
 def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], None] = lambda text: None) -> list[Found]:
     """Collects; ``dry_run`` only says. Raises TryAgain or HostRefused if the inventory is not complete: then nothing was deleted."""
     progress("reading the host")
-    view = node.host.snapshot()
-    view.links()
-    owned = [thing for name in KINDS for thing in kind(name).owned(view)]
+    seen = inventory.look(node)
     progress("reading the records")
-    records, problems = node.store.all()
-    found = [Found(problem, "not readable", "kept") for problem in problems]
-    for record in records:
-        why = _abandoned(node, view, record)
+    known = inventory.records(node)
+    found = [Found(problem, "not readable", KEPT) for problem in known.problems]
+    for record in known.all:
+        why = abandoned(node, seen.view, record)
         if why:
             progress(f"{record.nic.label} on {record.device}")
-            found.append(Found(f"{record.nic.label} ({record.key}) on {record.device}", why, "would be removed"))
-            if not dry_run:
-                found[-1] = found[-1]._replace(action=_collect(node, record, call))
-    found += _unrecorded(node, view, owned, records, call, dry_run)
+            found.append(Found(named(record), why.text, WOULD if dry_run else collect(node, record, call)))
+    again: inventory.Records | None = None
+    for thing, stays in inventory.unrecorded(seen, known):
+        action = KEPT if stays else WOULD
+        if not (stays or dry_run):
+            again = again or inventory.records(node)
+            action = remove(node, thing, again, call)
+        found.append(Found(thing.text, stays or UNRECORDED.text, action))
     if not dry_run:
-        node.store.clean_temporary(node.clock.wall())  # before the folders they lie in are looked at
-        node.store.owners.sweep()
-        node.store.clean_links(node.clock.wall())
+        tidy(node)
     return found
 
 
-def _abandoned(node: Node, view: View, record: Record, locked: bool = False) -> str:
-    """Why nobody needs ``record`` any more; "" if somebody may. ``locked``: we hold its lock, so no hook is at work on it."""
+def named(record: Record) -> str:
+    """A record for people: its NIC, its key, its device."""
+    return f"{record.nic.label} ({record.key}) on {record.device}"
+
+
+def abandoned(node: Node, view: View, record: Record, locked: bool = False) -> Reason | None:
+    """Why nobody needs ``record`` any more; None if somebody may. ``locked``: we hold its lock, so no hook is at work on it."""
     if record.boot == node.identity.boot and record.netns != node.identity.netns:
-        return ""  # another node on this machine
+        return None  # another node on this machine
     if not alive(node, view, record):
-        return "made before this boot" if record.boot != node.identity.boot else "its device is gone"
-    if record.state in (APPLYING, REVERTING) and (locked or not _at_work(node, record.uuid)):
-        return f"a hook died while {record.state} it"
+        return REBOOTED if record.boot != node.identity.boot else GONE
+    if record.state in DIED and (locked or not at_work(node, record.uuid)):
+        return DIED[record.state]
     link = view.link_at(record.ifindex)
     if record.state == CLOSING and link is not None and link.holders == 0:
-        return "it is closing, and nobody holds its device any more"
-    return ""
+        return CLOSED
+    return None
 
 
-def _at_work(node: Node, uuid: str) -> bool:
-    """Whether a hook holds the NIC's lock just now."""
+def at_work(node: Node, uuid: str) -> bool:
+    """Whether a hook holds the NIC's lock just now (or that of another NIC which shares its file)."""
     now = node.clock.now
     if node.store.readonly:
         return False  # nothing is done on this word
@@ -75,84 +98,77 @@ def _at_work(node: Node, uuid: str) -> bool:
         return asked.held(uuid)
 
 
-def _collect(node: Node, record: Record, call: Call) -> str:
-    """Undoes an abandoned record under its locks, after a second look. A NIC that is being worked on is left alone."""
+def collect(node: Node, record: Record, call: Call) -> str:
+    """Undoes an abandoned record under its locks, after a second look. A NIC that is being worked on is left alone.
+
+    Returns REMOVED, also where it is gone already; KEPT where somebody needs it or is at work on it; FAILED where something of it could
+    not be undone, which stays on the record and is in the log. Never raises; ends with ``call.deadline`` and one hook's time limit.
+    """
     now, call = node.clock.now(), about(call, record)
-    short = call._replace(context=DEVICE_GONE, deadline=min(call.deadline, now + 0.2))
+    short = call._replace(context=DEVICE_GONE, deadline=min(call.deadline, now + PATIENCE))
     try:
         with locks(node, short) as held:
             held.devices({record.device})
             held.uuids({record.uuid})
             current = node.store.read(record.key)
             if current is None:
-                return "removed"
-            if not _abandoned(node, node.host.view(), current, locked=True):
-                return "kept"
+                return REMOVED
+            if not abandoned(node, node.host.view(), current, locked=True):
+                return KEPT
             limit = min(call.deadline, node.clock.now() + node.settings.hook_timeout)
             finish(node, current, call._replace(context=DEVICE_GONE, deadline=limit), held)
-            return "removed"
+            return REMOVED
     except TryAgain as error:
         call.log.warning(str(error))
-        return "kept"
+        return KEPT
     except NetcommonError as error:
         call.log.error(str(error))
-        return "failed"
+        return FAILED
     except Exception as error:  # one record must not keep the others from being collected
         call.log.error(f"{type(error).__name__}: {error}")
-        return "failed"
+        return FAILED
 
 
-def _unrecorded(node: Node, view: View, owned: list[Owned], records: list[Record], call: Call, dry_run: bool) -> list[Found]:
-    """What bears our mark and is on no record.
+def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> str:
+    """Removes one thing that was on no record, under the locks of its device and of the NIC that its mark names, if it still is on none.
 
-    It stays while its device is there and no record tells of that device but one may have been lost (quarantine, a newer version's
-    record): the guest may be alive behind it.
+    ``again``: the records, read anew since. Returns REMOVED, KEPT or FAILED; never raises NetcommonError.
     """
-    held = {operation.identity() for record in records for operation in steps.decode(record)[0]}
-    told = {record.device for record in records}
-    lost = bool(node.store.quarantined())
-    found = []
-    for thing in owned:
-        if thing.identity in held:
-            continue
-        link = view.link(thing.device) if thing.device else None
-        if link and thing.device not in told and (lost or (marked(link) and link.holders != 0)):
-            found.append(Found(thing.text, f"on no record, but {thing.device} is there: adopt it, or down it", "kept"))
-            continue
-        found.append(Found(thing.text, "on no record", "would be removed"))
-        if not dry_run:
-            found[-1] = found[-1]._replace(action=_remove(node, thing, call))
-    return found
-
-
-def _remove(node: Node, thing: Owned, call: Call) -> str:
-    """Removes one unrecorded thing under its device's lock, if still no record holds it."""
+    if thing.identity in again.held:
+        return KEPT
     call = call._replace(log=call.log.bind(uuid=thing.owner, tap=thing.device))
     try:
-        with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + 0.2))) as held:
+        with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + PATIENCE))) as held:
             held.devices({thing.device} if thing.device else set())
-            record = node.store.by_device(thing.device) if thing.device else None
-            if record and any(operation.identity() == thing.identity for operation in steps.decode(record)[0]):
-                return "kept"
+            held.uuids({thing.owner} if thing.owner else set())
+            for record in (node.store.by_device(thing.device), node.store.read(thing.owner)):
+                if record and any(operation.identity() == thing.identity for operation in steps.decode(record)[0]):
+                    return KEPT
             answers = node.host.execute(thing.requests, stop=False)
     except NetcommonError as error:
         call.log.warning(f"{thing.text}: {error}")
-        return "kept"
+        return KEPT
     for request, answer in zip(thing.requests, answers, strict=True):
         if not answer.ok and answer.errno not in request.gone:
             call.log.error(f"{thing.text}: {answer.text}")
-            return "failed"
+            return FAILED
     call.log.info(f"removed, on no record: {thing.text}")
-    return "removed"
+    return REMOVED
+
+
+def tidy(node: Node) -> None:
+    """Removes what killed processes left among our own files: temporary files, claims and links of records that do not exist."""
+    node.store.clean_temporary(node.clock.wall())  # before the folders they lie in are looked at
+    node.store.owners.sweep()
+    node.store.clean_links(node.clock.wall())
 
 
 def collect_instance(node: Node, instance: str, call: Call) -> list[Found]:
     """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves."""
     view = node.host.view()
-    records, _problems = node.store.all()
     found = []
-    for record in records:
-        why = _abandoned(node, view, record) if record.nic.instance == instance else ""
+    for record in node.store.all()[0]:
+        why = abandoned(node, view, record) if record.nic.instance == instance else None
         if why:
-            found.append(Found(f"{record.nic.label} ({record.key}) on {record.device}", why, _collect(node, record, call)))
+            found.append(Found(named(record), why.text, collect(node, record, call)))
     return found

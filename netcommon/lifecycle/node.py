@@ -15,6 +15,7 @@ from runtime.record import Record
 from runtime.store import Store
 
 if TYPE_CHECKING:
+    from netcommon.custom import Execute
     from netcommon.effects.base import Later
 
 #: The contexts of a down (design-ifdown.rst, and our own): see docs/lifecycle.md.
@@ -45,6 +46,7 @@ class Node(NamedTuple):
     clock: Clock
     later: Later  #: runs what an effect does again within a second, without holding the call
     doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
+    execute: Execute | None = None  #: runs custom scripts; None: as children of this process
 
 
 class Call(NamedTuple):

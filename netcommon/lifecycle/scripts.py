@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon import custom
 from netcommon.lifecycle.ifup_os import own_script
 from netcommon.lifecycle.node import Call, Node
-from netcommon.modes.communication import is_communication
+from netcommon.options import is_communication
 from runtime.errors import HostRefused
 from runtime.nic import Nic
 
@@ -43,18 +43,18 @@ class Scripts:
         """Runs the scripts of up; the first that fails ends it. Raises HostRefused."""
         if not self._order.up:
             return
-        results = custom.run_each(
-            self._order.up, self._custom(), self._node.settings, self._call.deadline, self._call.log, True, self._node.clock.now
-        )
+        results = self._run(self._order.up, stop=True)
         if results and not results[-1].ok:
             raise HostRefused(f"custom script {results[-1].script.path} {results[-1].error}")
 
     def down(self) -> None:
         """Runs the scripts of down; each is tried, a failure is logged and stops nothing."""
         if self._order.down:
-            custom.run_each(
-                self._order.down, self._custom(), self._node.settings, self._call.deadline, self._call.log, False, self._node.clock.now
-            )
+            self._run(self._order.down, stop=False)
+
+    def _run(self, scripts: tuple[custom.Script, ...], stop: bool) -> list[custom.Result]:
+        node, call = self._node, self._call
+        return custom.run_each(scripts, self._custom(), node.settings, call.deadline, call.log, stop, node.clock.now, node.execute)
 
     def _custom(self) -> custom.Call:
         nic, call = self._nic, self._call

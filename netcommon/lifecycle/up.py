@@ -16,7 +16,7 @@ from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import device_link
 from netcommon.plan import plan
 from runtime import ganeti
-from runtime.errors import NetcommonError, TryAgain
+from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.locks import Locks
 from runtime.nic import Nic
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
@@ -92,6 +92,11 @@ class _Up:
             self._clean(record, self._leaving(record, view))
         if sweep(node, view, link, old, self.log) or stale or aside:
             resolved = steps.resolve(node, node.host.view(), planned, old, nic.uuid, self.log)
+        for operation in resolved:
+            fields = operation._asdict()
+            index = fields.get("tap", fields.get("ifindex", link.index))  # what is on an uplink has its own, and the tap's beside it
+            if fields.get("device") == link.name and index != link.index:
+                raise HostRefused(f"{link.name} is another device than a moment ago: nothing was done to it")
         if current:
             return self._converge(current, old, resolved)
         return self._start(link, resolved)

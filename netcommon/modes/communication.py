@@ -8,14 +8,16 @@ the place of all this (netcommon.lifecycle.scripts).
 from __future__ import annotations
 
 from netcommon.host.facts import AF_INET
+from netcommon.operations.address import DeviceAddress
 from netcommon.operations.base import Operation
+from netcommon.operations.daemon import NodeDaemon
+from netcommon.operations.file import NicFile
 from netcommon.operations.link import ADDRESS, UP, LinkSetting
-from netcommon.options import Options
+from netcommon.operations.route import GuestRoute
+from netcommon.options import COMMUNICATION, Options
 from netcommon.settings import Settings
 from runtime.errors import NicInvalid
 from runtime.nic import Nic
-
-PREFIX = "gnt.com."
 
 #: The node's address on every such tap: where cloud guests look for their metadata.
 NODE_ADDRESS = "169.254.169.254"
@@ -32,7 +34,7 @@ OPTIONS = (
     "--conf-file=/dev/null",
     "--pid-file={folder}/pid",
     "--bind-dynamic",
-    f"--interface={PREFIX}*",
+    f"--interface={COMMUNICATION}*",
     "--except-interface=lo",
     "--port=0",
     "--no-hosts",
@@ -52,21 +54,11 @@ ALIASES = (
 )
 
 
-def is_communication(nic: Nic) -> bool:
-    """By the tap's name and the mode, as Ganeti's own script tells it."""
-    return nic.mode == "routed" and nic.interface.startswith(PREFIX)
-
-
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     """The guest's own address is routed in the main table, whatever LINK says. dnsmasq comes last: it finds the guest's file there.
 
     Raises NicInvalid where Ganeti gave no MAC, or no IPv4 address.
     """
-    from netcommon.operations.address import DeviceAddress  # bridged and openvswitch NICs load this module too
-    from netcommon.operations.daemon import NodeDaemon
-    from netcommon.operations.file import NicFile
-    from netcommon.operations.route import GuestRoute
-
     tap, ip = nic.interface, nic.ip.partition("/")[0]
     if not nic.mac:
         raise NicInvalid("MAC", "", "a MAC address: an instance communication NIC needs one")

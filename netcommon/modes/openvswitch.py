@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from netcommon.operations.base import Operation
+from netcommon.operations.link import MTU
 from netcommon.operations.ovs import Port
-from netcommon.operations.ovs_link import OpenLink, ShutLink
+from netcommon.operations.ovs_link import OpenLink, ShutLink, SwitchMtu
 from netcommon.options import Options
 from netcommon.settings import Settings
 from runtime.nic import Nic
@@ -17,7 +18,8 @@ SHARE, LEAST = 10, 800
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """The device comes up last, and goes down first: no frame of the guest's comes before its flows, or after them.
+    """The device comes up last, and goes down first: no frame of the guest's comes before its flows, or after them. It has the bridge's
+    MTU before it is a port: a smaller one would shrink the bridge's.
 
     vlan_mode is always said: Open vSwitch takes a tag with trunks for an access port otherwise (ovs-vswitchd.conf.db(5)).
     """
@@ -38,12 +40,13 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
         options.rate_in // KBIT,
     )
     name = (nic.interface, nic.link, nic.uuid)
+    first: list[Operation] = [ShutLink(*name), SwitchMtu(nic.interface, MTU, bridge=nic.link)]
     if options.spoof_guard or options.flows:
         from netcommon.modes.openvswitch_flows import flows
 
         end, made = flows(nic, options)
-        return [ShutLink(*name), end, port, made, OpenLink(*name)]
-    return [ShutLink(*name), port, OpenLink(*name)]
+        return [*first, end, port, made, OpenLink(*name)]
+    return [*first, port, OpenLink(*name)]
 
 
 def interface_ids(nic: Nic) -> tuple[tuple[str, str], ...]:

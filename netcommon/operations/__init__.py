@@ -36,6 +36,7 @@ KINDS = {
     "police": ("rate", "Police"),
     "ovs-port": ("ovs", "Port"),
     "ovs-link-shut": ("ovs_link", "ShutLink"),
+    "ovs-link-mtu": ("ovs_link", "SwitchMtu"),
     "ovs-link-open": ("ovs_link", "OpenLink"),
     "flows": ("flows", "Flows"),
     "flows-end": ("flows", "FlowsEnd"),

@@ -259,6 +259,8 @@ class NicGuard(NicGuardFields, Operation):
         for family, name, free in FAMILIES:
             if free in self.free and not any(family_of(each) == family for each in (*self.addresses, *self.prefixes)):
                 words.append(f"no {name} address known, MAC checks only")
+        if guard_rules.FREE_IPV6 in self.free and guard_rules.ANY_LINK_LOCAL not in self.free:
+            words.append("no other IPv6 address known, only link-local ones are checked")
         words += [name.replace("-", " ") for name in self.free if name not in QUIET]
         return f"nft: {self.device} is guarded in netdev {self.table}: " + ", ".join(words)
 

@@ -197,18 +197,22 @@ def _ipv4() -> list[Rule]:
     ]
 
 
-def _link_local(base: int, offset: int) -> bytes:
-    return load(base, offset, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + _free(ANY_LINK_LOCAL)
+def _foreign6(base: int, offset: int) -> tuple[bytes, bytes]:
+    """A link-local address that the NIC may not use, and another one: each kind is freed by itself."""
+    prefix = load(base, offset, 16) + mask(LINK_LOCAL_MASK)
+    local = prefix + compare(LINK_LOCAL) + _foreign(base, offset, 16, IPV6, PREFIXES6, ANY_LINK_LOCAL)
+    return local, prefix + compare(LINK_LOCAL, DIFFERENT) + _foreign(base, offset, 16, IPV6, PREFIXES6, FREE_IPV6)
 
 
 def _ipv6() -> list[Rule]:
-    source = load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED, DIFFERENT)
+    specified = load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED, DIFFERENT)
+    local, other = _foreign6(NETWORK_HEADER, 8)
     message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
     client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
     client += compare(b"\x02", DIFFERENT) + compare(b"\x07", DIFFERENT) + compare(b"\x0a", DIFFERENT)
     return [
-        ("ipv6", _link_local(NETWORK_HEADER, 8) + verdict(GOTO, "next6")),
-        ("ipv6", source + _foreign(NETWORK_HEADER, 8, 16, IPV6, PREFIXES6, FREE_IPV6) + _drop("ip")),
+        ("ipv6", local + _drop("ip")),
+        ("ipv6", specified + other + _drop("ip")),
         ("ipv6", verdict(GOTO, "next6")),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
         ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
@@ -234,6 +238,7 @@ def _ipv6() -> list[Rule]:
 def _discovery() -> list[Rule]:
     """Neighbour discovery (RFC 4861), never behind extension headers or in fragments (RFC 6980), with the options that are checked."""
     bare = load(NETWORK_HEADER, 6, 1) + compare(ICMPV6, DIFFERENT)
+    local, other = _foreign6(TRANSPORT_HEADER, 8)
     return [
         ("discovery", bare + _drop("malformed")),
         ("discovery", _type(ROUTER_ADVERTISEMENT) + verdict(GOTO, "router")),
@@ -249,8 +254,8 @@ def _discovery() -> list[Rule]:
         ("discovery", _drop("mac")),
         ("router", _free(FREE_DHCP) + verdict(ACCEPT)),
         ("router", _drop("ra")),
-        ("target", _link_local(TRANSPORT_HEADER, 8) + verdict(RETURN)),
-        ("target", _foreign(TRANSPORT_HEADER, 8, 16, IPV6, PREFIXES6, FREE_IPV6) + _drop("ip")),
+        ("target", local + _drop("ip")),
+        ("target", other + _drop("ip")),
     ]
 
 

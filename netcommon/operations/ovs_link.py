@@ -11,7 +11,7 @@ from typing import NamedTuple
 from netcommon.host.base import View
 from netcommon.host.requests import Request, SetLink
 from netcommon.operations.base import Operation, before
-from netcommon.operations.link import UP, device_link, link_of
+from netcommon.operations.link import UP, LinkSetting, device_link, link_of
 from netcommon.operations.ovs import standing
 
 
@@ -69,6 +69,24 @@ class ShutLink(ShutLinkFields, Operation):
 
     def undo(self) -> str:
         return f"ip link set dev {self.device} {before(self.ifindex, 'up' if self.was else 'down')}"
+
+
+class SwitchMtu(LinkSetting):
+    """The MTU of the bridge's own device; nothing where it has none. Of a fake bridge's and its parent's the larger.
+
+    Before the port is made: whenever the least MTU of a bridge's ports changes, Open vSwitch gives it to the bridge's own device and
+    those of its fake bridges, where they have no mtu_request. A fake bridge that is made later begins with 1500, and shrinks nothing.
+    """
+
+    __slots__ = ()
+    KIND = "ovs-link-mtu"
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        real = view.ovs_switch(self.bridge)
+        own = [view.link(name) for name in {self.bridge, self.bridge if real is None else real.name}]
+        mtus = [each.mtu for each in own if each is not None]
+        return [self._replace(ifindex=link.index, value=max(mtus), was=link.mtu)] if mtus else []
 
 
 class OpenLinkFields(NamedTuple):

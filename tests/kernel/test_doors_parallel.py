@@ -1,11 +1,9 @@
-"""Doors at the same time: one NIC's calls go one after the other, different NICs' side by side; killed ones leave nothing for good."""
+"""Doors at the same time: one NIC's calls go one after the other, different NICs' side by side, and nothing of them is left."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +20,7 @@ from netcommon.settings import Settings
 from runtime.paths import Paths
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import BASE, HOOKS, rundoor
-from tests.support.sample import sample
 from tests.support.snapshot import diff, snapshot
 
 
@@ -154,86 +150,6 @@ def test_one_tap_of_two_nics_at_once(taps: Node) -> None:
     for nic in (first, second):
         ended([start("kvm-ifdown", nic, "tap0", "hot-remove")])
     assert diff(before, snapshot()) == []
-
-
-@pytest.fixture
-def switch(taps: Node) -> Iterator[None]:
-    """Open vSwitch with a bridge, besides the taps; its daemons have taken in what a kill interrupted before anything is compared."""
-    with OpenVswitch.started() as ovs:
-        ovs.bridge("ovs0")
-        nic = environment(**KINDS["openvswitch"])
-        assert rundoor("kvm-ifup", nic).status == 0
-        assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
-        yield
-
-
-KINDS = {
-    "routed": {},
-    "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""},
-    "openvswitch": {"MODE": "openvswitch", "LINK": "ovs0", "IP": "", "VLAN": ".10:20"},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("door", ["kvm-ifup", "kvm-ifdown"])
-def test_killed_before_any_system_call_that_changes_something(
-    taps: Node, kind: str, door: str, request: pytest.FixtureRequest
-) -> None:
-    """SIGKILL by strace before the Nth one of each kind; one gc, and everything is as before; or one up, and it is as it should be."""
-    if kind == "openvswitch":
-        request.getfixturevalue("switch")
-    nic = environment(**KINDS[kind])
-    arguments = () if door == "kvm-ifup" else ("tap0", "hot-remove")
-    if door == "kvm-ifdown":
-        assert rundoor("kvm-ifup", nic).status == 0
-    counts = counted(door, nic, *arguments)
-    assert sum(counts.values()) > 10
-    if door == "kvm-ifup":
-        assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
-    before = snapshot()
-    moments = [(call, number) for call, count in sorted(counts.items()) for number in range(1, count + 1)]
-    for position, (call, number) in enumerate(sample(moments, 8)):
-        if door == "kvm-ifdown":
-            assert rundoor("kvm-ifup", nic).status == 0
-        assert killed(door, nic, call, number, *arguments) == -signal.SIGKILL
-        if position % 2:
-            assert rundoor("kvm-ifup", nic).status == 0
-            assert good() == ["tap0"]
-            assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
-        collect()
-        with ours() as node:
-            whole = [record for record in node.store.all()[0] if record.state == "up"]
-        if whole:  # killed before a down had written a word
-            assert good() == ["tap0"] and rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
-        assert leftovers() == [], (call, number)
-        assert diff(before, snapshot()) == [], (call, number)
-
-
-CHANGING = "rename,renameat,renameat2,symlink,symlinkat,unlink,unlinkat,mkdir,mkdirat,linkat,sendto,sendmsg"
-
-
-def traced(door: str, nic: dict[str, str], arguments: tuple[str, ...], *options: str) -> subprocess.CompletedProcess[str]:
-    # the hook itself, not what it starts: who kills ovs-ofctl has killed no hook
-    argv = ["strace", "-qq", "-o", "/run/trace", *options, str(HOOKS / door), *(arguments or ("tap0",))]
-    return subprocess.run(argv, env={**BASE, **nic}, capture_output=True, text=True, timeout=60 * slowness(), check=False)
-
-
-def counted(door: str, nic: dict[str, str], *arguments: str) -> dict[str, int]:
-    """How often the door does each system call that changes something."""
-    assert traced(door, nic, arguments, "-e", f"trace={CHANGING}").returncode == 0
-    found: dict[str, int] = {}
-    for line in Path("/run/trace").read_text().splitlines():
-        call = line.partition("(")[0]
-        if not line.startswith("---"):  # a signal
-            found[call] = found.get(call, 0) + 1
-    os.unlink("/run/trace")
-    return found
-
-
-def killed(door: str, nic: dict[str, str], call: str, number: int, *arguments: str) -> int:
-    done = traced(door, nic, arguments, "-e", f"trace={call}", f"--inject={call}:signal=KILL:when={number}")
-    os.unlink("/run/trace")
-    return done.returncode
 
 
 def test_gc_beside_working_hooks(taps: Node) -> None:

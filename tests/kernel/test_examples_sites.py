@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
 import shutil
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from tests.kernel.test_doors_parallel import collect
 from tests.support import frames, xenstore
+from tests.support.dhcp import lease
 from tests.support.forged import ipv4
 from tests.support.guest import Guest
 from tests.support.netns import Namespace, run, sysctl
@@ -83,6 +86,19 @@ def tcp(port: int) -> bytes:
     return struct.pack("!HHIIBBHHH", 40000, port, 1, 0, 5 << 4, 2, 65535, 0, 0)
 
 
+def connect(start: Namespace, source: str, destination: str, port: int) -> None:
+    """Sends what begins a connection, from one of the namespace's addresses. Nobody answers."""
+    words = "import socket, sys; s = socket.socket(socket.AF_INET6); s.bind((sys.argv[1], 0)); s.setblocking(False)"
+    start.run(sys.executable, "-c", f"{words}; s.connect_ex((sys.argv[2], int(sys.argv[3])))", source, destination, str(port))
+
+
+def connection(packet: bytes) -> tuple[str, int] | None:
+    """Source and port of a TCP packet over IPv6."""
+    if len(packet) < 60 or packet[0] >> 4 != 6 or packet[6] != TCP:
+        return None
+    return str(ipaddress.IPv6Address(packet[8:24])), int.from_bytes(packet[42:44], "big")
+
+
 def test_every_site_is_here() -> None:
     """Each folder has a test below, a README with what to do and to look at, and NICs."""
     for folder in sorted(path.name for path in FOLDER.iterdir() if path.is_dir()):
@@ -127,6 +143,11 @@ def test_routed(node: Node) -> None:
             assert answers(router, "192.0.2.11", web, six) == ["192.0.2.11", web, six]
             assert [guests[0].ping(each) for each in ("192.0.2.1", WORLD4, WORLD6, six)] == [True] * 4
             assert guests[1].ping(WORLD6)
+            for start, port in itertools.product((WORLD6, "2001:db8:f::1"), (22, 25, 80, 443)):
+                connect(router, start, six, port)
+            assert answers(router, six) == [six]  # all that came before has arrived
+            opened = {(tcp6[0], tcp6[1]) for frame in guests[1].seen if (tcp6 := connection(frame.payload))}
+            assert opened == {(WORLD6, 80), (WORLD6, 443), *(("2001:db8:f::1", port) for port in (22, 80, 443))}
             assert (guests[0].resolve("192.0.2.1"), guests[1].resolve("fe80::1")) == ("fe:00:00:00:00:01",) * 2
             guests[0].addresses = ("192.0.2.12", web)
             assert not guests[0].ping(WORLD4, 0.5)
@@ -187,6 +208,21 @@ def test_ext(node: Node) -> None:
             assert peer.run("ping", "-c1", "-W2", "-s1400", "-Mdo", "10.42.0.11")
         wrong = rundoor("kvm-ifup", {**site.nics()["web1-0"], "LINK": "vxlan:4x2"})
         assert wrong.status == 69 and "LINK=vxlan:4x2: expected vxlan:NUMBER" in wrong.stderr
+
+
+def test_communication(node: Node) -> None:
+    taps = {name: node.tap(name) for name in ("gnt.com.0", "gnt.com.1")}
+    with placed("communication", node) as site, contextlib.ExitStack() as stack:
+        web = stack.enter_context(Guest(taps["gnt.com.0"], "52:54:00:66:ff:b0", "169.254.0.1"))
+        database = stack.enter_context(Guest(taps["gnt.com.1"], "52:54:00:66:ff:b1", "169.254.0.2"))
+        with working(site):
+            for guest in (web, database):
+                given = lease(guest)
+                assert given is not None and (given.address, given.mask) == (guest.addresses[0], "255.255.0.0")
+                assert guest.ping("169.254.169.254")
+            assert not web.ping("169.254.0.2", 0.5)
+            web.addresses = ("169.254.0.2",)
+            assert not web.ping("169.254.169.254", 0.5)
 
 
 @pytest.mark.vm

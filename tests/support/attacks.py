@@ -9,6 +9,7 @@ advertisement, DHCP's chaddr is the MAC. What it does not say is decided here:
 - redirects belong to router advertisements;
 - a message behind extension headers is that message, but neighbour discovery in fragments is dropped whatever the switches say (RFC 6980);
 - ARP whose sender cannot be told breaks both rules of ARP's sender;
+- link_local = "eui64" holds where no other IPv6 address is known too: the MAC's is always known;
 - a tag chooses a network: allow_restricted_traffic does not free it.
 """
 
@@ -74,6 +75,8 @@ SETTINGS = (
     _setting("link_local eui64", "netcommon:0:link_local:eui64"),
     _setting("eui64, allow_ip_spoofing", "netcommon:0:link_local:eui64 netcommon:0:allow_ip_spoofing", "ip4", "ip6", "local"),
     _setting("no address known", "", "ip4", "ip6", "local", ip="", addresses=""),
+    _setting("eui64, no address known", "netcommon:0:link_local:eui64", "ip4", "ip6", ip="", addresses=""),
+    _setting("eui64, IPv4 alone known", "netcommon:0:link_local:eui64", "ip6", addresses=f"netcommon:0:prefixes:{PREFIX4}"),
     _setting("IPv4 alone known", "", "ip6", "local", addresses=f"netcommon:0:prefixes:{PREFIX4}"),
     _setting("IPv6 alone known", "", "ip4", "local", ip="", addresses=f"netcommon:0:addresses:{OWN6} netcommon:0:prefixes:{PREFIX6}"),
 )

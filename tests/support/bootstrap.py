@@ -40,6 +40,7 @@ PROGRAMS = {
         "dnsmasq": "dnsmasq-base",
         "knotd": "knot",
         "kdig": "knot-dnsutils",
+        "systemd-analyze": "systemd",
     },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {
@@ -200,7 +201,7 @@ def environment() -> None:
 
 def bytecode() -> None:
     """Compiles what the hooks import: they run as root from anywhere and must not have to."""
-    for folder in ("runtime", "netcommon"):
+    for folder in ("runtime", "netcommon", "netagent"):
         compileall.compile_dir(str(ROOT / folder), quiet=2)
 
 

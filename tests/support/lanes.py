@@ -1,9 +1,10 @@
-"""The lanes of tests/run, one after the other, but vm, which runs beside them; a lane that fails does not stop the next.
+"""The lanes of tests/run, one after the other, but fault and vm, which run beside them; a lane that fails does not stop the next.
 
     lint     ruff over everything
     types    mypy --strict over product and tests' tools
     unit     tests/unit: pure tests, layers, style, properties
-    kernel   the rest (contract, kernel, fault, ...): the running kernel, in namespaces of their own
+    kernel   the rest (contract, kernel, ...): the running kernel, in namespaces of their own
+    fault    tests/fault, in the same way: it mostly waits
     vm       what is marked vm: a Debian kernel under QEMU, one boot
     bench    tests/bench, last and alone
     guard    the machine's own network is as before
@@ -11,7 +12,7 @@
 --full runs every case instead of a sample, file by file, and remembers in the cache what has passed: called again on the same tree, it
 goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too, instead of the lane's own).
 
-The machine of vm is emulated on one core, mostly, so that it costs the other lanes little; what it prints follows theirs.
+The machine of vm is emulated on one core, mostly, and fault mostly waits; what they print follows the others.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from tests.support import bootstrap, figures, inside, junit, progress, vm
 from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
 
 PYTHON = str(VENV / "bin/python")
-TYPED = ["runtime", "netcommon", "tests/support", "tests/conftest.py"]
-NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures")
+TYPED = ["runtime", "netcommon", "netagent", "tests/support", "tests/conftest.py"]
+NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
+BESIDE = ("fault", "vm")
+NEEDS = {"kernel": ("kernel", "fault", "bench"), "vm": ("vm",)}  #: what the machine is set up for
 
 
 class Options(NamedTuple):
@@ -142,12 +145,21 @@ def unit(options: Options) -> Result:
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
-    if os.geteuid() != 0:
-        say("the kernel lane needs root")
-        return Result(0, 1)
     folders = [f"tests/{path.name}" for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name not in NOT_KERNEL_LANE]
-    folders = [folder for folder in folders if any((ROOT / folder).rglob("test_*.py"))]
-    return grouped(options, "kernel", folders, marks(options, "vm", "bench"), 900)
+    return rooted(options, "kernel", [folder for folder in folders if any((ROOT / folder).rglob("test_*.py"))])
+
+
+def fault(options: Options) -> Result:
+    """tests/fault, on the running kernel."""
+    return rooted(options, "fault", ["tests/fault"])
+
+
+def rooted(options: Options, lane: str, folders: list[str]) -> Result:
+    """A lane of pytest that changes the kernel's network."""
+    if os.geteuid() != 0:
+        say(f"the {lane} lane needs root")
+        return Result(0, 1)
+    return grouped(options, lane, folders, marks(options, "vm", "bench"), 900)
 
 
 def machine(options: Options) -> Result:
@@ -161,7 +173,7 @@ def machine(options: Options) -> Result:
         say(f"vm: {before} passed earlier")
         return Result(before, 0)
     expression = "vm" if options.full else "vm and not slow"
-    noting = options._replace(figures=done.emptied("vm")) if options.full else options
+    noting = options._replace(figures=done.emptied("vm")) if options.full and not options.extra else options
     counts, status = vm.boot(expression, list(options.extra), noting.environment, 3600 if options.full else 900)
     result = judged(counts, status)
     if options.full and not result.failed and not options.extra:
@@ -181,6 +193,7 @@ LANES: dict[str, Callable[[Options], Result]] = {
     "types": types,
     "unit": unit,
     "kernel": kernel,
+    "fault": fault,
     "vm": machine,
     "bench": bench,
 }
@@ -222,18 +235,19 @@ def main(arguments: list[str]) -> int:
     chosen = known.lane or list(LANES)
     root = os.geteuid() == 0
     try:
-        bootstrap.setup(["environment", *(lane for lane in ("kernel", "vm") if lane in chosen and root)])
+        bootstrap.setup(["environment", *(purpose for purpose, lanes in NEEDS.items() if {*lanes} & {*chosen} and root)])
     except SetupFailed as error:
         print(f"tests/run: {error}", file=sys.stderr)
         return 69
     before, begin = footprint() if root else {}, time.monotonic()
     results: dict[str, tuple[Result, float]] = {}
     last = ["bench"] if "bench" in chosen else []
-    with beside([lane for lane in chosen if lane == "vm" and len(chosen) > 1], arguments, results):
+    meanwhile = [lane for lane in chosen if lane in BESIDE and len(chosen) > 1]
+    with beside(meanwhile, arguments, results):
         for lane in chosen:
-            if lane not in ("vm", *last) or len(chosen) == 1:
+            if lane not in (*meanwhile, *last):
                 results[lane] = run(lane, options)
-    for lane in last if len(chosen) > 1 else ():
+    for lane in last:
         results[lane] = run(lane, options)
     if root and known.results is None:
         results["guard"] = guard(before), 0.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,19 +16,34 @@ class Progress:
 
     def __init__(self, root: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = folder / f"{tree_key(root)}.json"
+        key = tree_key(root)
+        self._file = folder / f"{key}.json"
+        self.figures = folder / f"{key}.figures"  #: what the fault suite found on this tree (tests/support/figures.py), a folder a part
         self._parts: dict[str, int] = json.loads(self._file.read_text()) if self._file.exists() else {}
 
     def passed(self, part: str) -> int | None:
         """How many tests of ``part`` passed earlier; None where it has not passed."""
         return self._parts.get(part)
 
+    def emptied(self, part: str) -> Path:
+        """The folder for the figures of ``part``, which begins anew."""
+        folder = self.figures / part.replace("/", "_")
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
     def remember(self, part: str, passed: int) -> None:
-        """Writes it down at once: the next part may be the one that is stopped."""
-        self._parts[part] = passed
-        temporary = self._file.with_suffix(".new")
-        temporary.write_text(json.dumps(self._parts))
-        temporary.rename(self._file)
+        """Writes it down at once: the next part may be the one that is stopped. Other lanes write to the same file meanwhile."""
+        with self._file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = json.loads(self._file.read_text()) if self._file.exists() else {}
+            self._parts = {**known, part: passed}
+            temporary = self._file.with_suffix(".new")
+            temporary.write_text(json.dumps(self._parts))
+            temporary.rename(self._file)
+
+
+#: Written from what was found on the tree, so no part of it.
+MADE = {"docs/reliability.md"}
 
 
 def tree_key(root: Path) -> str:
@@ -39,7 +56,7 @@ def tree_key(root: Path) -> str:
     else:
         names = {str(path.relative_to(root)) for path in root.rglob("*") if "__pycache__" not in path.parts and ".venv" not in path.parts}
     digest = hashlib.sha256()
-    for name in sorted(names):
+    for name in sorted(names - MADE):
         path = root / name
         if path.is_symlink():
             digest.update(f"{name} -> {os.readlink(path)}\n".encode())

@@ -18,12 +18,13 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support import bootstrap, junit
+from tests.support import bootstrap, figures, junit
 from tests.support.bootstrap import ROOT, VENV, say
 
 #: Of .venv, what nobody needs in there.
 HEAVY = ("mypy", "mypyc", "pip", "setuptools", "pkg_resources", "virtme", "virtme_ng", "urllib3", "requests", "ast_serialize")
-FOLDERS = ("hooks", "netcommon", "runtime", "tests", "examples")
+FOLDERS = ("hooks", "netagent", "netcommon", "runtime", "tests", "examples")
+WITH_CASES = ("tests/vm", "tests/contract", "tests/kernel", "tests/fault")
 MODULES = ("bridge", "tun", "veth", "openvswitch", "8021q", "dummy", "vrf", "nf_tables")
 
 SCRIPT = """#!/bin/sh
@@ -31,6 +32,7 @@ exec >{results}/output.txt 2>&1
 export HOME=/root LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export NETCOMMON_CACHE={root}/.cache
 export PYTHONDONTWRITEBYTECODE=1 NETCOMMON_TESTS_SLOWNESS=10 NETCOMMON_TESTS_PRIVATE=machine NETCOMMON_TESTS_FULL={full}
+export {figures}={noted}
 mkdir -p {root} && mount -t tmpfs tmpfs {root}
 tar -xf {results}/tree.tar -C {root}
 modprobe -a {modules}
@@ -70,18 +72,21 @@ def _boot(
         say("the machine did not come up; its console:")
         lines = [line for line in (results / "console.txt").read_text(errors="replace").splitlines() if line.strip()]
         print("\n".join(lines[-40:]))
+    if (results / "figures").exists():
+        shutil.copytree(results / "figures", environment[figures.VARIABLE], dirs_exist_ok=True)
     return junit.read(results / "vm.xml"), status
 
 
 def guest_script(results: Path, expression: str, extra: list[str], environment: Mapping[str, str]) -> str:
     """The commands for the machine."""
-    folders = [folder for folder in ("tests/vm", "tests/contract", "tests/kernel") if any((ROOT / folder).rglob("test_*.py"))]
+    folders = [folder for folder in WITH_CASES if any((ROOT / folder).rglob("test_*.py"))]
     chosen = [] if any((ROOT / argument.split("::")[0]).exists() for argument in extra) else folders
     argv = [str(VENV / "bin/python"), "-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "-p", "no:pyfakefs"]
     argv += [f"--junitxml={results}/vm.xml", "--durations=3", "-m", expression, *chosen, *extra]
     full = shlex.quote(environment.get("NETCOMMON_TESTS_FULL", "0"))
     places = {"root": shlex.quote(str(ROOT)), "results": shlex.quote(str(results))}
-    return SCRIPT.format(**places, full=full, modules=" ".join(MODULES), pytest=shlex.join(argv))
+    noting = {"figures": figures.VARIABLE, "noted": shlex.quote(f"{results}/figures" if environment.get(figures.VARIABLE) else "")}
+    return SCRIPT.format(**places, **noting, full=full, modules=" ".join(MODULES), pytest=shlex.join(argv))
 
 
 def pack(target: Path) -> None:

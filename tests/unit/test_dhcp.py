@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from netcommon.features import dhcp
+from netcommon.features.base import Part
 from netcommon.host.facts import FILE_MARK
 from netcommon.host.memory import MemoryHost
 from netcommon.operations.file import NicFile
@@ -103,6 +104,22 @@ def test_a_line_of_hostile_words_is_one_line(variables: dict[str, str]) -> None:
         made = written(one, options)
         assert len(made.content.splitlines()) == lines == made.content.count("\n")
         assert made.name in (one.uuid, one.interface) and "/" not in made.name
+
+
+@pytest.mark.parametrize("index", ["0", "3"])
+def test_the_emulated_twin_of_a_nic_of_xen(index: str) -> None:
+    """It has the NIC's MAC and address, and no index: it takes neither the name, nor the NIC's place in dnsmasq's folder."""
+    real = nic(INTERFACE="vif5.0", INTERFACE_INDEX=index, XENBUS_PATH="backend/vif/5/0")
+    twin = real._replace(interface="vif5.0-emu", uuid=UUIDS[1], index=None)
+    assert line(real) == "aa:00:00:00:00:01,10.0.0.5" + (",web1\n" if index == "0" else "\n")
+    assert dhcp.plan(twin, Settings(), DNSMASQ) == Part()
+    names = "{{ interface }} {{ host }}"
+    assert written(real, NFDHCPD, nfdhcpd=names).content.endswith("vif5.0 web1" if index == "0" else "vif5.0 ")
+    assert written(twin, NFDHCPD, nfdhcpd=names).content.endswith("vif5.0-emu ")
+
+
+def test_a_nic_that_somebody_has_defined_without_an_index() -> None:
+    assert line(nic(INTERFACE_INDEX="")) == "aa:00:00:00:00:01,10.0.0.5,web1\n"
 
 
 def test_a_nic_without_mac() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from netcommon import custom
 from netcommon.lifecycle.check import check
 from runtime.nic import Nic
 from tests.support.sample import sample
-from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic, plain
+from tests.support.sim import MODES, UUIDS, Killed, Mortal, Sim, nic, plain
 
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02"}
 
@@ -208,3 +209,24 @@ def test_killed_while_its_record_moves_aside(tmp_path: Path, mode: str) -> None:
         empty.host.remove_link("tap0")
         assert sim.picture() == empty.picture(), life
         assert sim.files() == [], life
+
+
+def test_a_down_killed_at_a_sites_script_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record says that the NIC is on its way out before the first script runs: gc finishes the down, the scripts included."""
+    sim, told = Sim(str(tmp_path)), tmp_path / "told"
+    script = Path(sim.paths.etc, "ifdown.d/10-site")
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/sh\necho down >>{told}\n")
+    script.chmod(0o755)
+    sim.up(nic("bridged"))
+
+    def kill(*_: object) -> None:
+        raise Killed("while a script runs")
+
+    with Mortal(sim), monkeypatch.context() as patched:
+        patched.setattr(custom, "run_each", kill)
+        sim.down(nic("bridged"))
+    assert not told.exists()
+    sim.gc()
+    assert told.read_text() == "down\n"
+    assert sim.picture() == sim.before and sim.files() == []

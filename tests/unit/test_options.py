@@ -19,7 +19,7 @@ from netcommon.settings import Settings
 from netcommon.settings_file import read
 from netcommon.tags import given
 from runtime import validate
-from runtime.errors import NicInvalid, SettingsInvalid
+from runtime.errors import NicInvalid, SettingsInvalid, escaped
 from runtime.nic import Network, Nic
 from runtime.vlan import NO_VLAN, Vlan
 from tests.support.cli import equipped
@@ -124,6 +124,22 @@ def test_another_prefix_with_a_colon() -> None:
         ("netcommon:0:prefixes:::/0", "", ("prefixes",)),
         ("netcommon:*", "", ("TAGS",)),
         ("netcommon::isolatd netcommon:0::", "", ("TAGS",)),
+        ("netcommon:", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon::", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon::isolated", "", ("TAGS", "netcommon::isolated", "NIC:OPTION")),
+        ("netcommon:::isolated", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon::0:isolated", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon:isolated", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon:isolated:", "", ("TAGS", "an option")),
+        ("netcommon:lan", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon:7:isolatd", "", ("TAGS", "netcommon:7:isolatd", "isolated")),
+        ("netcommon:7:rate_in:fast", "", ("rate_in", "bits a second")),
+        ("netcommon:lan:protectd", "", ("TAGS", "firewall profile")),
+        ("netcommon:lan::isolated", "", ("TAGS",)),
+        ("netcommon:07:isolated", "", ("TAGS", "NIC:OPTION")),
+        ("netcommon:\u0661:isolated", "", ("TAGS", "NIC:OPTION")),
+        ("", "netcommon:", ("NETWORK_TAGS", "netcommon:", "an option")),
+        ("", "netcommon::isolated", ("NETWORK_TAGS", "netcommon::isolated", "an option")),
         ("", "netcommon:isolated:maybe", ("NETWORK_TAGS", "true or false")),
         ("", "netcommon:0:isolated", ("NETWORK_TAGS", "an option")),
     ],
@@ -160,7 +176,6 @@ def test_tags_mean_the_same_in_any_order() -> None:
         ("a", "netcommon:a:isolated:off", False),
         ("ganeti:communication:web1", "netcommon:ganeti:communication:web1:isolated", True),
         ("0", "netcommon:0:isolated", True),
-        ("\u0661", "netcommon:\u0661:isolated", False),
         ("w\u00e4n", "netcommon:w\u00e4n:isolated", True),
         ("w\u00e4n", "netcommon:wa\u0308n:isolated", False),
         ("-", "netcommon:-:isolated", True),
@@ -180,7 +195,7 @@ def test_a_uuid_in_capitals() -> None:
 
 def test_a_nic_without_network_or_name_is_in_none() -> None:
     """An empty name in the settings is no name of what has none."""
-    alone = Nic(UUID, "tap0", "bridged", "br0", tags=("netcommon::isolated", "netcommon:None:isolated"))
+    alone = Nic(UUID, "tap0", "bridged", "br0", tags=("netcommon:None:isolated",))
     assert options_of(alone, Settings(networks={"": {"isolated": True}})).isolated is False
 
 
@@ -213,6 +228,31 @@ def test_any_tag_is_understood_or_refused(words: list[str], name: str) -> None:
             found.append(str(error))
             assert found[-1].isascii()
     assert found[0] == found[1]
+
+
+@hypothesis.given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(":".join), st.sampled_from(WORDS), st.booleans())
+def test_no_tag_is_ignored(rest: str, name: str, of_network: bool) -> None:
+    """One with the prefix gives this NIC an option, or is refused, or gives one to another NIC: the one that has the first words."""
+    tag = f"netcommon:{rest}"
+    one = nic("" if of_network else tag, tag if of_network else "", name=name)
+    try:
+        found = list(given(one, Settings()))
+    except NicInvalid as error:
+        assert escaped(tag) in str(error)
+        return
+    if not found:
+        assert not of_network
+        words = rest.split(":")
+        others = [":".join(words[:end]) for end in range(1, len(words))]
+        assert any(gives(tag, nic(tag, index=int(other) if other.isdecimal() else 9, name=other)) for other in others)
+
+
+def gives(tag: str, one: Nic) -> bool:
+    """Whether the tag gives the NIC an option."""
+    try:
+        return any(tag in each.origin for each in given(one, Settings()))
+    except NicInvalid:
+        return False
 
 
 def test_many_long_tags() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from netcommon.host.facts import AF_INET6, Address, Route
@@ -26,6 +28,26 @@ def planned(mode: str = "routed, IPv6", *options: str, **changes: str) -> list[O
 @pytest.fixture
 def sim(tmp_path: object) -> Sim:
     return Sim(str(tmp_path))
+
+
+def test_an_uplinks_switch_stays_while_something_is_in_quarantine(sim: Sim) -> None:
+    """A record that cannot be read may need it, and the kernel has no place for a mark: the records alone tell."""
+    path = "net/ipv6/conf/eth-br0/proxy_ndp"
+    assert sim.host.view().sysctl(path) == "0"
+    sim.up(nic("routed, IPv6"))
+    assert sim.host.view().sysctl(path) == "1"
+    kept = Path(sim.paths.state, "quarantine")
+    kept.mkdir()
+    (kept / "00000009-0000-4000-8000-000000000009.json.1.0").write_text("?")
+    sim.down(nic("routed, IPv6"))
+    assert sim.host.view().sysctl(path) == "1" and sim.records() == []
+    assert any(f"kept, shared with whoever is in quarantine: echo 1 >/proc/sys/{path}" in line for line in sim.lines)
+
+
+def test_an_uplinks_switch_goes_with_its_last_nic(sim: Sim) -> None:
+    sim.up(nic("routed, IPv6"))
+    sim.down(nic("routed, IPv6"))
+    assert sim.host.view().sysctl("net/ipv6/conf/eth-br0/proxy_ndp") == "0"
 
 
 def test_a_nic_without_any_address() -> None:

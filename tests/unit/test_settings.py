@@ -13,6 +13,7 @@ import pytest
 from netcommon import settings_schema
 from netcommon.options import DEFAULTS
 from netcommon.settings import Settings, explain, load
+from netcommon.settings_agent import REPAIRED
 from runtime.errors import CONFIG, SettingsInvalid
 from runtime.paths import Paths
 
@@ -146,7 +147,7 @@ uplinks = []
         ("bridges.br0 = 5", "expected a table [bridges.NAME]"),
         ("bridges = 5", "expected a table [bridges]"),
         ("hook = [1]", "expected a table [hook]"),
-        ("timeout = 5", "unknown setting timeout; known: bridges"),
+        ("timeout = 5", "unknown setting timeout; known: agent"),
         ("hook.service_timeout = 31", "hook.service_timeout (31) is more than hook.timeout (30)"),
     ],
 )
@@ -261,4 +262,6 @@ class TestExample:
         assert named == {tuple(f"{some.get(key.table, key.table)}.{key.name}".split(".")[:2]) for key in settings_schema.KEYS}
         read = load(paths_with(tmp_path, text))
         options = DEFAULTS._asdict()
-        assert read == Settings(custom_order="after", uplinks={"br0": ("eth1",)}, nic=options, networks={"blue": {"isolated": True}})
+        repair = dict.fromkeys(REPAIRED, "on")
+        networks = {"blue": {"isolated": True}}
+        assert read == Settings(custom_order="after", uplinks={"br0": ("eth1",)}, nic=options, networks=networks, repair=repair)

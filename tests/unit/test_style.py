@@ -10,7 +10,7 @@ import pytest
 from tests.support.bootstrap import ROOT
 from tests.support.sources import Source, sources
 
-PRODUCT = sources("runtime", "netcommon")
+PRODUCT = sources("runtime", "netcommon", "netagent")
 HOOKS = sources("hooks")
 TESTS = sources("tests", "examples")
 
@@ -85,5 +85,5 @@ def test_a_hook_runs_isolated(source: Source) -> None:
 
 
 def test_commands_are_executable() -> None:
-    for name in ("tests/run", "tests/setup", ".ci/run"):
+    for name in ("tests/run", "tests/setup", "tests/reliability", ".ci/run"):
         assert (ROOT / name).stat().st_mode & 0o111 == 0o111

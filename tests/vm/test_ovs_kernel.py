@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.kernel.test_doors_parallel import good
 from tests.kernel.test_ovs_guard import KINDS, NIC, Wire, counters
+from tests.kernel.test_ovs_windows import DOWN, FORGED, OFF, Chatter, lose_the_port, move
 from tests.support import frames
 from tests.support.forged import IP, OTHER, ethernet, ipv4, udp
 from tests.support.netns import run, wait_until
@@ -16,6 +18,7 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import rundoor
 
 FRAMES, LENGTH = 400, 1400
+ETH_P_IP = 0x0800
 #: Bytes of a burst (800 kbit, docs/openvswitch.md), and as many frames of it, with room for what the rate lets pass meanwhile.
 BURST = 800_000 // 8
 
@@ -37,6 +40,45 @@ def test_the_table_of_verdicts(wire: Wire) -> None:
     assert [kind.name for kind in KINDS if (kind.frame in arrived) != (not kind.reason)] == []
     wait_until(lambda: all(count for name, count in counters().items()), 20, "each reason is counted")
     assert good() == ["tap0"]
+
+
+def host_heard(listener: socket.socket) -> int:
+    """How many of the forged frames the host's own IPv4 got since it was last asked."""
+    count = 0
+    while True:
+        try:
+            count += listener.recv(2048) == FORGED
+        except BlockingIOError:
+            return count
+
+
+def come_and_go(wire: Wire, tags: str) -> None:
+    for _ in range(2):
+        wire.up(tags)
+        done = rundoor(*DOWN)
+        assert done.status == 0, done.stderr
+
+
+@pytest.mark.parametrize("action", [come_and_go, move, lose_the_port])
+def test_no_frame_of_the_guest_passes_unguarded(wire: Wire, node: Node, action: Callable[[Wire, str], None]) -> None:
+    """Neither to another guest nor, as the kernel's datapath takes every frame of a port, to the host itself."""
+    second = node.tap("tap2")
+    run("ip", "link", "set", "tap2", "up")
+    wire.ovs.bridge("ovs1", "tap2")
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP)) as listener:
+        listener.setblocking(False)
+        wire.up(OFF)
+        for number in range(20):
+            wire.guest.send(FORGED if number else ethernet(frames.IPV4, ipv4(IP, udp(1, 9))))
+        wait_until(lambda: host_heard(listener) > 0, 20, "without the guard the host hears it")
+        assert rundoor(*DOWN).status == 0
+        wait_until(lambda: wire.other.receive(seconds=1) is None, 60, "silence")
+        host_heard(listener)
+        with Chatter(wire.guest, wire.other, second) as chatter:
+            action(wire, "netcommon:*:spoof_guard")
+        heard = host_heard(listener)
+    print(f"FIGURES {action.__name__}: tried {chatter.tried}, sent {chatter.sent}, heard {chatter.heard}, by the host {heard}")
+    assert chatter.sent > 0 and (chatter.heard, heard) == (0, 0)
 
 
 def flood(number: int) -> bytes:

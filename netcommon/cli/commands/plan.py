@@ -12,6 +12,7 @@ from netcommon.cli.names import complete, defined, matching
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import emit, json_option, say
 from netcommon.operations.base import Operation, to_json
+from netcommon.options import is_communication
 from netcommon.options_schema import OPTIONS
 from netcommon.plan import plan as planned
 from netcommon.tags import Given, given
@@ -89,7 +90,7 @@ def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) ->
     counts = {option.name: option for option in options}
     overruled = [option for option in options if option is not counts[option.name]]
     lines += ["options:"] if options else []
-    lines += [f"  {name} = {_shown(option.value)}, from {option.origin}{_void(name, nic.mode)}" for name, option in counts.items()]
+    lines += [f"  {name} = {_shown(option.value)}, from {option.origin}{_void(name, nic)}" for name, option in counts.items()]
     lines += [f"  ({option.name} = {_shown(option.value)}, from {option.origin}, is overruled)" for option in overruled]
     if not operations:
         return "\n".join([*lines, "nothing of ours: only the site's scripts run"])
@@ -98,10 +99,12 @@ def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) ->
     return "\n".join(lines)
 
 
-def _void(name: str, mode: str) -> str:
-    """What is to be said of an option that means nothing in the NIC's mode."""
+def _void(name: str, nic: Nic) -> str:
+    """What is to be said of an option that means nothing for the NIC."""
+    if is_communication(nic):
+        return "" if name == "spoof_guard" else "; nothing for instance communication"
     modes = next(option.modes for option in OPTIONS if option.name == name)
-    return "" if mode in modes else f"; nothing in mode {mode}, only in {', '.join(modes)}"
+    return "" if nic.mode in modes else f"; nothing in mode {nic.mode}, only in {', '.join(modes)}"
 
 
 def _shown(value: object) -> str:

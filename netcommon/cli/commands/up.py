@@ -20,13 +20,18 @@ from runtime.nic import Nic
 @click.option("--env-file", default="", metavar="FILE", help='NAME=VALUE lines, or a dump of /proc/PID/environ; "-" is stdin.')
 @click.option("--from-environment", is_flag=True, help="The variables of this process, as a hypervisor passes them.")
 @click.option("--all", "every", is_flag=True, help="Every NIC that is defined.")
+@click.option("--present", is_flag=True, help="Only those whose device is there: the others come up when QEMU makes it.")
 @json_option
 @click.pass_context
-def up(ctx: click.Context, names: tuple[str, ...], env_file: str, from_environment: bool, every: bool, as_json: bool) -> None:
+def up(
+    ctx: click.Context, names: tuple[str, ...], env_file: str, from_environment: bool, every: bool, present: bool, as_json: bool
+) -> None:
     """Join NICs to the network: defined ones by UUID or device, or the one that an environment describes.
 
-    Again for a NIC that is up: what has drifted is mended, and nothing else is changed.
+    Again for a NIC that is up: what has drifted is mended, and nothing else is changed. `up --all --present` after a reboot brings up
+    what is defined on devices that are there before any guest is, such as persistent taps.
     """
+    from netcommon.lifecycle.node import Outcome
     from netcommon.lifecycle.up import up as join
 
     app: App = ctx.obj
@@ -39,7 +44,10 @@ def up(ctx: click.Context, names: tuple[str, ...], env_file: str, from_environme
 
     def work(nic: Nic) -> None:
         with results.of(nic):
-            results.done(join(node, nic, app.call(nic=nic)))
+            if present and node.host.view().link(nic.interface) is None:
+                results.done(Outcome(False, f"{nic.label}: {nic.interface} is not there yet"))
+            else:
+                results.done(join(node, nic, app.call(nic=nic)))
 
     each(nics, work, "up", quiet=as_json)
     ctx.exit(results.show(as_json) or (USAGE if unreadable else 0))

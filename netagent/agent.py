@@ -1,0 +1,296 @@
+"""The agent of one node: subscriptions, the first picture, what each event means, and the end.
+
+The main thread only listens, marks and hands out; everything that may wait is done by workers. All that counts is on disk or in the
+kernel, so it may be killed at any moment: the next one reads the whole picture before it does anything.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+from netagent import file_events, memory
+from netagent.drift import Drift
+from netagent.events import INSTANCE, SWITCH, Changed, Event, Gone, LockClosed, Overrun, RecordChanged
+from netagent.file_events import FileEvents
+from netagent.jobs import Jobs, tell
+from netagent.kernel_events import KernelEvents
+from netagent.loop import Loop
+from netagent.nft_events import NftEvents
+from netagent.nics import Entry, Nics, entry_of
+from netagent.ovs_events import OvsEvents
+from netagent.repairs import Repairs
+from netagent.service import Service
+from netagent.workers import removed
+from netcommon.host.linux import LinuxHost
+from netcommon.lifecycle.node import Clock
+from netcommon.settings import Settings
+from runtime.errors import HostRefused, NetcommonError
+from runtime.locks import UUID
+from runtime.paths import Paths
+from runtime.store import Store, is_key
+
+#: The time between two resyncs is off by up to this share of it: not all nodes at once.
+JITTER = 0.1
+
+#: So much of a CPU is spent on resyncs at most: where one takes long they are further apart than the settings say.
+SHARE = 0.005
+
+#: Between two attempts to connect to Open vSwitch, and to watch a folder that has gone (seconds).
+RECONNECT = 1.0
+
+#: How long the end waits for what is being done (seconds).
+GRACE = 5.0
+
+
+class Source(Protocol):
+    """A subscription."""
+
+    @property
+    def descriptor(self) -> int: ...
+    def read(self) -> list[Event]: ...
+    def close(self) -> None: ...
+
+
+class Agent:
+    """See the module. ``service`` is open. Raises HostRefused where the kernel cannot be listened to."""
+
+    def __init__(self, service: Service, chance: random.Random) -> None:
+        self._service, self._paths, self._now, self._chance = service, service.paths, service.clock.now, chance
+        self._log = service.make_log()
+        self._loop = Loop(self._now, self._failed)
+        self._nics = Nics()
+        self._repairs = Repairs(self._now, service.settings.repair)
+        self._drift = Drift(self._nics, self._repairs.not_before)
+        self._store = Store(self._paths, service.identity.netns, service.identity.boot)
+        self._jobs = Jobs(service, self._loop, self._nics, self._drift, self._repairs, chance)
+        self._jobs.reread = self._reread
+        self._files = FileEvents()
+        self._ovs = OvsEvents(self._paths.ovsdb, self._now)
+        self._switch = -1  #: the descriptor of its connection
+        self._sources: list[Source] = [KernelEvents()]
+        try:
+            self._sources.append(NftEvents())
+        except HostRefused as error:
+            self._log.warning(f"no events of nftables: {error}")
+
+    # -- begin and end
+
+    def start(self) -> None:
+        """Subscribes, then reads the records. Raises HostRefused."""
+        self._watch_folders()
+        for source in (*self._sources, self._files):
+            self._loop.watch(source.descriptor, self._ready)
+        for name in self._store.folder("nics").names():
+            if name.endswith(".json") and is_key(name[:-5]):
+                self._reread(name[:-5])
+        self._loop.watch(self._service.descriptor, self._service.signalled)
+        self._tick()
+        self._resync()
+        self._jobs.reap()
+        self._service.ready(f"{len(self._nics)} NICs on record")
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        self._loop.run()
+
+    def stop(self) -> None:
+        """Ends ``run``."""
+        self._loop.stop()
+
+    def close(self) -> None:
+        """Ends the workers, and closes what is open."""
+        self._jobs.close(GRACE)
+        for source in {*self._sources, self._ovs, self._files}:
+            source.close()
+        self._loop.close()
+        self._store.close()
+
+    # -- what the service asks
+
+    def reloaded(self, settings: Settings) -> None:
+        self._repairs.policy = settings.repair
+        self._drift.everything(self._now())
+        self._jobs.schedule()
+
+    def status(self) -> Mapping[str, object]:
+        now, jobs = self._now(), self._jobs
+        return {
+            "nics": dict(self._nics.states()),
+            "work waiting": jobs.waiting,
+            "work running": jobs.running(),
+            "looks": jobs.looks,
+            "surveys": jobs.surveys,
+            "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
+            "seconds to the next reaping": round(jobs.reaper.due(now), 1),
+            "connected to Open vSwitch": self._ovs.connected,
+        }
+
+    def hanging(self) -> str:
+        return self._jobs.hanging()
+
+    # -- events
+
+    def _ready(self) -> None:
+        """What was changed is held against the records as they were before, what was removed against those after it: an up writes that
+        it is done when all is made, a down that it begins before anything goes.
+        """
+        now = self._now()
+        events = [event for source in self._sources for event in source.read()]
+        for event in events:
+            if isinstance(event, Changed):
+                self._take(event, now)
+        self._read_files()
+        for event in events:
+            if not isinstance(event, Changed):
+                self._take(event, now)
+        if self._ovs in self._sources and not self._ovs.connected:
+            self._disconnected()
+        self._jobs.schedule()
+
+    def _read_files(self) -> None:
+        for event in self._files.read():
+            if isinstance(event, RecordChanged):
+                self._reread(event.key)
+            else:
+                self._take(event, self._now())
+
+    def _take(self, event: Event, now: float) -> None:
+        if isinstance(event, Overrun):
+            self._service.metrics.count("netcommon_overruns_total", source=event.source)
+            self._log.warning(f"events of {event.source} were lost: everything is looked at")
+            if event.source == file_events.SOURCE:
+                self._loop.after(RECONNECT, self._watch_again)
+        self._drift.take(event, now)
+
+    def _reread(self, key: str) -> None:
+        """The record may have changed on disk."""
+        try:
+            record = self._store.read(key)
+        except NetcommonError as error:
+            self._store.problems.append(str(error))
+            record = None
+        for problem in self._store.problems:
+            self._log.warning(problem)
+        self._store.problems.clear()
+        here = self._service.identity
+        if record is None or (record.boot == here.boot and record.netns != here.netns):
+            self._nics.drop(key)
+            self._drift.removed(key)
+            self._repairs.worked(key)
+            return
+        entry, before = entry_of(record), self._nics.get(key)
+        if before is None or before.ifindex != entry.ifindex:
+            self._repairs.worked(key)  # what failed was for another device
+        self._nics.put(entry)
+        self._drift.changed(entry, self._now())
+        if _switched(entry) and not self._ovs.connected:
+            self._connect()
+
+    # -- Open vSwitch
+
+    def _connect(self) -> None:
+        """Subscribes to its database, where a NIC needs it; then looks at what has happened before."""
+        if self._ovs.connected or not any(map(_switched, self._nics.all())):
+            return
+        if self._ovs.open():
+            self._sources.append(self._ovs)
+            self._switch = self._ovs.descriptor
+            self._loop.watch(self._switch, self._ready)
+            self._drift.everything(self._now())
+
+    def _disconnected(self) -> None:
+        self._sources.remove(self._ovs)
+        self._loop.forget(self._switch)
+        self._loop.after(RECONNECT, self._connect)
+
+    def _switch_started(self, name: str) -> Event | None:
+        """A socket has appeared: the database's own, or that of a bridge, whose flows are gone then."""
+        if name == os.path.basename(self._paths.ovsdb):
+            self._loop.after(0.0, self._connect)
+            return None
+        bridge, dot, suffix = name.rpartition(".")
+        return Gone(((SWITCH, bridge),)) if dot and suffix == "mgmt" else None
+
+    # -- folders
+
+    def _watch_folders(self) -> None:
+        """Those of ours, which are made if need be, and those of others where they are there."""
+        files, names, came = self._files, file_events.NAMES, file_events.IN_CREATE | file_events.IN_MOVED_TO
+        files.watch("nics", self._store.folder("nics").descriptor, names, _record_changed)
+        files.watch("locks", self._store.folder("locks").descriptor, file_events.IN_CLOSE, _lock_closed)
+        files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._switch_started)
+        files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
+
+    def _watch_again(self) -> None:
+        """A folder was removed, or came only now."""
+        if removed(self._store):
+            self._store.close()
+            self._files.lost |= {"nics", "locks"}
+        if self._files.lost:
+            self._watch_folders()
+
+    def _runtime_written(self, name: str) -> Event | None:
+        instance, dot, suffix = name.rpartition(".")
+        if not dot or suffix != "runtime":
+            return None
+        self._jobs.runtime_written(instance)
+        return Changed(((INSTANCE, instance),))
+
+    # -- from time to time
+
+    def _resync(self) -> None:
+        """Everything is looked at, whatever events have said or not."""
+        self._drift.everything(self._now())
+        self._watch_again()
+        self._connect()
+        for state, number in self._nics.states().items():
+            self._service.metrics.gauge("netcommon_nics", number, state=state)
+        interval = max(self._service.settings.agent_resync, self._jobs.burden / SHARE)
+        self._loop.after(interval * self._chance.uniform(1 - JITTER, 1 + JITTER), self._resync)
+        self._jobs.schedule()
+
+    def _tick(self) -> None:
+        self._loop.at(self._service.tick(), self._tick)
+
+    def _failed(self, error: Exception) -> None:
+        """An action of the loop: what it left undone, the next resync finds."""
+        tell(self._log, "the loop", error)
+
+
+def _switched(entry: Entry) -> bool:
+    return any(sort == SWITCH for sort, _which in entry.marks)
+
+
+def _record_changed(name: str) -> Event | None:
+    key, dot, suffix = name.rpartition(".")
+    return RecordChanged(key) if dot and suffix == "json" and is_key(key) else None
+
+
+def _lock_closed(name: str) -> Event | None:
+    which, _, number = name.partition("-")
+    return LockClosed(int(number)) if which == UUID and number.isascii() and number.isdigit() else None
+
+
+def run(paths: Paths | None = None, clock: Clock | None = None, environ: Mapping[str, str] | None = None, verbose: bool = False) -> int:
+    """Runs the agent of this network namespace until it is told to stop; the exit status. Raises NetcommonError where it cannot begin."""
+    memory.share()
+    paths, clock = paths or Paths(), clock or Clock()
+    host = LinuxHost(paths, clock=clock.now)
+    identity = host.identity()
+    host.close()
+    service = Service(paths, identity, clock, environ, verbose)
+    try:
+        service.open()
+        agent = Agent(service, random.SystemRandom())
+        try:
+            service.serve(agent)
+            agent.start()
+            agent.run()
+        finally:
+            agent.close()
+    finally:
+        service.close()
+    return 0

@@ -1,0 +1,119 @@
+"""The agent's socket for questions: the one that there is, "status", is answered with one JSON document. Root alone may ask.
+
+A thread of its own answers, so that an agent whose loop hangs still says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from netagent.reports import bound
+from netcommon.report import folder
+from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.folder import Folder
+
+#: The socket in the agent's folder.
+SOCKET = "control"
+
+#: Who has asked has so long to send the question and to take the answer (seconds).
+PATIENCE = 2.0
+
+#: An answer is shorter (bytes).
+LARGEST = 16 << 20
+
+_CREDENTIALS = struct.Struct("iII")  # struct ucred, unix(7)
+
+
+class Control:
+    """Answers until ``close``. ``status`` makes the document, in the thread that answers."""
+
+    def __init__(self, within: Folder, status: Callable[[], Mapping[str, object]]) -> None:
+        self._within, self._status = within, status
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Raises HostRefused."""
+        self._socket = bound(self._within, SOCKET, socket.SOCK_STREAM)
+        self._socket.listen(8)
+        self._thread = threading.Thread(target=self._serve, args=(self._socket,), name="control", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread, and takes the socket away."""
+        if self._socket is None or self._thread is None:
+            return
+        self._closing.set()
+        self._within.remove(SOCKET)
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+        self._socket = None
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                asking, _address = listener.accept()
+            except OSError:  # shut down; or a passing lack of descriptors
+                if self._closing.wait(0.1):
+                    return
+                continue
+            with asking:
+                try:
+                    self._answer(asking)
+                except OSError:
+                    continue  # who asked has gone, or takes too long
+
+    def _answer(self, asking: socket.socket) -> None:
+        asking.settimeout(PATIENCE)
+        _pid, user, _gid = _CREDENTIALS.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if user not in (0, os.geteuid()):
+            return
+        question = asking.recv(64).decode("ascii", "replace").strip()
+        try:
+            answer: Mapping[str, object] = self._status() if question == "status" else {"error": f"no such question: {escaped(question)}"}
+            data = json.dumps(answer)
+        except Exception as error:  # whoever asks is told, and the next one gets an answer
+            data = json.dumps({"error": f"{type(error).__name__}: {error}"})
+        asking.sendall(data.encode("ascii") + b"\n")
+
+
+def ask(state: str, netns: int, question: str = "status", seconds: float = PATIENCE * 2) -> dict[str, Any]:
+    """What the agent of a network namespace answers. ``state`` is the state directory.
+
+    Raises HostRefused where no agent runs, or it does not let us; TryAgain where it does not answer within ``seconds`` each way.
+    """
+    path = f"{folder(state, netns)}/{SOCKET}"
+    parts = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(seconds)
+        try:
+            asking.connect(path)
+            asking.sendall(question.encode("ascii") + b"\n")
+            while part := asking.recv(1 << 16):
+                parts.append(part)
+                if sum(map(len, parts)) > LARGEST:
+                    raise HostRefused(f"the agent's answer ({path}) is larger than {LARGEST} bytes")
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise HostRefused("no agent runs in this network namespace") from None
+        except TimeoutError:
+            raise TryAgain(f"the agent ({path}) does not answer") from None
+        except OSError as error:
+            raise HostRefused(f"the agent ({path}) cannot be asked: {error.strerror or error}") from None
+    try:
+        answer = json.loads(b"".join(parts))
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise HostRefused(f"the agent ({path}) gave no answer") from None
+    if "error" in answer:
+        raise HostRefused(f"the agent says: {escaped(answer['error'])}")
+    return answer
+

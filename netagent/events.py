@@ -1,0 +1,53 @@
+"""What can happen on a node, as values. A subscription makes them from what the kernel, Open vSwitch or inotify(7) tells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Something that a NIC's record may be about, as it is named in events: its sort, and which one. See netagent.nics.marks.
+Mark = tuple[str, object]
+
+#: Sorts of marks: a device by index, and by name; the settings of a device (its index); a VLAN of a bridge's port (index and VID, 0 for
+#: all); a family's uplinks; an address or a prefix; a table of nftables (family and name); a bridge of Open vSwitch; an instance that
+#: migrates in.
+INDEX, NAME, SETTINGS, VLAN, UPLINKS = "index", "name", "settings", "vlan", "uplinks"
+ADDRESS, TABLE, SWITCH, INSTANCE = "address", "table", "switch", "instance"
+
+
+class LinkGone(NamedTuple):
+    """A network device is gone from this namespace (RTM_DELLINK): for good, since the kernel gives no index twice."""
+
+    ifindex: int
+
+
+class Gone(NamedTuple):
+    """Something was removed: what bears one of ``marks`` may not hold any more."""
+
+    marks: tuple[Mark, ...]
+
+
+class Changed(NamedTuple):
+    """Something was made or altered, as every up does too: what bears one of ``marks`` and is settled may not hold any more."""
+
+    marks: tuple[Mark, ...]
+
+
+class RecordChanged(NamedTuple):
+    """The file of a record was written, moved or removed."""
+
+    key: str
+
+
+class LockClosed(NamedTuple):
+    """A process has closed a file of the lock set of UUIDs: a hook has ended, or died."""
+
+    number: int
+
+
+class Overrun(NamedTuple):
+    """Events were lost: everything must be looked at. ``source``: whose."""
+
+    source: str
+
+
+Event = LinkGone | Gone | Changed | RecordChanged | LockClosed | Overrun

@@ -1,0 +1,311 @@
+"""What the workers are given to do, and what is done with what comes of it; the methods run in the main thread, the jobs in workers'."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from time import thread_time
+from typing import NamedTuple
+
+from netagent import memory
+from netagent.adoption import Adopter, fill
+from netagent.drift import NEVER, Drift
+from netagent.loop import Loop, Timer
+from netagent.nics import Entry, Nics, entry_of
+from netagent.reaper import Reaper
+from netagent.repairs import Repairs
+from netagent.scripts import launcher
+from netagent.service import Service, start_delay
+from netagent.tend import BUSY, DOOR, OWING, Dropped, Result
+from netagent.work import Key, Pool
+from netagent.workers import Worker
+from netcommon.lifecycle.node import Call
+from netcommon.log import Log
+from netcommon.operations.base import Operation
+from runtime.errors import NetcommonError
+
+#: Sorts of work: one record; one whose scripts may take long; many records; reaping; adopting; what an effect does again.
+LOOK, SCRIPTS, SURVEY, REAP, ADOPT, LATER = "look", "scripts", "survey", "reap", "adopt", "later"
+
+#: Threads at most, and how many may do the same sort of work: scripts that hang leave threads for the others.
+THREADS = 6
+LIMITS = {LOOK: 4, SCRIPTS: 3, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
+
+#: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
+ADOPT_AFTER = 15.0
+
+#: Until the next snapshot after one that could not be read whole: at first, and after doubling (seconds).
+AGAIN, LATEST = 5.0, 60.0
+
+#: The longest that one reaping, or adopting, goes on (seconds).
+LONGEST = 300.0
+
+#: A worker that has been at one thing for so long beyond a hook's time limit will not end any more (seconds).
+HANGS = 60.0
+
+
+
+class Spent(NamedTuple):
+    """How long something took, and how much of a CPU (seconds)."""
+
+    clock: float
+    cpu: float
+
+
+DROPPED = "netcommon_guard_dropped_total"
+
+
+class Jobs:
+    """``reread``: the record of this key may have changed on disk."""
+
+    def __init__(self, service: Service, loop: Loop, nics: Nics, drift: Drift, repairs: Repairs, chance: random.Random) -> None:
+        self._service, self._loop, self._nics, self._drift, self._repairs = service, loop, nics, drift, repairs
+        self._now = service.clock.now
+        self.reread: Callable[[str], None] = lambda key: None
+        self._launcher = launcher(service.environ)
+        self._log = service.make_log()
+        self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
+        self._timer: Timer | None = None
+        self._numbers = count()
+        self.looks = 0  #: how many single records were looked at
+        self.surveys = 0  #: how many snapshots were looked at
+        self.burden = 0.0  #: CPU seconds of the last comparison of all records
+        self.synced = 0.0  #: when all records were last compared with the host; 0: not yet
+        delay = start_delay(service.settings, service.environ, service.paths, chance.random)
+        self.reaper = Reaper(service.clock, chance, service.alarms, service.metrics, delay)
+        self._adopter = Adopter()
+        self._filled = False
+        self._again = AGAIN
+
+    def close(self, seconds: float) -> None:
+        """Ends, after what is being done."""
+        self._pool.close(seconds)
+
+    @property
+    def waiting(self) -> int:
+        """How much waits for a thread."""
+        return self._pool.waiting
+
+    def running(self) -> list[str]:
+        """What is being done, in words."""
+        return [" ".join(filter(None, key)) for key in self._pool.running()]
+
+    def hanging(self) -> str:
+        """What will not end any more, "" if nothing."""
+        limit = self._now() - self._service.settings.hook_timeout - HANGS
+        late = [" ".join(key) for key, since in self._pool.running().items() if since < limit and key.sort in (LOOK, SCRIPTS, LATER)]
+        return f"at work without end: {', '.join(late)}" if late else ""
+
+    def schedule(self) -> None:
+        """Hands out what is due, and sets the timer for the rest."""
+        if self._drift.due() <= self._now():
+            batch = self._drift.batch(self._now())
+            for key, since in batch.single:
+                self._look(key, since)
+            if batch.everything:
+                self._survey(None, batch.everything)
+            elif batch.many:
+                self._survey(dict(batch.many), min(since for _key, since in batch.many))
+        due = self._drift.due()
+        if due < NEVER and (self._timer is None or due < self._timer.when):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.at(due, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.schedule()
+
+    def _put(self, key: Key, job: Callable[[Worker], None]) -> None:
+        """``job`` runs with the settings that are in force then, and alone with its worker's node."""
+
+        def run(worker: Worker) -> None:
+            with worker.lock:
+                worker.use(self._service.settings)
+                job(worker)
+                worker.report()
+
+        self._pool.put(key, run)
+
+    # -- records
+
+    def _look(self, key: str, since: float, scripts: bool = False) -> None:
+        self.looks += 1
+
+        def job(worker: Worker) -> None:
+            result = worker.tender.look(key, scripts)
+            self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
+            self._loop.tell(partial(self._looked, key, since, result))
+
+        self._put(Key(SCRIPTS if scripts else LOOK, key), job)
+
+    def _looked(self, key: str, since: float, result: Result) -> None:
+        if result.did == OWING:
+            self._look(key, since, scripts=True)
+        elif result.again:
+            self._drift.again(key, result.again)
+        elif result.did == BUSY:
+            self._drift.at_work(key, self._now())
+        self.schedule()
+
+    def _survey(self, keys: Mapping[str, float] | None, since: float) -> None:
+        """Compares many records, or all, with one snapshot; what does not hold is looked at by itself."""
+        self.surveys += 1
+
+        def job(worker: Worker) -> None:
+            began, used = self._now(), thread_time()
+            try:
+                wanting, entries, complete = self._compare(worker, keys)
+            except BaseException:
+                self._loop.tell(self._not_surveyed)
+                raise
+            spent = Spent(self._now() - began, thread_time() - used)
+            self._loop.tell(partial(self._surveyed, keys is None, wanting, entries, since, spent))
+            if not complete:
+                self._loop.tell(self._not_surveyed)
+            else:
+                self._again = AGAIN
+            memory.trim()
+
+        self._put(Key(SURVEY), job)
+
+    def _compare(self, worker: Worker, keys: Mapping[str, float] | None) -> tuple[list[str], list[Entry], bool]:
+        """In a worker's thread: which records want a look of their own, what all are like, and whether all could be looked at.
+
+        Where a service does not answer (a frozen switch), the other NICs of that mode do not wait for it too. Raises NetcommonError.
+        """
+        view = worker.node.host.snapshot()
+        view.links()
+        wanting: list[str] = []
+        entries: list[Entry] = []
+        dropped: list[Dropped] = []
+        known: dict[tuple[str, Operation], bool] = {}
+        mute: set[str] = set()
+        for key in worker.tender.keys() if keys is None else keys:
+            record = worker.tender.read(key)
+            if record is None or not worker.tender.ours(record):
+                continue
+            entries.append(entry_of(record))
+            if record.nic.mode in mute:
+                continue
+            try:
+                wants, counted = worker.tender.examine(record, view, known)
+            except NetcommonError as error:
+                worker.log.warning(f"NICs of mode {record.nic.mode} are looked at later: {error}")
+                mute.add(record.nic.mode)
+                continue
+            wanting += [key] if wants else []
+            dropped += counted
+        if keys is None:
+            self._count_dropped(dropped)
+        return wanting, entries, not mute
+
+    def _not_surveyed(self) -> None:
+        """The host could not be read whole: nothing is known, so it is tried again."""
+        self._drift.rested(self._now(), self._again)
+        self._drift.everything(self._now())
+        self._again = min(self._again * 2, LATEST)
+        self.schedule()
+
+    def _surveyed(self, everything: bool, wanting: Sequence[str], entries: Sequence[Entry], since: float, spent: Spent) -> None:
+        now = self._now()
+        self._drift.rested(now, spent.clock)
+        if everything:
+            self._service.metrics.observe("netcommon_resync_seconds", spent.clock)
+            self.synced, self.burden = now, spent.cpu
+            known = {entry.key: entry for entry in entries}
+            for key in {*known, *self._nics.keys()}:
+                if self._nics.get(key) != known.get(key):
+                    self.reread(key)  # an event was lost; or it has changed since
+            self._repairs.forget(self._nics.__contains__)
+        for key in wanting:
+            if self._repairs.not_before(key) <= now:
+                self._look(key, since)
+        self.schedule()
+
+    def _count_dropped(self, dropped: Sequence[Dropped]) -> None:
+        metrics = self._service.metrics
+        metrics.forget(DROPPED)
+        for labels, number in dropped:
+            metrics.gauge(DROPPED, number, **labels)
+
+    # -- the node as a whole
+
+    def reap(self) -> None:
+        """Runs the reaper when it is due, adopts before that, and asks it again when it has run."""
+
+        def job(worker: Worker) -> None:
+            try:
+                self.reaper.run(worker.node, self._call(worker))
+            finally:
+                self._loop.tell(self.reap)
+                memory.trim()
+
+        def due() -> None:
+            self.adopt(None)
+            self._put(Key(REAP), job)
+
+        self._loop.after(max(self.reaper.due(self._now()), 0.0), due)
+
+    def adopt(self, instance: str | None) -> None:
+        """Adopts NICs without a record of ``instance``, or of all instances."""
+
+        def job(worker: Worker) -> None:
+            call = self._call(worker)
+            if not self._filled:
+                self._filled = True
+                fill(worker.node, call)
+            self._adopter.run(worker.node, call, None if instance is None else [instance])
+
+        self._put(Key(ADOPT, instance or ""), job)
+
+    def runtime_written(self, instance: str) -> None:
+        """Ganeti has written the runtime file of ``instance``: a NIC that has no record some time after that is adopted."""
+        self._loop.after(ADOPT_AFTER, partial(self.adopt, instance))
+
+    def _call(self, worker: Worker) -> Call:
+        return Call(worker.log, self._now() + LONGEST, DOOR)
+
+    # -- workers
+
+    def _worker(self) -> Worker:
+        service = self._service
+        log = service.make_log()
+        return Worker(service.paths, service.clock, service.settings, log, self._repairs, service.metrics, self._later, self._launcher)
+
+    def _later(self, worker: Worker, delays: Sequence[float], action: Callable[[], bool]) -> None:
+        """See netcommon.effects.base.Later."""
+        times = [self._now() + delay for delay in delays]
+        name = Key(LATER, str(next(self._numbers)))
+
+        def job(_any: Worker) -> None:
+            with worker.lock:
+                more = action()
+            if more and times:
+                self._loop.tell(following)
+
+        def following() -> None:
+            self._loop.at(times.pop(0), lambda: self._pool.put(name, job))
+
+        if times:
+            self._loop.tell(following)
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        """In a worker's thread."""
+        tell(self._log, " ".join(key), error)
+        if key.sort in (LOOK, SCRIPTS):
+            when = self._repairs.failed(key.name)
+            self._loop.tell(partial(self._drift.again, key.name, when))
+            self._loop.tell(self.schedule)
+
+
+def tell(log: Log, what: str, error: Exception) -> None:
+    """Logs an error; of one that we did not foresee the place too."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else ""
+    log.error(f"{what}: {error}" if isinstance(error, NetcommonError) else f"{what}: {type(error).__name__}: {error} ({place})")

@@ -1,0 +1,174 @@
+"""What rtnetlink tells (rtnetlink(7)): devices, rules, routes, addresses, VLANs, qdiscs, and the settings of devices.
+
+Of routes and forwarding entries the kernel passes on to us what may be ours alone: a node that learns a whole routing table, or ten
+thousand MAC addresses, does not wake the agent up. It tells nothing of proxy neighbours of IPv4: what of those is missing, the next
+resync finds.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from struct import error
+from sys import byteorder
+
+from netagent.events import ADDRESS, INDEX, NAME, SETTINGS, UPLINKS, VLAN, Changed, Event, Gone, LinkGone, Mark, Overrun
+from netagent.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
+from netcommon.host import decode
+from netcommon.host.attributes import MalformedError, attributes, string, u32
+from netcommon.host.encode import (
+    AF_BRIDGE,
+    FRA_IIFNAME,
+    IFF_UP,
+    IFINFO,
+    IFLA_ADDRESS,
+    IFLA_IFALIAS,
+    IFLA_IFNAME,
+    IFLA_MASTER,
+    IFLA_MTU,
+    NDMSG,
+    RTM_DELLINK,
+    RTM_DELNEIGH,
+    RTM_DELROUTE,
+    RTM_DELRULE,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    RTM_NEWROUTE,
+    RTM_NEWRULE,
+    RTM_NEWVLAN,
+    RULE,
+)
+from netcommon.host.facts import PROTOCOL
+
+SOURCE = "rtnetlink"
+
+#: RTNLGRP_*: links, forwarding entries, traffic control, and of IPv4 and IPv6 addresses, routes, rules and devices' settings; VLANs.
+GROUPS = (1, 3, 4, 5, 9, 7, 11, 8, 19, 24, 25, 33)
+
+RTM_NEWADDR, RTM_DELADDR = 20, 21
+RTM_NEWQDISC, RTM_DELQDISC = 36, 37
+RTM_NEWTFILTER, RTM_DELTFILTER = 44, 45
+RTM_NEWNETCONF = 80
+RTM_DELVLAN = 113
+NETCONFA_IFINDEX = 1
+TCM_IFINDEX = 4
+IFLA_CARRIER = 33
+
+#: Datagrams that are read at a time: other descriptors are looked at in between.
+AT_ONCE = 4096
+
+#: What comes after the header: struct rtmsg (destination's length, protocol), struct ndmsg (state, its low byte).
+TYPE, DST_LEN, RT_PROTOCOL, ND_STATE = 4, 16 + 1, 16 + 5, 16 + 8 + (byteorder == "big")
+NUD_NOARP = 0x40  #: of an entry that somebody has made, and that is not the device's own
+
+
+def _host_order(kind: int) -> int:
+    """A type as a filter loads it, which takes numbers for big-endian."""
+    return socket.htons(kind)
+
+
+#: A datagram holds one message. (operation, jump if true, jump if false, operand)
+FILTER: tuple[Instruction, ...] = (
+    (LOAD_HALF, 0, 0, TYPE),
+    (EQUAL, 3, 0, _host_order(RTM_NEWROUTE)),
+    (EQUAL, 4, 0, _host_order(RTM_DELROUTE)),
+    (EQUAL, 10, 0, _host_order(RTM_NEWNEIGH)),
+    (EQUAL, 6, 8, _host_order(RTM_DELNEIGH)),
+    (LOAD_BYTE, 0, 0, DST_LEN),  # 5: a new route: only a default one
+    (EQUAL, 6, 7, 0),
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 7: one that is gone: ours
+    (EQUAL, 4, 0, PROTOCOL),
+    (LOAD_BYTE, 0, 0, DST_LEN),  # or a default one
+    (EQUAL, 2, 3, 0),
+    (LOAD_BYTE, 0, 0, ND_STATE),  # 11: a forwarding entry that is gone: a static one
+    (EQUAL, 0, 1, NUD_NOARP),
+    (RETURN, 0, 0, WHOLE),  # 13
+    (RETURN, 0, 0, NOTHING),
+)
+
+
+class KernelEvents:
+    """A subscription to rtnetlink in the caller's network namespace. Raises HostRefused."""
+
+    def __init__(self, buffer: int = BUFFER) -> None:
+        """``buffer``: bytes of messages that the kernel keeps for us."""
+        self._listener = Listener(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
+        self._links: dict[int, tuple[object, ...]] = {}  #: of each device what was last told of it
+
+    @property
+    def descriptor(self) -> int:
+        return self._listener.descriptor
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def read(self) -> list[Event]:
+        """What has happened since it was last read, a part of it where it is much."""
+        found: list[Event] = []
+        try:
+            for kind, _flags, body in self._listener.messages(AT_ONCE):
+                try:
+                    found += self._event(kind, body)
+                except (MalformedError, error, IndexError):
+                    found.append(Overrun(SOURCE))  # what we cannot read may be about us
+        except Lost:
+            self._links.clear()
+            found.append(Overrun(SOURCE))
+        return found
+
+    def _event(self, kind: int, body: bytes) -> Iterator[Event]:
+        if kind in (RTM_NEWLINK, RTM_DELLINK):
+            yield from self._link(kind, body)
+        elif kind in (RTM_NEWRULE, RTM_DELRULE):
+            iif = string(attributes(body, RULE.size).get(FRA_IIFNAME))
+            if iif:
+                yield _either(kind == RTM_DELRULE, (NAME, iif))
+        elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
+            yield from _route(kind, body)
+        elif kind == RTM_DELNEIGH:
+            if body[0] == AF_BRIDGE:
+                yield Gone(((INDEX, NDMSG.unpack_from(body)[1]),))
+        elif kind in (RTM_NEWADDR, RTM_DELADDR):
+            if kind == RTM_DELADDR:  # struct ifaddrmsg: family, length, flags, scope, index
+                yield Gone(((INDEX, int.from_bytes(body[4:8], byteorder)),))
+        elif kind in (RTM_NEWVLAN, RTM_DELVLAN):
+            for index, vlan in decode.vlans(body):
+                yield _either(kind == RTM_DELVLAN, (VLAN, (index, vlan.vid)), (VLAN, (index, 0)))
+        elif kind in (RTM_NEWQDISC, RTM_DELQDISC, RTM_NEWTFILTER, RTM_DELTFILTER):  # struct tcmsg: family, padding, index
+            index = int.from_bytes(body[TCM_IFINDEX : TCM_IFINDEX + 4], byteorder)
+            yield _either(kind in (RTM_DELQDISC, RTM_DELTFILTER), (INDEX, index))
+        elif kind == RTM_NEWNETCONF:
+            index = u32(attributes(body, 4).get(NETCONFA_IFINDEX))
+            if 0 < index < 1 << 31:  # "all" and "default" are negative
+                yield Changed(((INDEX, index), (SETTINGS, index)))
+
+    def _link(self, kind: int, body: bytes) -> Iterator[Event]:
+        family, _, index, flags, _ = IFINFO.unpack_from(body)
+        if kind == RTM_DELLINK and family != AF_BRIDGE:
+            self._links.pop(index, None)
+            yield LinkGone(index)
+            return
+        found = attributes(body, IFINFO.size)
+        name = string(found.get(IFLA_IFNAME))
+        if family == AF_BRIDGE:  # a port's flags and VLANs; or it is none any more
+            yield _either(kind == RTM_DELLINK, (INDEX, index))
+            return
+        wanted = (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_MASTER, IFLA_IFALIAS, IFLA_CARRIER)
+        told = (flags & IFF_UP, *(found.get(each) for each in wanted))
+        if self._links.get(index) != told:  # the kernel says so of much that is nothing to us
+            self._links[index] = told
+            yield Changed(((INDEX, index), (NAME, name)))
+
+
+def _either(gone: bool, *marks: Mark) -> Event:
+    return Gone(marks) if gone else Changed(marks)
+
+
+def _route(kind: int, body: bytes) -> Iterator[Event]:
+    route = decode.route(body)
+    if route is None:
+        return
+    if route.destination.endswith("/0"):
+        yield _either(kind == RTM_DELROUTE, (UPLINKS, route.family))
+    if kind == RTM_DELROUTE and route.protocol == PROTOCOL:
+        yield Gone((((INDEX, route.index),) if route.index else ()) + ((ADDRESS, route.destination),))

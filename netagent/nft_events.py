@@ -1,0 +1,87 @@
+"""What nf_tables tells (linux/netfilter/nf_tables.h, NFNLGRP_NFTABLES): what was taken out of its tables, and put in.
+
+`nft flush ruleset`, the first line of Debian's nftables.conf, comes as one message for each thing that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import error
+from sys import byteorder
+
+from netagent.events import INDEX, NAME, TABLE, Changed, Event, Gone, Mark, Overrun
+from netagent.listener import Listener, Lost
+from netcommon.host import nfdecode
+from netcommon.host.attributes import MalformedError
+from netcommon.host.nfencode import (
+    DELCHAIN,
+    DELRULE,
+    DELSET,
+    DELSETELEM,
+    DELTABLE,
+    NEWCHAIN,
+    NEWRULE,
+    NEWSETELEM,
+    SUBSYSTEM,
+)
+from netcommon.host.nftables import MARK
+from netcommon.operations.guard import index_of
+
+SOURCE = "nftables"
+NETLINK_NETFILTER = 12
+GROUP = 7  #: NFNLGRP_NFTABLES
+AT_ONCE = 1024  #: datagrams that are read at a time
+
+GONE = frozenset({DELTABLE, DELCHAIN, DELRULE, DELSET, DELSETELEM})
+TABLES_OF_OURS = MARK.encode() + b"-"  #: what all their names begin with
+
+
+class NftEvents:
+    """A subscription to nf_tables in the caller's network namespace. Raises HostRefused where the kernel has none."""
+
+    def __init__(self) -> None:
+        self._listener = Listener(NETLINK_NETFILTER, (GROUP,))
+
+    @property
+    def descriptor(self) -> int:
+        return self._listener.descriptor
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def read(self) -> list[Event]:
+        """What has happened since it was last read, a part of it where it is much. What is not about tables of ours is left out."""
+        found: dict[Event, None] = {}  # the many messages of one change say the same
+        try:
+            for kind, _flags, body in self._listener.messages(AT_ONCE):
+                if kind >> 8 != SUBSYSTEM or TABLES_OF_OURS not in body:
+                    continue
+                what = kind & 0xFF
+                try:
+                    for mark in _marks(what, body):
+                        found[Gone((mark,)) if what in GONE else Changed((mark,))] = None
+                except (MalformedError, error, IndexError):
+                    found[Overrun(SOURCE)] = None  # what we cannot read may be about us
+        except Lost:
+            found[Overrun(SOURCE)] = None
+        return list(found)
+
+
+def _marks(what: int, body: bytes) -> Iterator[Mark]:
+    """Whom a message is about: one NIC, if it is of a chain or an element of its own, else all who need the table."""
+    if what in (NEWSETELEM, DELSETELEM):
+        for element in nfdecode.elements(body):
+            yield INDEX, int.from_bytes(element.key[:4], byteorder)
+            name = element.key.rstrip(b"\0")
+            if 0 < len(name) < 16 and b"\0" not in name:
+                yield NAME, name.decode("utf-8", "surrogateescape")
+    elif what in (NEWRULE, DELRULE, NEWCHAIN, DELCHAIN):
+        rule = nfdecode.rule(body) if what in (NEWRULE, DELRULE) else None
+        chain = nfdecode.chain(body) if rule is None else None
+        place = (rule.table, rule.chain) if rule else (chain.table, chain.name) if chain else ("", "")
+        index = index_of(place[1])
+        yield (INDEX, index) if index else (TABLE, (body[0], place[0]))
+    elif what == DELTABLE:
+        yield TABLE, (body[0], nfdecode.table(body).name)
+    elif what == DELSET:
+        yield TABLE, (body[0], nfdecode.set_name(body)[0])

@@ -1,0 +1,137 @@
+"""The NICs on record, in memory: what the agent must know to tell at once whom an event is about. The records themselves stay on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from netagent.events import ADDRESS, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
+from netcommon.host.nflayout import OWN
+from netcommon.host.nftables import ARP, INET, NETDEV
+from netcommon.operations.gateway_arp import NAME as ARP_TABLE
+from runtime.record import UP, Record
+
+Stored = Mapping[str, Any]
+
+
+class Entry(NamedTuple):
+    """One record, as far as events go. ``marks``: what it is about."""
+
+    key: str
+    uuid: str
+    device: str
+    ifindex: int
+    state: str
+    instance: str
+    marks: frozenset[Mark]
+
+    @property
+    def settled(self) -> bool:
+        """Whether no hook has anything left to do for it."""
+        return self.state == UP
+
+
+class Nics:
+    """The entries by key, and by what they are about."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._about: dict[Mark, set[str]] = {}
+        self._marks: dict[Mark, Mark] = {}  #: equal marks of many records are one object
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def get(self, key: str) -> Entry | None:
+        return self._entries.get(key)
+
+    def keys(self) -> list[str]:
+        """The keys of all records."""
+        return list(self._entries)
+
+    def all(self) -> list[Entry]:
+        """All entries. For any thread."""
+        return list(self._entries.values())
+
+    def put(self, entry: Entry) -> None:
+        """A record is now as ``entry`` says."""
+        old = self._entries.get(entry.key)
+        if old is not None and old.marks == entry.marks:
+            self._entries[entry.key] = entry._replace(marks=old.marks)
+            return
+        self._forget(entry.key, old.marks if old else ())
+        marks = frozenset(self._marks.setdefault(mark, mark) for mark in entry.marks)
+        self._entries[entry.key] = entry._replace(marks=marks)
+        for mark in marks:
+            self._about.setdefault(mark, set()).add(entry.key)
+
+    def drop(self, key: str) -> Entry | None:
+        """The record is gone from disk."""
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self._forget(key, old.marks)
+        return old
+
+    def _forget(self, key: str, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            keys = self._about.get(mark, set())
+            keys.discard(key)
+            if not keys:
+                self._about.pop(mark, None)
+                self._marks.pop(mark, None)
+
+    def about(self, marks: Iterable[Mark]) -> Iterator[Entry]:
+        """Every record that bears one of ``marks``, each once."""
+        found: dict[str, None] = {}
+        for mark in marks:
+            found.update(dict.fromkeys(self._about.get(mark, ())))
+        return (self._entries[key] for key in found)
+
+    def states(self) -> Mapping[str, int]:
+        """How many records are in each state. For any thread."""
+        return Counter(entry.state for entry in self.all())
+
+
+def entry_of(record: Record) -> Entry:
+    """The entry of a record."""
+    return Entry(record.key, record.uuid, record.device, record.ifindex, record.state, record.nic.instance, frozenset(marks_of(record)))
+
+
+def marks_of(record: Record) -> set[Mark]:
+    """What ``record`` is about: whatever an event may name. From its operations as they are stored, also those of unknown kinds.
+
+    An uplink, which many share, is there by its name, and for what of it they need: not everything that happens to it is about them.
+    """
+    found: set[Mark] = {(INDEX, record.ifindex), (NAME, record.device)}
+    if record.incoming:
+        found.add((INSTANCE, record.nic.instance))
+    for stored in record.operations:
+        for field in ("device", "port"):
+            if isinstance(name := stored.get(field), str) and name:
+                found.add((NAME, name))
+        found |= _of_kind(str(stored.get("kind")), stored)
+    return found
+
+
+def _of_kind(kind: str, stored: Stored) -> set[Mark]:
+    if kind == "guard-table":
+        return {(TABLE, (NETDEV, stored.get("name")))}
+    if kind == "gateway-arp-table":
+        return {(TABLE, (ARP, ARP_TABLE))}
+    if kind in ("firewall", "firewall-nic"):
+        return {(TABLE, (stored.get("nfproto"), stored.get("table"))), (TABLE, (INET, f"{stored.get('table')}{OWN}"))}
+    if kind in ("ovs-port", "flows", "flows-end"):
+        return {(SWITCH, stored.get("switch") or stored.get("bridge"))}
+    if kind in ("blackhole", "prefix-route"):
+        return {(ADDRESS, stored.get("destination"))}
+    if kind in ("bridge-vlans", "uplink-vlan"):
+        return {(VLAN, (stored.get("ifindex"), stored.get("vid", 0)))}
+    if kind == "neighbour":
+        return {(UPLINKS, stored.get("family"))}
+    if kind == "uplink-sysctl":
+        return {(UPLINKS, stored.get("family")), (SETTINGS, stored.get("ifindex"))}
+    return set()

@@ -1,0 +1,221 @@
+"""What one record needs, and doing it: in a worker thread, from what the record and the host are like now, whatever the event said.
+
+A NIC whose device is gone, whose hook died, or that was closing and is let go of is undone; one that is up and has drifted is mended.
+A hook at work on it, which holds its lock, is never disturbed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from netagent.repairs import OFF, Repairs
+from netagent.telling import Meter
+from netcommon.host.base import View
+from netcommon.lifecycle import steps
+from netcommon.lifecycle.check import repair
+from netcommon.lifecycle.gc import FAILED, KEPT, collect
+from netcommon.lifecycle.incoming import arrived
+from netcommon.lifecycle.node import Call, Node, about, alive
+from netcommon.log import Log
+from netcommon.operations.base import Operation, intent, replaced
+from netcommon.operations.guard import NicGuard
+from netcommon.operations.guard_counters import dropped
+from runtime.errors import NetcommonError, TryAgain
+from runtime.locks import UUID, number
+from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from runtime.store import is_key
+
+DOOR = "agent"
+
+#: How long a lock is waited for (seconds): who holds one closes it, and that is an event.
+PATIENCE = 0.2
+
+#: The longest pause after something was busy that will not be for long (seconds).
+BRIEFLY = 5.0
+
+#: What became of a look.
+NOTHING, UNDONE, MENDED, BUSY, FAILURE, REPORTED = "nothing", "undone", "mended", "busy", "failed", "reported"
+OWING = "owing"  #: nothing yet: the site's scripts are owed, which may take long
+
+
+#: Kinds of operations that are the same whichever NIC has them: tables of nftables with constant rules.
+COMMON = frozenset({"guard-table", "gateway-arp-table", "firewall"})
+
+#: Labels, and how many frames.
+Dropped = tuple[dict[str, str], int]
+
+
+class Result(NamedTuple):
+    """What became of a look, and when to look again although nothing happens (monotonic seconds; 0: not)."""
+
+    did: str
+    again: float = 0.0
+
+
+class Tender:
+    """Looks at records with one node: one for each worker thread."""
+
+    def __init__(self, node: Node, repairs: Repairs, meter: Meter, log: Log) -> None:
+        self.node, self._repairs, self._meter, self._log = node, repairs, meter, log
+
+    def keys(self) -> list[str]:
+        """The keys of all records."""
+        return [name[:-5] for name in self.node.store.folder("nics").names() if name.endswith(".json") and is_key(name[:-5])]
+
+    def read(self, key: str) -> Record | None:
+        """The record, if it can be read; what is wrong with it is in the store's problems."""
+        try:
+            return self.node.store.read(key)
+        except NetcommonError as error:
+            self.node.store.problems.append(str(error))
+            return None
+
+    def look(self, key: str, scripts: bool = True) -> Result:
+        """Looks at one record, and does what it needs; ``scripts``: also where the site's scripts are owed.
+
+        Raises NetcommonError where the host cannot be read.
+        """
+        record = self.read(key)
+        if record is None:
+            return Result(NOTHING)
+        return self.tend(record, self.node.host.view(), scripts)
+
+    def ours(self, record: Record) -> bool:
+        """Not that of another node on this machine."""
+        here = self.node.identity
+        return record.boot != here.boot or record.netns == here.netns
+
+    def examine(self, record: Record, view: View, known: dict[tuple[str, Operation], bool]) -> tuple[bool, list[Dropped]]:
+        """Whether the record needs a look of its own, by a snapshot; and what the spoof guard has dropped of it. Changes nothing.
+
+        ``known``: which operations that many NICs share hold by this snapshot.
+        """
+        node = self.node
+        if record.state != UP or not alive(node, view, record) or arrived(node, record):
+            return record.state != CLOSING or _let_go(node, view, record), []
+        operations = steps.decode(record)[0]
+        own = [operation for operation in operations if operation.KIND not in COMMON]
+        drifted = bool(steps.drift(view, own))
+        for operation in operations:
+            if operation.KIND in COMMON:
+                like = operation.KIND, replaced(operation, device="") if "device" in operation._asdict() else operation
+                if like not in known:
+                    known[like] = not steps.drift(view, [operation])
+                drifted = drifted or not known[like]
+        counts = [pair for operation in own if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
+        labels = {"instance": record.nic.instance, "device": record.device}
+        return drifted, [({**labels, "reason": reason}, number) for reason, number in counts if number]
+
+    def tend(self, record: Record, view: View, scripts: bool = True) -> Result:
+        """Does what ``record`` needs; ``view`` is a live one."""
+        node = self.node
+        if not self.ours(record):
+            return Result(NOTHING)
+        if record.state in (APPLYING, REVERTING) and _at_work(node, record.uuid):
+            return Result(BUSY)
+        if record.state in (APPLYING, REVERTING) or not alive(node, view, record) or _let_go(node, view, record):
+            return self._undo(record) if scripts or not record.scripts else Result(OWING)
+        return self._mend(record, view) if record.state == UP else Result(NOTHING)
+
+    def call(self, record: Record, seconds: float) -> Call:
+        """A call of ours about ``record``."""
+        return about(Call(self._log, self.node.clock.now() + seconds, DOOR), record)
+
+    def _undo(self, record: Record) -> Result:
+        told = self._meter
+        died = record.state in (APPLYING, REVERTING)
+        did = collect(self.node, record, self.call(record, self.node.settings.hook_timeout))
+        if did == KEPT:
+            return Result(BUSY, self._repairs.failed(record.key, BRIEFLY))
+        if not died:
+            told.count("netcommon_device_gone_total", outcome="failed" if did == FAILED else "clean")
+        if did == FAILED:
+            return Result(FAILURE, self._repairs.failed(record.key))
+        self._repairs.worked(record.key)
+        return Result(UNDONE)
+
+    def _mend(self, record: Record, view: View) -> Result:
+        here = arrived(self.node, record)
+        drifted = steps.drift(view, steps.decode(record)[0])
+        if not (drifted or here):
+            self._repairs.worked(record.key)
+            return Result(NOTHING)
+        if _at_work(self.node, record.uuid):
+            return Result(BUSY)
+        call = self.call(record, PATIENCE)
+        wanted, again = self._judged(record, drifted, call.log)
+        if not (wanted or here):
+            return Result(REPORTED, again)
+        try:
+            outcome = repair(self.node, record.key, call, lambda operation: _name(operation) in wanted or (here and operation.exclusive()))
+        except TryAgain as error:
+            call.log.info(f"not repaired yet: {error}")
+            self._count(wanted, "later")
+            return Result(BUSY, self._repairs.failed(record.key, BRIEFLY))
+        except NetcommonError as error:
+            now = self.node.store.read(record.key)
+            if now is None or now.state != UP:
+                return Result(NOTHING)  # a hook has taken it since
+            call.log.error(f"not repaired: {error}")
+            self._count(wanted, "failed")
+            return Result(FAILURE, self._repairs.failed(record.key))
+        if outcome.changed:
+            call.log.warning(outcome.text)
+        self._count(wanted, "repaired")
+        self._repairs.worked(record.key)
+        return Result(MENDED, again)
+
+    def _judged(self, record: Record, drifted: list[tuple[Operation, str]], log: Log) -> tuple[dict[str, str], float]:
+        """The operations that are to be repaired, by name, with their kinds; and when to look again at the others."""
+        wanted: dict[str, str] = {}
+        again = 0.0
+        for operation, text in drifted:
+            self._meter.count("netcommon_drift_total", kind=operation.KIND)
+            verdict = self._repairs.judge(record.key, operation.KIND, f"{record.ifindex} {_name(operation)}")
+            if verdict.repair:
+                wanted[_name(operation)] = operation.KIND
+                if verdict.why:
+                    log.warning(f"{operation.describe()}: {text}, though {verdict.why}")
+                continue
+            again = min(filter(None, (again, verdict.again)), default=0.0)
+            if self._repairs.policy.get(operation.KIND) != OFF:
+                log.warning(f"not repaired, {verdict.why}: {operation.describe()}: {text}")
+                self._meter.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
+        return wanted, again
+
+    def _count(self, wanted: dict[str, str], outcome: str) -> None:
+        for kind in wanted.values():
+            self._meter.count("netcommon_repairs_total", kind=kind, outcome=outcome)
+
+
+def _name(operation: Operation) -> str:
+    """The same for an operation as it was recorded, and as it is resolved anew."""
+    return repr(intent(operation))
+
+
+def _let_go(node: Node, view: View, record: Record) -> bool:
+    """Whether it is closing, and nobody holds its device, or that is gone."""
+    if record.state != CLOSING:
+        return False
+    link = view.link_at(record.ifindex)
+    return not alive(node, view, record) or link is None or link.holders == 0
+
+
+def _at_work(node: Node, uuid: str) -> bool:
+    """Whether a process holds the lock of the NIC, by /proc/locks (proc_locks(5)): that opens no lock file, so it is no event.
+
+    One that we cannot see (another PID namespace) holds it all the same: then it is not to be had, and nothing is done either.
+    """
+    try:
+        found = os.stat(f"{UUID}-{number(uuid):02d}", dir_fd=node.store.folder("locks").descriptor, follow_symlinks=False)
+        with open(f"{node.paths.proc}/locks", encoding="ascii", errors="replace") as lines:
+            return any(_held(line, found) for line in lines)
+    except OSError:
+        return False
+
+
+def _held(line: str, file: os.stat_result) -> bool:
+    fields = line.split()
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    return len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == place

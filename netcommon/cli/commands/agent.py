@@ -1,0 +1,55 @@
+"""netcommon agent: runs the node's agent, and shows how it is.
+
+The agent is a package of its own that nothing of netcommon imports; this names it only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.output import emit, json_option, say
+from runtime.errors import HostRefused
+
+#: Exit status of ``status`` where an alarm is on.
+ALARMED = 1
+
+
+@click.group("agent")
+def agent() -> None:
+    """Run the node's agent, or show how it is."""
+
+
+@agent.command("run")
+@click.pass_context
+def run(ctx: click.Context) -> None:
+    """Run the agent of this node and network namespace, until it is told to end (SIGTERM). SIGHUP: read the settings again.
+
+    It stays in the foreground; the service manager starts it (netcommon-agent.service).
+    """
+    app: App = ctx.obj
+    if not app.is_root:
+        raise HostRefused("this changes the host, which only root can do")
+    ctx.exit(import_module("netagent.agent").run(app.paths, app.clock, app.environ, app.verbose))
+
+
+@agent.command("status")
+@json_option
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show how the agent of this node and network namespace is: what it does, and its alarms.
+
+    Exit status 1 if there is an alarm, 69 if no agent runs, 75 if it does not answer.
+    """
+    app: App = ctx.obj
+    said = import_module("netagent.control").ask(app.paths.state, app.host(strict=False).identity().netns)
+    if as_json:
+        emit(said)
+    else:
+        say(import_module("netagent.status").render(said))
+    ctx.exit(ALARMED if said.get("alarms") else 0)
+
+
+COMMANDS = {"agent": agent}

@@ -1,0 +1,83 @@
+"""The whole picture, before anything is collected: what of the host bears our mark, then the records that say whose it is.
+
+In this order: what a hook makes meanwhile is on a record by the time we look for its owner. Complete, or an error: a dump that was
+interrupted, or a service that does not answer, ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.facts import Link
+from netcommon.lifecycle import steps
+from netcommon.lifecycle.node import Node
+from netcommon.operations import KINDS, kind
+from netcommon.operations.base import Owned
+from netcommon.operations.link import marked
+from runtime.record import Record
+
+
+class Seen(NamedTuple):
+    """What the host was like at one moment: a snapshot, and everything in it that bears our mark."""
+
+    view: View
+    owned: tuple[Owned, ...]
+
+
+class Records(NamedTuple):
+    """Every record, and what they say is theirs."""
+
+    all: tuple[Record, ...]
+    problems: tuple[str, ...]  #: what is wrong with those that could not be read, one line each
+    lost: bool  #: a record could not be read, now or earlier (quarantine): what it tells of looks like nobody's
+    held: frozenset[str]  #: identities of their operations' things (Operation.identity)
+    told: frozenset[str]  #: the devices that they are about
+    uuids: frozenset[str]
+    bare: bool = False  #: devices bear no mark on this node (the setting tap_alias): one that is held may be ours
+
+
+def look(node: Node) -> Seen:
+    """Reads the host. Raises TryAgain or HostRefused where any part of it cannot be read whole."""
+    view = node.host.snapshot()
+    view.links()
+    return Seen(view, tuple(thing for name in KINDS for thing in kind(name).owned(view)))
+
+
+def records(node: Node) -> Records:
+    """Reads the records, after ``look``. Raises HostRefused where the state directory cannot be read."""
+    found, problems = node.store.all()
+    held: set[str] = set()
+    for record in found:
+        try:
+            held |= {operation.identity() for operation in steps.decode(record)[0]}
+        except Exception as error:  # whatever a damaged record makes of it: what it holds cannot be told
+            problems.append(f"{record.key}: what it holds cannot be told: {type(error).__name__}: {error}")
+    lost = bool(problems or node.store.quarantined())
+    devices, uuids = frozenset(record.device for record in found), frozenset(record.uuid for record in found)
+    return Records(tuple(found), tuple(problems), lost, frozenset(held - {""}), devices, uuids, not node.settings.tap_alias)
+
+
+def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
+    """What bears our mark and is on no record, each with why it stays all the same; "" for what nobody needs.
+
+    It stays while its device is there and no record tells of that device but one may have been lost (quarantine, a newer version's
+    record): the guest may be alive behind it. What is of no device stays while there is any such guest, which may share it.
+    """
+    orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in known.told]
+    for thing in seen.owned:
+        if thing.identity in known.held:
+            continue
+        link = seen.view.link(thing.device) if thing.device else None
+        if link and thing.device not in known.told and (known.lost or _alive_behind(link, known.bare)):
+            yield thing, f"on no record, but {thing.device} is there: adopt it, or down it"
+        elif not thing.device and orphans and known.lost:
+            yield thing, f"on no record, but {orphans[0].name} is there, which may need it: adopt it, or down it"
+        else:
+            yield thing, ""
+
+
+def _alive_behind(link: Link, bare: bool) -> bool:
+    """Whether somebody uses the device, which is one of ours by its mark; or may be, where devices bear none."""
+    return link.holders != 0 if marked(link) else bare and link.holders > 0

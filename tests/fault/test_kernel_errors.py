@@ -1,0 +1,112 @@
+"""Calls of the real kernel and of Open vSwitch's database that fail: a request that cannot be sent, an answer that does not come.
+
+strace(1) makes a system call of a hook fail without doing it, once or from then on. The hook succeeds all the same, or it fails with
+the status that says whether to try again and leaves nothing; once the kernel answers again, the next call does all. (Every call and
+every error are tried on the simulated host, in test_host_errors.py; this is a sample of the same on the real one.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+
+from tests.kernel.test_doors_parallel import collect
+from tests.support import figures, strace
+from tests.support.cases import CASES, Host, prepared, sampled, stored
+from tests.support.netns import wait_until
+from tests.support.node import Node
+from tests.support.rundoor import rundoor
+from tests.support.sample import FULL
+from tests.support.snapshot import diff, snapshot
+
+DOORS: Mapping[str, tuple[str, tuple[str, ...]]] = {"up": ("kvm-ifup", ("tap0",)), "down": ("kvm-ifdown", ("tap0", "hot-remove"))}
+
+#: System calls, and the errors that the kernel may answer them with: netlink(7), recv(2), a full queue, a lost or late answer.
+ERRORS: Mapping[str, tuple[str, ...]] = {
+    "sendto": ("ENOBUFS", "EPERM", "ENOMEM", "ECONNREFUSED"),
+    "recvfrom": ("ENOBUFS", "EAGAIN", "EINTR", "ENOMEM"),
+    "socket": ("EMFILE", "ENOBUFS", "EPERM"),
+}
+SAMPLED = ("routed4", "openvswitch", "spoof-guarded")  #: cases of a default run
+MOST = 60  #: points of each case and door in a full run, about
+
+
+class Point(NamedTuple):
+    """The ``number``-th ``call`` (and those after it, for ever) fails with ``error``."""
+
+    call: str
+    number: int
+    error: str
+    ever: bool
+
+
+def points(host: Host, door: str, arguments: tuple[str, ...], turn: int) -> list[Point]:
+    """Spread over all there are; in a default run over those of one system call, in turn."""
+    found = []
+    for call, errors in ERRORS.items() if FULL else [list(ERRORS.items())[turn % len(ERRORS)]]:
+        ready(host, door)
+        count = strace.counted(door, host.nic, arguments, call)
+        assert count > 1, call
+        found += [Point(call, *each) for each in itertools.product(range(1, count + 1), errors, (False, True))]
+    chosen = found[:: max(len(found) // MOST, 1) | 1]  # an odd stride meets every error
+    return chosen if FULL else [chosen[len(chosen) * (turn % 3 + 1) // 4]]
+
+
+def ready(host: Host, door: str) -> None:
+    """The state in which the hook is called."""
+    if door == "kvm-ifdown":
+        host.up()
+    else:
+        rundoor("kvm-ifdown", host.nic, "tap0", "hot-remove")
+
+
+def tried(host: Host, door: str, arguments: tuple[str, ...], point: Point) -> list[str]:
+    """What is wrong after the disturbed call and after the next one."""
+    ready(host, door)
+    when = f"{point.number}{'+' if point.ever else ''}"
+    ended, count = strace.disturbed(door, host.nic, arguments, point.call, f"error={point.error}", when)
+    wait_until(lambda: not strace.orphans(), 20, "what the hook had started")
+    where = f"status {ended.status}, {count} calls disturbed, {ended.stderr!r}"
+    if ended.status not in (0, 69, 75) or count == 0:
+        return [where]
+    wrong: list[str] = []
+    if ended.status == 0:
+        wrong = host.unlike_whole() if door == "kvm-ifup" else diff(host.bare, snapshot())
+    elif not ended.stderr:
+        wrong = ["it failed without a word"]
+    elif door == "kvm-ifup" and not point.ever:
+        collect()  # a rollback that lost an answer too leaves the rest to gc
+        wrong = diff(host.bare, snapshot())
+    if wrong:
+        return [where, *wrong]
+    if door == "kvm-ifup":
+        host.up()
+        wrong = host.unlike_whole() + diff(host.record, stored())
+    host.down()
+    collect()
+    wrong += diff(host.bare, snapshot())
+    return [where, *wrong] if wrong else []
+
+
+@pytest.fixture
+def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
+    return prepared(node, case, request)
+
+
+@pytest.mark.parametrize("case", sampled(SAMPLED))
+def test_kernel_errors(case: str, host: Host) -> None:
+    failures, tries = [], 0
+    for turn, (door, arguments) in enumerate(DOORS.values(), list(CASES).index(case)):
+        for point in points(host, door, arguments, turn):
+            tries += 1
+            wrong = tried(host, door, arguments, point)
+            if wrong:
+                failures.append((door, point, wrong))
+                host.up()
+                host.down()
+                collect()
+    figures.add("host-errors", tries, len(failures), len(failures), "and a sample on the real kernel")
+    assert failures == []

@@ -1,0 +1,225 @@
+"""What somebody takes away from a NIC that is up comes back at once, and nobody is fought for ever. VLANs and policers: tests/vm."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kernel.test_doors_parallel import environment
+from tests.support.agent import Agent, Watched, agent, contention, seconds_until, watched
+from tests.support.netns import run, slowness, sysctl, wait_until
+from tests.support.node import Node
+from tests.support.routed import Site
+from tests.support.rundoor import rundoor
+from tests.support.snapshot import diff, snapshot
+
+#: After the kernel's event (seconds), on a machine that nobody else uses.
+BAR = 0.1
+
+TAGS = " ".join(
+    f"netcommon:*:{option}"
+    for option in (
+        *("spoof_guard", "firewall:limited", "gateway_arp", "rate_in:8mbit", "blackhole", "gateway_link_local", "uplink_proxy:ndp"),
+        *("addresses:2001:db8:f::5", "prefixes:198.51.100.64/28"),
+    )
+)
+
+
+def shell(*commands: str) -> Callable[[], None]:
+    """Each of the commands, in words."""
+
+    def damage() -> None:
+        for command in commands:
+            run(*command.split())
+
+    return damage
+
+
+def named(listing: str) -> str:
+    """The only table of nftables whose name begins so."""
+    return next(line.removeprefix("table ") for line in run("nft", "list", "tables").splitlines() if listing in line)
+
+
+def drop_table(listing: str) -> Callable[[], None]:
+    return lambda: shell(f"nft delete table {named(listing)}")() if "fw" not in listing else drop_firewall(listing)
+
+
+def drop_firewall(listing: str) -> None:
+    run("nft", "delete", "table", *named(listing).split())
+
+
+def set_to(path: str, value: str) -> Callable[[], None]:
+    return lambda: str(sysctl(path, value)) and None
+
+
+#: What is done, and in how many seconds it is undone: at once, or where the kernel tells nothing, at the next resync.
+ROUTED: dict[str, Callable[[], None]] = {
+    "nft flush ruleset": shell("nft flush ruleset"),
+    "nft flush ruleset, twice at once": shell("nft flush ruleset", "nft flush ruleset"),
+    "the guard's table is deleted": drop_table("netcommon-guard"),
+    "the ARP table is deleted": drop_table("netcommon-arp"),
+    "the firewall's table is deleted": drop_table("netcommon-fw"),
+    "the gateway's element is deleted": shell("nft delete element arp netcommon-arp gateways { tap0 }"),
+    "a chain of the guard is flushed": lambda: run("nft", "flush", "chain", *named("netcommon-guard").split(), "guard") and None,
+    "IPv4 rule": shell("ip rule del iif tap0"),
+    "IPv6 rule": shell("ip -6 rule del iif tap0"),
+    "IPv4 route": shell("ip route del 192.0.2.5/32 table 100 dev tap0"),
+    "IPv6 route": shell("ip -6 route del 2001:db8:f::5/128 table 100 dev tap0"),
+    "prefix route": shell("ip route del 198.51.100.64/28 table 100 via 192.0.2.5 dev tap0"),
+    "blackhole": shell("ip route flush table 100 type blackhole"),
+    "all routes of the table": shell("ip route flush table 100 dev tap0"),
+    "address": shell("ip -6 addr del fe80::1/64 dev tap0"),
+    "all addresses": shell("ip -6 addr flush dev tap0"),
+    "qdisc": shell("tc qdisc del dev tap0 root"),
+    "another rate": shell("tc qdisc change dev tap0 root handle ae00: tbf rate 1mbit burst 16k limit 20k"),
+    "alias": shell("ip link set dev tap0 alias nobody"),
+    "down": shell("ip link set dev tap0 down"),
+    "down and up": shell("ip link set dev tap0 down", "ip link set dev tap0 up"),
+    "forwarding": set_to("net/ipv4/conf/tap0/forwarding", "0"),
+    "proxy_arp": set_to("net/ipv4/conf/tap0/proxy_arp", "0"),
+    "IPv6 forwarding": set_to("net/ipv6/conf/tap0/forwarding", "0"),
+    "proxy_ndp of the uplink": set_to("net/ipv6/conf/up0/proxy_ndp", "0"),
+    "the uplink goes down and up": lambda: flap("up0"),
+}
+
+
+def flap(device: str) -> None:
+    """Down and up, with the administrator's own default routes put back."""
+    shell(
+        f"ip link set dev {device} down",
+        f"ip link set dev {device} up",
+        f"ip route replace default via 192.0.2.1 dev {device} onlink table 100",
+        f"ip -6 addr replace 2001:db8:f::2/64 dev {device} nodad",
+        f"ip -6 route replace default via 2001:db8:f::1 dev {device} onlink table 100",
+    )()
+
+
+BRIDGED_TAGS = "netcommon:*:spoof_guard netcommon:*:isolated netcommon:*:static_fdb"
+
+BRIDGED: dict[str, Callable[[], None]] = {
+    "nft flush ruleset": shell("nft flush ruleset"),
+    "out of the bridge": shell("ip link set dev tap0 nomaster"),
+    "MTU": shell("ip link set dev tap0 mtu 1400"),
+    "isolation": shell("bridge link set dev tap0 isolated off"),
+    "learning": shell("bridge link set dev tap0 learning on"),
+    "static entry": shell("bridge fdb del aa:00:00:00:00:00 dev tap0 master"),
+    "down": shell("ip link set dev tap0 down"),
+}
+
+
+@pytest.fixture
+def routed(node: Node) -> Iterator[tuple[Site, Watched]]:
+    """A NIC with everything that a routed one can have."""
+    site = Site(node, "100")
+    site.tap("tap0")
+    with watched() as seen:
+        site.up(site.nic(IP="192.0.2.5", NETWORK_SUBNET="192.0.2.0/24", TAGS=TAGS))
+        assert seen.drift() == []
+        yield site, seen
+
+
+@pytest.fixture
+def bridged(node: Node) -> Iterator[Watched]:
+    node.bridge("br0", mtu=1600)  # else it follows the taps
+    node.tap("tap0")
+    with watched() as seen:
+        assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="10.0.0.1", TAGS=BRIDGED_TAGS)).status == 0
+        assert seen.drift() == []
+        yield seen
+
+
+def strange(differences: list[str]) -> list[str]:
+    """Without the order in which nftables lists things, and what a record says of the host as it was found in between."""
+    return [line for line in differences if not line.startswith(("~ nft: order", "~ files: /run/netcommon/nics/"))]
+
+
+def mended(running: Agent, seen: Watched, what: str, damage: Callable[[], None]) -> float:
+    """The damage is seen, unless the agent was faster; the agent mends it, and then leaves it alone."""
+    before = running.output.count(": repaired ")
+    running.rested()
+    running.signal(signal.SIGSTOP)  # the damage is there before it can be mended: it is seen for certain
+    damage()
+    assert seen.drift() != [], what
+    running.signal(signal.SIGCONT)
+    took = seconds_until(lambda: not seen.drift(), 5, f"{what}: {seen.drift()}\n{running.output}")
+    wait_until(lambda: running.output.count(": repaired ") > before, 2, running.output)
+    return took
+
+
+def test_routed(routed: tuple[Site, Watched]) -> None:
+    _site, seen = routed
+    took: dict[str, float] = {}
+    for what, damage in ROUTED.items():
+        with agent() as running:  # a new one each time: the rule of windows is another test's
+            before = snapshot()
+            took[what] = mended(running, seen, what, damage)
+            assert strange(diff(before, snapshot())) == [], what
+    report(took)
+
+
+def test_bridged(bridged: Watched) -> None:
+    took: dict[str, float] = {}
+    for what, damage in BRIDGED.items():
+        with agent() as running:
+            before = snapshot()
+            took[what] = mended(running, bridged, what, damage)
+            assert strange(diff(before, snapshot())) == [], what
+    report(took)
+
+
+def report(took: dict[str, float]) -> None:
+    for what, seconds in took.items():
+        print(f"{what}: mended after {seconds * 1e3:.0f} ms")
+    median = sorted(took.values())[len(took) // 2]
+    print(f"median {median * 1e3:.0f} ms, at most {max(took.values()) * 1e3:.0f} ms")
+    assert median < BAR * slowness() * contention()
+
+
+def test_a_proxy_neighbour_comes_back_with_the_resync(routed: tuple[Site, Watched]) -> None:
+    """The kernel tells nobody that one was removed."""
+    _site, seen = routed
+    with agent(settings="[agent]\nresync = 1\n") as running:
+        run("ip", "-6", "neigh", "del", "proxy", "2001:db8:f::5", "dev", "up0")
+        assert seen.drift() != []
+        seconds_until(lambda: not seen.drift(), 5, running.output)
+
+
+def test_somebody_else_is_not_fought(routed: tuple[Site, Watched]) -> None:
+    """What is undone again and again is repaired a few times, then reported and left for a while; other things are mended as ever."""
+    _site, seen = routed
+    with agent() as running:
+        for number in range(3):
+            run("ip", "rule", "del", "iif", "tap0")
+            seconds_until(lambda: not seen.drift(), 5, f"{number}: {running.output}")
+        run("ip", "rule", "del", "iif", "tap0")
+        running.logged("somebody else's")
+        assert seen.drift() != []
+        run("ip", "route", "del", "192.0.2.5/32", "table", "100", "dev", "tap0")
+        seconds_until(lambda: len(seen.drift()) == 1, 5, running.output)
+        assert "iif tap0" in seen.drift()[0] and running.output.count(": repaired ") == 4
+        wait_until(lambda: not seen.drift(), 12, running.output)  # when the window is over
+
+
+@pytest.mark.parametrize(("policy", "reported"), [("report", True), ("off", False)])
+def test_the_policy_of_a_kind(routed: tuple[Site, Watched], policy: str, reported: bool) -> None:
+    """What is not to be repaired stays as it is; other kinds are repaired at the same time."""
+    _site, seen = routed
+    with agent(settings=f'[repair]\nrule = "{policy}"\n') as running:
+        run("ip", "rule", "del", "iif", "tap0")
+        run("ip", "route", "del", "192.0.2.5/32", "table", "100", "dev", "tap0")
+        seconds_until(lambda: len(seen.drift()) == 1, 5, running.output)
+        assert ("the settings say to report it" in running.output) == reported
+        assert len(seen.drift()) == 1 and "iif tap0" in seen.drift()[0]
+
+
+def test_a_foreign_object_in_its_place_is_left(routed: tuple[Site, Watched]) -> None:
+    """An administrator's own route in the place of ours is not overwritten: it is ours no more."""
+    _site, seen = routed
+    with agent(settings="[agent]\nresync = 1\n") as running:
+        run("ip", "route", "replace", "192.0.2.5/32", "dev", "lo", "table", "100", "proto", "static")
+        before = run("ip", "route", "show", "table", "100", "192.0.2.5")
+        wait_until(lambda: running.surveys() >= 4, 10, running.output)
+        assert run("ip", "route", "show", "table", "100", "192.0.2.5") == before
+        assert seen.records["tap0"].state == "up"

@@ -1,0 +1,119 @@
+"""System calls of a hook, as strace(1) sees and disturbs them: which of them change something, killed before any one, answered wrongly.
+
+Only the hook's own process is traced, not what it starts: who kills ovs-ofctl or a script has killed no hook.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.netns import slowness
+from tests.support.rundoor import BASE, HOOKS
+
+TRACE = "/run/strace"
+
+#: What can change the host or a file. Of openat, write and the sends, ``_changes`` tells which do.
+CALLS = (
+    *("openat", "write", "fchmod", "rename", "renameat", "renameat2", "symlink", "symlinkat", "link", "linkat", "unlink", "unlinkat"),
+    *("mkdir", "mkdirat", "rmdir", "sendto", "sendmsg", "fork", "vfork", "clone", "clone3"),
+)
+_LINE = re.compile(r"([a-z_0-9]+)\((.*)", re.DOTALL)
+#: A request to change something is acknowledged (netlink(7)), nftables' are in a batch, and OVSDB names its operation (RFC 7047, 5.2).
+_CHANGE_SENT = re.compile(r'NLM_F_ACK|BATCH_BEGIN|\\"op\\": ?\\"(?:insert|update|mutate|delete)\\"')
+
+
+class Moment(NamedTuple):
+    """Right before the ``number``-th system call ``call`` of the process (from 1)."""
+
+    call: str
+    number: int
+    what: str  #: its arguments, for people
+
+    def __str__(self) -> str:
+        return f"{self.call} {self.number} ({self.what[:120]})"
+
+
+class Ended(NamedTuple):
+    """How a disturbed hook ended: exit status (negative: signal), and what it wrote to stderr."""
+
+    status: int
+    stderr: str
+
+
+def moments(door: str, variables: Mapping[str, str], arguments: Sequence[str]) -> list[Moment]:
+    """Runs the door undisturbed, which must succeed; the system calls that changed something, in their order."""
+    ended, lines = _traced(door, variables, arguments, "-y", "-s", "4000", "-e", f"trace={','.join(CALLS)}")
+    assert ended.status == 0, ended
+    counts: Counter[str] = Counter()
+    found = []
+    for line in lines:
+        match = _LINE.match(line)
+        if match is None:
+            continue  # a signal
+        call, rest = match[1], match[2]
+        counts[call] += 1
+        if _changes(call, rest):
+            found.append(Moment(call, counts[call], rest))
+    return found
+
+
+def _changes(call: str, rest: str) -> bool:
+    if call == "openat":
+        return "O_CREAT" in rest and "/locks>" not in rest
+    if call == "write":
+        return not rest.startswith(("1<", "2<"))
+    if call in ("sendto", "sendmsg"):
+        return bool(_CHANGE_SENT.search(rest))
+    return True
+
+
+def killed(door: str, variables: Mapping[str, str], arguments: Sequence[str], moment: Moment) -> int:
+    """Runs the door and kills it at the moment; its exit status, -9 if the moment came."""
+    injected = f"--inject={moment.call}:signal=KILL:when={moment.number}"
+    return _traced(door, variables, arguments, "-e", f"trace={moment.call}", injected)[0].status
+
+
+def disturbed(door: str, variables: Mapping[str, str], arguments: Sequence[str], call: str, effect: str, when: str) -> tuple[Ended, int]:
+    """Runs the door with ``--inject=call:effect:when=when`` ("error=ENOBUFS", "3+"); how it ended, and how many calls were disturbed."""
+    ended, lines = _traced(door, variables, arguments, "-e", f"trace={call}", f"--inject={call}:{effect}:when={when}")
+    return ended, sum("(INJECTED)" in line for line in lines)
+
+
+def counted(door: str, variables: Mapping[str, str], arguments: Sequence[str], call: str) -> int:
+    """Runs the door undisturbed, which must succeed; how often it does the system call."""
+    ended, lines = _traced(door, variables, arguments, "-e", f"trace={call}")
+    assert ended.status == 0, ended
+    return sum(line.startswith(f"{call}(") for line in lines)
+
+
+def _traced(door: str, variables: Mapping[str, str], arguments: Sequence[str], *options: str) -> tuple[Ended, list[str]]:
+    argv = ["strace", "-qq", "-o", TRACE, *options, str(HOOKS / door), *arguments]
+    environment = {**BASE, **variables}
+    try:
+        done = subprocess.run(
+            argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * slowness(), check=False
+        )
+        return Ended(done.returncode, done.stderr), Path(TRACE).read_text(errors="replace").splitlines()
+    finally:
+        Path(TRACE).unlink(missing_ok=True)
+
+
+def orphans() -> list[str]:
+    """What a killed hook had started and is still at work: processes of this PID namespace below its first that are not ours."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) in (1, os.getpid(), os.getppid()):
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        if any(name in command for name in ("ovs-ofctl", "/ifup.d/", "/ifdown.d/")):
+            found.append(command)
+    return found

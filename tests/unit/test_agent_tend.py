@@ -1,0 +1,209 @@
+"""What one record needs, on a simulated node: undone, mended, reported, or left to the hook that is at work on it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from netagent.repairs import Repairs
+from netagent.tend import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Tender
+from netcommon.host.base import Answer
+from netcommon.host.facts import AF_INET, Rule
+from netcommon.host.requests import SetLink
+from netcommon.operations.base import Operation
+from runtime.locks import UUID, number
+from runtime.record import APPLYING, CLOSING, REVERTING, UP
+from tests.support.sim import UUIDS, Sim, nic
+
+
+class Count:
+    """Metrics, as a test reads them."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[tuple[str, ...]] = Counter()
+
+    def count(self, name: str, /, value: float = 1, **labels: object) -> None:
+        self.counted[name, *map(str, labels.values())] += int(value)
+
+    def observe(self, name: str, /, seconds: float, **labels: object) -> None:
+        self.counted[name] += 1
+
+    def gauge(self, name: str, /, value: float, **labels: object) -> None:
+        self.counted[name] = int(value)
+
+
+class Place:
+    """A NIC that is up, and a tender."""
+
+    def __init__(self, root: str, mode: str = "routed, table") -> None:
+        self.sim = Sim(root)
+        self.before = self.sim.picture()
+        self.now, self.metrics = 0.0, Count()
+        self.repairs = Repairs(lambda: self.now, {"link": "report", "sysctl": "off"})
+        self.sim.up(nic(mode))
+        self.up = self.sim.picture()
+
+    def look(self, scripts: bool = True) -> str:
+        self.result = Tender(self.sim.node, self.repairs, self.metrics, self.sim.log).look(UUIDS[0], scripts)
+        return self.result.did
+
+    def state(self, state: str, **changes: object) -> None:
+        self.sim.node.store.write(self.sim.record()._replace(state=state, **changes))  # type: ignore[arg-type]
+
+    def drop_rule(self) -> None:
+        self.sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap0", 100))
+
+    @contextmanager
+    def hook(self) -> Iterator[None]:
+        """A hook holds the NIC's lock; /proc says so, since the simulated node has one of its own."""
+        path = Path(self.sim.node.store.folder("locks").path) / f"{UUID}-{number(UUIDS[0]):02d}"
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        locks = Path(self.sim.paths.proc) / "locks"
+        locks.parent.mkdir(parents=True, exist_ok=True)
+        locks.write_text(Path("/proc/locks").read_text())
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+            locks.unlink()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path))
+
+
+def test_nothing_to_do(place: Place) -> None:
+    assert place.look() == NOTHING and place.sim.picture() == place.up
+    assert Tender(place.sim.node, place.repairs, place.metrics, place.sim.log).look(UUIDS[3]).did == NOTHING
+
+
+@pytest.mark.parametrize("state", [APPLYING, UP, CLOSING, REVERTING])
+def test_a_device_that_is_gone(place: Place, state: str) -> None:
+    place.state(state)
+    place.sim.host.remove_link("tap0")
+    assert place.look() == UNDONE and place.sim.records() == []
+    assert place.sim.picture()["rules"] == place.before["rules"]
+
+
+@pytest.mark.parametrize("state", [APPLYING, REVERTING])
+def test_a_hook_that_died(place: Place, state: str) -> None:
+    place.state(state)
+    assert place.look() == UNDONE and place.sim.records() == [] and place.sim.picture() == place.before
+
+
+@pytest.mark.parametrize("state", [APPLYING, UP, REVERTING])
+def test_a_hook_at_work(place: Place, state: str) -> None:
+    """Whatever it looks like meanwhile."""
+    place.state(state)
+    place.drop_rule()
+    now = place.sim.picture()
+    with place.hook():
+        assert place.look() == BUSY
+    assert place.sim.picture() == now and place.sim.record().state == state
+    assert place.look() == (MENDED if state == UP else UNDONE)
+
+
+def test_a_closing_one_waits_for_its_device(place: Place) -> None:
+    place.state(CLOSING)
+    place.drop_rule()
+    assert place.look() == NOTHING and place.sim.record().state == CLOSING
+
+
+def test_scripts_that_are_owed_are_another_job(place: Place) -> None:
+    place.state(UP, scripts=True)
+    place.sim.host.remove_link("tap0")
+    assert place.look(scripts=False) == OWING and place.sim.records() != []
+    assert place.look(scripts=True) == UNDONE and place.sim.records() == []
+
+
+def test_drift_is_mended(place: Place) -> None:
+    place.drop_rule()
+    assert place.look() == MENDED and place.sim.picture()["rules"] == place.up["rules"]
+    assert place.metrics.counted["netcommon_drift_total", "rule"] == 1
+    assert place.metrics.counted["netcommon_repairs_total", "rule", "repaired"] == 1
+
+
+def test_a_kind_that_is_only_reported(place: Place) -> None:
+    """And one that is not even that, while another is repaired at the same time."""
+    place.sim.host.kernel.settings.write("net/ipv4/conf/tap0/proxy_arp", "0")
+    assert place.look() == REPORTED and place.result.again == 0
+    assert not any("not repaired" in line for line in place.sim.lines)
+
+
+    place.sim.host.kernel.set_link(SetLink(place.sim.index("tap0"), alias="nobody"))
+    place.drop_rule()
+    assert place.look() == MENDED
+    assert any("the settings say to report it: ip link set dev tap0 alias" in line for line in place.sim.lines)
+    assert place.sim.picture()["rules"] == place.up["rules"] and place.sim.picture()["links"] != place.up["links"]
+
+
+def test_somebody_who_undoes_it(place: Place) -> None:
+    did = []
+    for turn in range(5):
+        if turn < 4:  # the last time nobody has put it back
+            place.drop_rule()
+        did.append(place.look())
+        place.now += 1
+    assert did == [MENDED, MENDED, MENDED, REPORTED, REPORTED]
+    assert place.result.again > place.now
+    place.now = place.result.again
+    assert place.look() == MENDED
+
+
+def test_what_cannot_be_mended_is_tried_less_and_less(place: Place) -> None:
+    place.drop_rule()
+    pauses = []
+    with place.sim.failing(0, Answer(errno.EPERM, "not permitted")):
+        for _ in range(3):
+            assert place.look() == FAILURE
+            pauses.append(place.result.again - place.now)
+            place.now += 20
+    assert pauses == sorted(set(pauses)) and place.repairs.not_before(UUIDS[0]) > 0
+    place.now += 100
+    assert place.look() == MENDED and place.repairs.not_before(UUIDS[0]) == 0
+
+
+def test_what_cannot_be_undone_stays_on_record(place: Place) -> None:
+    place.sim.host.remove_link("tap0")
+    with place.sim.failing(0, Answer(errno.EPERM, "not permitted")):
+        assert place.look() == FAILURE and place.sim.record().state == REVERTING
+    assert place.metrics.counted["netcommon_device_gone_total", "failed"] == 1
+    assert place.look() == UNDONE and place.sim.records() == []
+
+
+def test_examining_by_a_snapshot(place: Place) -> None:
+    """Says the same as a look would, and changes nothing."""
+    tender = Tender(place.sim.node, place.repairs, place.metrics, place.sim.log)
+
+    def wants() -> bool:
+        known: dict[tuple[str, Operation], bool] = {}
+        return tender.examine(place.sim.record(), place.sim.host.snapshot(), known)[0]
+
+    assert not wants()
+    place.drop_rule()
+    now = place.sim.picture()
+    assert wants() and place.sim.picture() == now
+    place.look()
+    for state in (APPLYING, REVERTING):
+        place.state(state)
+        assert wants()
+    place.state(CLOSING)
+    assert not wants()
+    place.sim.host.remove_link("tap0")
+    assert wants()
+
+
+def test_another_nodes_record(place: Place) -> None:
+    record = place.sim.record()._replace(netns=99)
+    tender = Tender(place.sim.node, place.repairs, place.metrics, place.sim.log)
+    place.sim.host.remove_link("tap0")
+    assert not tender.ours(record) and tender.tend(record, place.sim.host.view()).did == NOTHING

@@ -1,0 +1,69 @@
+"""Options and instance communication: of all that a site gives its guests, such a NIC has the spoof guard alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netcommon.operations.base import Operation
+from netcommon.options import DEFAULTS, options_of
+from netcommon.options_schema import OPTIONS
+from netcommon.plan import plan
+from netcommon.settings import Settings
+from runtime.environment import environment_of, nic_from_environment
+from runtime.errors import NicInvalid
+from runtime.nic import Nic
+from tests.support.cli import equipped
+from tests.support.sim import BASE
+from tests.unit.test_options import asked
+
+NAME = "ganeti:communication:web1"
+
+
+def nic(**changes: str) -> Nic:
+    """The communication NIC of an instance."""
+    mine = {"INTERFACE": "gnt.com.0", "MODE": "routed", "LINK": "x", "IP": "169.254.0.1", "INTERFACE_NAME": NAME, "INTERFACE_INDEX": "1"}
+    return nic_from_environment({**BASE, **mine, **changes})
+
+
+def named(operations: list[Operation]) -> list[str]:
+    return [operation.describe() for operation in operations]
+
+
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS if option.name != "spoof_guard"])
+def test_options_for_guests_do_nothing(name: str) -> None:
+    """Not those of all NICs, and not those of its network."""
+    plain = named(plan(nic(NETWORK_NAME="comm"), Settings()))
+    for values in asked(name):
+        for settings in (Settings(nic=values), Settings(networks={"comm": values})):
+            assert named(plan(nic(NETWORK_NAME="comm"), settings)) == plain
+            assert options_of(nic(NETWORK_NAME="comm"), settings) == DEFAULTS
+
+
+def test_the_guard_can_be_switched_off() -> None:
+    off = {"spoof_guard": False}
+    guarded = named(plan(nic(), Settings()))
+    for one, settings in (
+        (nic(), Settings(nic=off)),
+        (nic(NETWORK_NAME="comm"), Settings(networks={"comm": off})),
+        (nic(TAGS=f"netcommon:{NAME}:spoof_guard:no"), Settings()),
+    ):
+        assert [line for line in guarded if "guard" not in line] == named(plan(one, settings)) != guarded
+
+
+def test_tags_for_all_nics_do_nothing_and_wrong_ones_are_refused() -> None:
+    found = options_of(nic(TAGS="netcommon:*:rate_in:8mbit netcommon:1:allow_mac_spoofing netcommon:*:addresses:10.0.0.9"), Settings())
+    assert found == DEFAULTS
+    with pytest.raises(NicInvalid, match="rate_in"):
+        options_of(nic(TAGS="netcommon:*:rate_in:fast"), Settings())
+
+
+def test_plan_says_it(tmp_path: Path) -> None:
+    cli = equipped(tmp_path)
+    Path(cli.paths.etc).mkdir(parents=True, exist_ok=True)
+    Path(cli.paths.config).write_text('[nic]\nrate_in = "8mbit"\nspoof_guard = true\n')
+    (tmp_path / "environ").write_text("".join(f"{key}={value}\n" for key, value in environment_of(nic()).items()))
+    said = cli("plan", "--env-file", str(tmp_path / "environ")).stdout.splitlines()
+    assert "  rate_in = 8000000, from [nic]; nothing for instance communication" in said
+    assert "  spoof_guard = true, from [nic]" in said

@@ -1,0 +1,82 @@
+"""The MTU of the tap of an Open vSwitch port: that of the bridge's own device, found before the first change, and taken back at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.requests import SetLink
+from netcommon.lifecycle.check import check
+from tests.support.sim import Sim, nic
+
+LARGE = 9000
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    """With a fake bridge of ovs0."""
+    made = Sim(str(tmp_path))
+    made.host.add_fake_ovs_bridge("vlan10", "ovs0", 10)
+    return made
+
+
+def mtu_of(sim: Sim, device: str, mtu: int) -> None:
+    sim.host.execute([SetLink(sim.index(device), mtu=mtu)], stop=True)
+
+
+def tap(sim: Sim) -> int:
+    link = sim.host.view().link("tap0")
+    assert link is not None
+    return link.mtu
+
+
+@pytest.mark.parametrize(
+    ("bridge", "real", "own", "expected"),
+    [
+        ("ovs0", LARGE, 1500, LARGE),
+        ("ovs0", 1400, LARGE, 1400),
+        ("vlan10", LARGE, 1500, LARGE),
+        ("vlan10", 1500, LARGE, LARGE),
+        ("vlan10", LARGE, 0, LARGE),
+        ("vlan10", 0, 1400, 1400),
+        ("vlan10", 0, 0, 1500),
+        ("ovs0", 0, LARGE, 1500),
+    ],
+)
+def test_which_mtu(sim: Sim, bridge: str, real: int, own: int, expected: int) -> None:
+    """0: there is no such device. Where there is none at all the tap keeps its own."""
+    for device, mtu in (("ovs0", real), ("vlan10", own)):
+        there = sim.host.view().link(device)
+        if mtu and there is None:
+            raise AssertionError(f"no device {device}")
+        if mtu:
+            mtu_of(sim, device, mtu)
+        elif there is not None:
+            sim.host.remove_link(device)
+    sim.before = sim.picture()
+    sim.up(nic("openvswitch", LINK=bridge))
+    assert tap(sim) == expected
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    sim.down(nic("openvswitch", LINK=bridge))
+    assert tap(sim) == 1500 and sim.picture() == sim.before
+
+
+def test_what_somebody_has_set_since_stays(sim: Sim) -> None:
+    mtu_of(sim, "ovs0", LARGE)
+    sim.up(nic("openvswitch"))
+    mtu_of(sim, "tap0", 2000)
+    assert [text for _operation, text in check(sim.node, sim.host.view(), sim.record()).drift] == ["it is 2000"]
+    sim.down(nic("openvswitch"))
+    assert tap(sim) == 2000
+
+
+def test_from_one_mode_to_the_other(sim: Sim) -> None:
+    """What was there before is what was there before both."""
+    mtu_of(sim, "ovs0", LARGE)
+    sim.up(nic("bridged"))
+    assert tap(sim) == 1400
+    sim.up(nic("openvswitch"))
+    assert tap(sim) == LARGE
+    sim.down(nic("openvswitch"))
+    assert tap(sim) == 1500
