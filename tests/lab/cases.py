@@ -119,7 +119,7 @@ class Cases:
     def speaks(self) -> bool:
         """Whether the guest has sent a frame, whatever became of it."""
         node = self.at()
-        counters = [node.path(f"/sys/class/net/{record['device']}/statistics/rx_packets") for record in node.records().values()]
+        counters = [node.path(f"/sys/class/net/{record['nic']['INTERFACE']}/statistics/rx_packets") for record in node.records().values()]
         for path in counters:
             with open(path, encoding="ascii") as file:
                 if int(file.read()):

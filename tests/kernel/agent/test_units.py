@@ -57,7 +57,12 @@ def units(tmp_path: Path) -> list[Path]:
 
 
 def test_systemd_takes_them(units: list[Path]) -> None:
-    assert [unit.name for unit in units] == ["netcommon-agent.service", "netcommon-gc.service", "netcommon-gc.timer"]
+    assert [unit.name for unit in units] == [
+        "netcommon-agent.service",
+        "netcommon-gc.service",
+        "netcommon-gc.timer",
+        "netcommon-nics.service",
+    ]
     assert verified(*units) == ""
 
 
