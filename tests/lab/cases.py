@@ -233,8 +233,14 @@ class Cases:
 
     def poweroff(self, node: Node) -> None:
         """The guest powers off by itself: Ganeti knows nothing of it."""
-        node.monitor(INSTANCE, "system_powerdown")
-        until("the guest powers off", 60, lambda: not node.qemu(INSTANCE))
+        for _press in range(12):  # as Ganeti does: the guest may not listen yet
+            node.monitor(INSTANCE, "system_powerdown")
+            try:
+                until("the guest powers off", 5, lambda: not node.qemu(INSTANCE), 0.01)
+                return
+            except Failed:
+                continue
+        raise Failed("the guest does not power off")
 
     def hot(self) -> None:
         """Hot-plugging: what comes is not disturbed, what goes is cleaned up."""

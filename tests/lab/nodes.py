@@ -187,10 +187,14 @@ class Node:
     def monitor(self, instance: str, command: str) -> None:
         """A command of QEMU's monitor."""
         with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(5)
             asked.connect(self.path(f"{CONTROL}/{instance}.monitor"))
-            asked.recv(4096)
-            asked.sendall(command.encode() + b"\n")
-            asked.recv(4096)
+            with contextlib.suppress(TimeoutError, ConnectionResetError):  # QEMU may be gone before it has answered
+                for sent in (b"", command.encode() + b"\n"):
+                    asked.sendall(sent)
+                    said = b""
+                    while b"\n(qemu) " not in said and (more := asked.recv(4096)):
+                        said += more
 
 
 def _link(path: str) -> str:

@@ -137,6 +137,11 @@ class Sim:
         self.tap("tap0")
         self.before = self.picture()
 
+    def __del__(self) -> None:
+        """A test may make thousands: their folders' descriptors end with them."""
+        if getattr(self, "_store", None) is not None:
+            self._store.close()  # type: ignore[union-attr]
+
     def _foreign(self) -> None:
         """What is not ours, and must be there at the end as at the beginning."""
         kernel = self.host.kernel
