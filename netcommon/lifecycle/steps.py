@@ -51,9 +51,11 @@ def resolve(
 
     Raises HostRefused or TryAgain; nothing was changed.
     """
-    made, refused = resolve_each(node, view, planned, earlier, record_key, log)
+    made, refused, warnings = _resolve(node, view, planned, earlier, record_key)
     for _operation, error in refused:
         raise error
+    for text in warnings:
+        log.warning(text)
     return made
 
 
@@ -61,6 +63,16 @@ def resolve_each(
     node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
 ) -> tuple[list[Operation], list[Failure]]:
     """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same."""
+    made, refused, warnings = _resolve(node, view, planned, earlier, record_key)
+    for text in warnings:
+        log.warning(text)
+    return made, refused
+
+
+def _resolve(
+    node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str
+) -> tuple[list[Operation], list[Failure], list[str]]:
+    """What was resolved, what was refused, and what is to be said of the rest."""
     if not node.settings.tap_alias:
         from netcommon.lifecycle.recorded import Recorded
 
@@ -76,9 +88,7 @@ def resolve_each(
         except HostRefused as error:
             refused.append((operation, error))
             made += [old for old in earlier if intent(old) == intent(operation)]
-    for text in warnings:
-        log.warning(text)
-    return made, refused
+    return made, refused, warnings
 
 
 def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:

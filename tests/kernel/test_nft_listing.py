@@ -10,7 +10,18 @@ from tests.kernel.test_guard_verdicts import MAC, NIC, OPTIONS, Guarded
 from tests.support.netns import run
 from tests.support.node import Node
 
-LINK_LOCAL = "& 0xffc00000000000000000000000000000 == 0xfe800000000000000000000000000000 iif @any-link-local"
+PREFIX = "& 0xffc00000000000000000000000000000"
+LINK_LOCAL = "0xfe800000000000000000000000000000"
+
+
+def foreign6(field: str, before: str = "") -> list[str]:
+    """The rules for an IPv6 address: a link-local one, and another."""
+    kinds = (("", "==", "any-link-local"), (before, "!=", "free-ipv6"))
+    return [
+        f"{first}{field} {PREFIX} {same} {LINK_LOCAL} iif . {field} != @ipv6 iif . {field} != @prefixes6 iif != @{free} goto drop-ip"
+        for first, same, free in kinds
+    ]
+
 
 #: Chains, and their rules in their order.
 CHAINS = {
@@ -47,16 +58,9 @@ CHAINS = {
         "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif @no-mac accept",
         "goto drop-dhcp",
     ],
-    "ipv6": [
-        f"@nh,64,128 {LINK_LOCAL} goto next6",
-        "@nh,64,128 != 0x0 iif . @nh,64,128 != @ipv6 iif . @nh,64,128 != @prefixes6 iif != @free-ipv6 goto drop-ip",
-        "goto next6",
-    ],
+    "ipv6": [*foreign6("@nh,64,128", "@nh,64,128 != 0x0 "), "goto next6"],
     "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
-    "target": [
-        f"@th,64,128 {LINK_LOCAL} return",
-        "iif . @th,64,128 != @ipv6 iif . @th,64,128 != @prefixes6 iif != @free-ipv6 goto drop-ip",
-    ],
+    "target": foreign6("@th,64,128"),
     "drop-promisc": ["oif @dropped-promisc", "drop"],
     "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
     "out-INDEX": [

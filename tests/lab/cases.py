@@ -43,7 +43,7 @@ EXTRA = (
     "mode=openvswitch,link=ovs0,mac=aa:77:0a:4d:02:33",
     "mode=routed,link=gntroute,ip=10.77.31.60,mac=ae:77:0a:4d:1f:3c",
 )
-TAGS = "netcommon:1:addresses:fd77:31::50,netcommon:1:uplink_proxy:both,netcommon:1:limited"
+TAGS = "netcommon:1:addresses:fd77:31::50,netcommon:1:uplink_proxy:both,netcommon:1:limited,netcommon:0:static_fdb"
 #: What is ours for the three: that it is not there afterwards only says something if it was there before.
 EXPECTED = ("rule iif", "route ", "proxy neighbour ", "ovs port", "alias ", "nftables 5 ", "nftables 1 ", "file /run/netcommon/nics/")
 
@@ -134,7 +134,8 @@ class Cases:
 
     def settled(self, node: Node, nics: int) -> None:
         """So many NICs are up on ``node``, nothing of them has drifted, and what is ours is there."""
-        until(f"{node.name}: {nics} NICs up", 5, lambda: [record["state"] for record in node.records().values()] == ["up"] * nics)
+        wanted = [("up", False)] * nics  # and nothing is owed to a guest that has migrated in
+        until(f"{node.name}: {nics} NICs up", 5, lambda: [(each["state"], each["incoming"]) for each in node.records().values()] == wanted)
         until(f"{node.name}: check: {node.check()}", 5, lambda: not node.check())
         there = node.leftovers()
         missing = [what for what in EXPECTED if not any(thing.startswith(what) for thing in there)]
@@ -170,13 +171,16 @@ class Cases:
         sample.end = told[-1]["clean"] - end
         self.samples.append(sample)
         self.nothing(source)
+        arrived = ""
         if move:
             self.settled(self.other(source), len(modes))
+            arrived = f"; all is done on {self.other(source).name} at {time.monotonic() - end:+.2f} s at the latest"
         else:
             self.nothing(self.other(source))
         if max(sample.node, *sample.nics.values()) > BAR:
             self.faults.append(f"{case} on {source.name}: clean only after {sample.node:.3f} s ({sample.nics})")
-        say(f"  {case} on {source.name}: {sample.node * 1000:.0f} ms after the last tap, {sample.end:+.2f} s from the command's end")
+        clean = f"clean {sample.node * 1000:.0f} ms after the last tap, {sample.end:+.2f} s from the command's end"
+        say(f"  {case} on {source.name}: {clean}{arrived}")
         return sample
 
     def migrate(self, source: Node) -> None:
