@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 
+from netcommon import __version__
 from netcommon.log import printable
 
 #: The format of the document: grows when a field goes or changes its meaning.
@@ -27,7 +27,7 @@ def document(standing: Standing, now: float, alarms: Mapping[str, str], agent: M
     """The status as JSON can hold it; ``now`` is monotonic seconds."""
     return {
         "format": FORMAT,
-        "version": _version(),
+        "version": __version__,
         "pid": standing.pid,
         "netns": standing.netns,
         "state": standing.state,
@@ -81,10 +81,3 @@ def _time(seconds: object) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _version() -> str:
-    try:
-        return version("netcommon")
-    except PackageNotFoundError:
-        return "unknown"  # run from a checkout

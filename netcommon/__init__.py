@@ -2,3 +2,5 @@
 
 Layers, top to bottom: doors and cli, lifecycle, plan, modes, operations, host; the package ``runtime`` lies below all of them.
 """
+
+__version__ = "0.1.0"

@@ -8,6 +8,7 @@ from typing import IO, Any, cast
 
 import click
 
+from netcommon import __version__
 from runtime.errors import UNAVAILABLE, NetcommonError
 
 #: name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of a NIC's life.
@@ -76,7 +77,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.option("--root", default="", hidden=True, help="Every path below this folder: for tests and simulated nodes.")
 @click.option("-v", "--verbose", is_flag=True, help="Say on stderr each step as it is done.")
-@click.version_option(package_name="netcommon", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def netcommon(ctx: click.Context, root: str, verbose: bool) -> None:
     """Networking of virtual machines' NICs: what is done for each, what of it holds, and taking all of it down again.

@@ -179,8 +179,8 @@ class Cases:
             self.nothing(self.other(source))
         if max(sample.node, *sample.nics.values()) > BAR:
             self.faults.append(f"{case} on {source.name}: clean only after {sample.node:.3f} s ({sample.nics})")
-        clean = f"clean {sample.node * 1000:.0f} ms after the last tap, {sample.end:+.2f} s from the command's end"
-        say(f"  {case} on {source.name}: {clean}{arrived}")
+        figures = f"clean {sample.node * 1000:.0f} ms after the last tap, {sample.end:+.2f} s from the command's end"
+        say(f"  {case} on {source.name}: {figures}{arrived}")
         return sample
 
     def migrate(self, source: Node) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon import __version__
 from netcommon.host.facts import AF_INET
 from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli, equipped, with_two
 
@@ -199,3 +200,8 @@ def test_a_broken_definition_does_not_stop_the_others(cli: Cli) -> None:
     assert f"{UUIDS[5]}.toml, line 2: MODE='none'" in said.stderr
     assert "MODE='none'" in cli("list").stderr
     assert "MODE='none'" in cli("up", UUIDS[5], status=64).stderr
+
+
+def test_it_says_its_version(cli: Cli) -> None:
+    """Of a checkout too, which nothing has installed."""
+    assert cli("--version").stdout == f"netcommon {__version__}\n"
