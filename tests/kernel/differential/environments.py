@@ -157,9 +157,6 @@ _FORMS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("ext", "ext", "whatever", "10.77.9.9", "", "tap0"),
 )
 
-#: Of those, the one that the default run takes: each costs a minute in there, the others are slow.
-QUICK = ("aware-hybrid",)
-
 #: With a network, by name of the form above.
 _IN_A_NETWORK = ("bridged", "bridged-ipv6", "routed-name", "routed6-name", "ovs-access")
 

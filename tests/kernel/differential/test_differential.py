@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernel.differential import story, theirs
 from tests.kernel.differential.differences import TABLE, misrouted, unexplained
-from tests.kernel.differential.environments import QUICK, Environment, environments
+from tests.kernel.differential.environments import Environment, environments
 from tests.kernel.differential.place import ROUTER, ROUTER6, prepared
 from tests.kernel.differential.story import Ours, Theirs
 from tests.support.snapshot import diff, snapshot
@@ -19,12 +19,12 @@ INVALID, REFUSED = 64, 69
 WRONGLY_DESCRIBED = ("routed-no-ip", "routed-local-number")
 
 CASES = environments()
+MACHINE = [pytest.mark.vm, pytest.mark.slow]
 
 
 def lane(case: Environment) -> list[pytest.MarkDecorator]:
-    """Where its tests run."""
-    slow = [] if case.name in QUICK else [pytest.mark.slow]
-    return [pytest.mark.vm, *slow] if case.vm else []
+    """Where its tests run; in the machine, where two minutes go by for each, only when all of them do."""
+    return MACHINE if case.vm else []
 
 
 each = pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_no_entry_of_the_table_is_idle() -> None:
     assert [entry.name for entry in TABLE if not any(entry.applies(case) for case in CASES)] == []
 
 
-@pytest.mark.parametrize("lane", ["kernel", pytest.param("vm", marks=pytest.mark.vm)])
+@pytest.mark.parametrize("lane", ["kernel", pytest.param("vm", marks=MACHINE)])
 def test_every_difference_is_met(twins: Twins, lane: str) -> None:
     """An entry that explains nothing any more must go. It is asked of the NICs of this run that it is for."""
     assert twins.machine == (lane == "vm")
