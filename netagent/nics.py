@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from netagent.events import ADDRESS, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.nflayout import OWN
-from netcommon.host.nftables import ARP, INET, NETDEV
+from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
+from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
 from runtime.record import UP, Record
 
@@ -120,6 +121,8 @@ def marks_of(record: Record) -> set[Mark]:
 def _of_kind(kind: str, stored: Stored) -> set[Mark]:
     if kind == "guard-table":
         return {(TABLE, (NETDEV, stored.get("name")))}
+    if kind == "delivery-table":
+        return {(TABLE, (BRIDGE, DELIVERY))}
     if kind == "gateway-arp-table":
         return {(TABLE, (ARP, ARP_TABLE))}
     if kind in ("firewall", "firewall-nic"):

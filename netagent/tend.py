@@ -40,7 +40,7 @@ OWING = "owing"  #: nothing yet: the site's scripts are owed, which may take lon
 
 
 #: Kinds of operations that are the same whichever NIC has them: tables of nftables with constant rules.
-COMMON = frozenset({"guard-table", "gateway-arp-table", "firewall"})
+COMMON = frozenset({"guard-table", "delivery-table", "gateway-arp-table", "firewall"})
 
 #: Labels, and how many frames.
 Dropped = tuple[dict[str, str], int]

@@ -5,9 +5,12 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Several, TagKind, Text, Truth
+from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Several, Text, Truth
+
+if TYPE_CHECKING:
+    from netcommon.kinds import TagKind
 
 
 class Option(NamedTuple):
@@ -33,7 +36,7 @@ OPTIONS = (
     Option("allow_ip_spoofing", Truth(), "the guest may send from any IP address"),
     Option("allow_dhcp_spoofing", Truth(), "the guest may be a DHCP server, and send from any IP address"),
     Option("allow_restricted_traffic", Truth(), "the guest may send frames that are not IPv4, IPv6 or ARP"),
-    Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", KERNEL),
+    Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", BRIDGED),
     Option("link_local", Choice(("any", "eui64")), "which IPv6 link-local addresses the guest may have: any, or its MAC's"),
     Option("firewall", Choice(("protected", "limited", "unprotected")), "the firewall profile in front of the guest", KERNEL),
     Option("rate_in", Rate(), "limit of what the guest receives"),

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from netcommon.kinds import Seconds
 
 #: What is done about an operation that does not hold any more.
 REPAIRS = ("off", "report", "on")
@@ -13,7 +18,8 @@ REPAIRED = {
     "link": "the device's MTU, MAC, alias, and that it is up",
     "steady-address": "the host's side has the same MAC for every NIC",
     "guard-table": "the nftables table of the spoof guard",
-    "guard": "the NIC's entries in it",
+    "delivery-table": "the nftables table of what bridges deliver to guarded guests",
+    "guard": "the NIC's entries in them",
     "gateway-arp-table": "the nftables table for ARP in the gateway's name",
     "gateway-arp": "the NIC's entries in it",
     "bridge-port": "the device is a port of its bridge",
@@ -48,19 +54,14 @@ REPAIRED = {
 class Delay(NamedTuple):
     """Seconds, or "auto"."""
 
-    low: float
-    high: float
+    seconds: Seconds
 
     @property
     def expected(self) -> str:
-        return f'"auto", or seconds, {self.low:g} to {self.high:g}'
+        return f'"auto", or {self.seconds.expected}'
 
     def read(self, value: Any) -> object:
-        if value == "auto":
-            return value
-        if type(value) not in (int, float) or not self.low <= value <= self.high:
-            raise ValueError
-        return float(value)
+        return value if value == "auto" else self.seconds.read(value)
 
 
 class Listen(NamedTuple):

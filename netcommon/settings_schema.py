@@ -5,13 +5,16 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from netcommon.kinds import Choice, Interfaces, Kind, Seconds, TagPrefix, Truth, Whole
+from netcommon.kinds import Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.options import DEFAULTS
 from netcommon.options_schema import OPTIONS
 from netcommon.settings_agent import REPAIRED, REPAIRS, Delay, Listen
 from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
+
+if TYPE_CHECKING:
+    from netcommon.kinds import Kind
 
 
 class Key(NamedTuple):
@@ -56,7 +59,7 @@ KEYS: tuple[Key, ...] = (
     Key("dns", "eui64", "dns_eui64", Truth(), "an AAAA record for the address that a guest makes of its MAC (RFC 4291)"),
     Key("dns", "cluster", "dns_cluster", Domain(), "the cluster's name in our marks; none: the one that Ganeti gives"),
     Key("agent", "resync", "agent_resync", Seconds(1, 86400), "how often all NICs are compared with the host, about"),
-    Key("agent", "start_delay", "agent_start_delay", Delay(0, 86400), "from the agent's start to its first reaping"),
+    Key("agent", "start_delay", "agent_start_delay", Delay(Seconds(0, 86400)), "from the agent's start to its first reaping"),
     Key("agent", "reap_interval", "agent_reap_interval", Seconds(1, 86400), "how often what nobody needs any more is looked for, about"),
     Key("agent", "reap_grace", "agent_reap_grace", Seconds(0, 86400), "so long what is on no record must have been seen before it goes"),
     Key("agent", "reap_cap", "agent_reap_cap", Whole(1, 1000000), "so many things one reaping removes at most"),

@@ -5,14 +5,20 @@ That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows).
 
 from __future__ import annotations
 
-from netcommon.addresses import Addresses, addresses_of, link_local
+from typing import TYPE_CHECKING
+
+from netcommon.addresses import addresses_of, link_local
 from netcommon.features.base import Part
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations import guard_rules
+from netcommon.operations.delivery import DeliveryTable
 from netcommon.operations.guard import GuardTable, NicGuard, table_of
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+
+if TYPE_CHECKING:
+    from netcommon.addresses import Addresses
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:
@@ -21,6 +27,8 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     hosts, free = (*known.ipv4, *known.ipv6), _free(nic, options, known)
     if guard_rules.ANY_LINK_LOCAL not in free:
         hosts = (*hosts, *(each for each in (link_local(nic.mac),) if each not in hosts))
+    # who it is must be known; a routed guest gets what is routed to it, and nothing is flooded
+    filtered = bool(nic.mac) and nic.mode == "bridged" and not options.allow_unfiltered_promisc
     guard = NicGuard(
         nic.interface,
         nic.uuid,
@@ -29,9 +37,10 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         (*known.prefixes4, *known.prefixes6),
         nic.vlan.trunks if nic.mode == "bridged" else (),
         free,
-        options.allow_unfiltered_promisc,
+        filtered,
     )
-    return Part(before=(GuardTable(nic.interface, table_of(nic.interface)), guard))
+    table = GuardTable(nic.interface, table_of(nic.interface))
+    return Part(before=(table, DeliveryTable(nic.interface), guard) if filtered else (table, guard))
 
 
 def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:

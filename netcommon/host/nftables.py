@@ -10,9 +10,10 @@ from typing import NamedTuple
 #: Families (NFPROTO_*).
 INET, ARP, NETDEV, BRIDGE = 1, 3, 5, 7
 
-#: Hooks: of netdev (NF_NETDEV_*), and of arp (NF_ARP_*).
+#: Hooks: of netdev (NF_NETDEV_*), of arp (NF_ARP_*), and of bridge (NF_BR_*).
 INGRESS, EGRESS = 0, 1
 ARP_IN, ARP_OUT = 0, 1
+BRIDGE_POSTROUTING = 4
 NO_HOOK = -1
 
 #: What begins the comment of every table of ours.

@@ -13,6 +13,7 @@ KINDS = {
     "link": ("link", "LinkSetting"),
     "steady-address": ("steady", "SteadyAddress"),
     "guard-table": ("guard", "GuardTable"),
+    "delivery-table": ("delivery", "DeliveryTable"),
     "guard": ("guard", "NicGuard"),
     "gateway-arp-table": ("gateway_arp", "ArpTable"),
     "gateway-arp": ("gateway_arp", "GatewayArp"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.attributes import pack_address
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET
 from netcommon.host.nfexpr import META_OIF, NETWORK_HEADER, compare, found, load, meta, store
 from netcommon.host.nftables import (
@@ -16,7 +14,6 @@ from netcommon.host.nftables import (
     IFINDEX_TYPE,
     IPV4_TYPE,
     MARK,
-    Clear,
     Drop,
     NftChain,
     NftElement,
@@ -25,10 +22,16 @@ from netcommon.host.nftables import (
     NftTable,
     Put,
 )
-from netcommon.host.requests import NftChange, Request
+from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
-from runtime.errors import HostRefused
+from netcommon.operations.shared_table import Contents, SharedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 NAME = "netcommon-arp"
 TABLE = NftTable(ARP, NAME, f"{MARK} gateway_arp")
@@ -45,50 +48,25 @@ class ArpTableFields(NamedTuple):
     """The fields of ArpTable."""
 
     device: str
+    now: bool = False
 
 
-class ArpTable(ArpTableFields, Operation):
-    """The rule, shared by all NICs that have the option; the last one's down removes it."""
+class ArpTable(ArpTableFields, SharedTable):
+    """The rule, shared by all NICs that have the option."""
 
     __slots__ = ()
     KIND = "gateway-arp-table"
-    CHOSEN = frozenset[str]()
-    BEFORE = frozenset[str]()
+    PURPOSE = "rule of gateway_arp"
+    WITHOUT = WITHOUT
 
-    def shared(self) -> tuple[str, ...]:
-        return (f"nft-{NAME}",)
+    def place_of(self) -> tuple[int, str]:
+        return ARP, NAME
 
-    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        there = view.nft_table(ARP, NAME)
-        if there is not None and not there.ours:
-            raise HostRefused(f"nftables table arp {NAME} is not ours: nft delete table arp {NAME}")
-        return [self]
+    def contents(self) -> Contents:
+        return Contents(TABLE, (GATEWAYS,), (OUTPUT,), (RULE,))
 
-    def apply(self) -> Sequence[Request]:
-        steps = (Put(TABLE), Put(GATEWAYS), Put(OUTPUT), Clear(OUTPUT), Put(RULE))
-        return [NftChange(f"gateway_arp of {self.device}", steps, WITHOUT)]
-
-    def differs(self, view: View) -> str:
-        there = view.nft_table(ARP, NAME)
-        if there is None or not there.ours:
-            return "the table is gone"
-        return "" if list(view.nft_rules(ARP, NAME)) == [RULE] else "its rule is not as we made it"
-
-    def revert(self, view: View) -> Sequence[Request]:
-        there = view.nft_table(ARP, NAME)
-        return [] if there is None or not there.ours else [NftChange(f"gateway_arp of {self.device}", (Drop(TABLE),), WITHOUT)]
-
-    def identity(self) -> str:
-        return f"gateway-arp-table {NAME}"
-
-    def place(self) -> str:
-        return self.identity()
-
-    def describe(self) -> str:
-        return f"nft: table arp {NAME} with the rule that asks in the gateway's name"
-
-    def undo(self) -> str:
-        return f"nft delete table arp {NAME}, with the last NIC that needs it"
+    def _as(self, now: bool) -> Operation:
+        return self._replace(now=now)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

@@ -1,40 +1,42 @@
 """The spoof guard of bridged and routed NICs (docs/spoof-guard.md): a table with the constant rules, and each NIC's own part of it.
 
-Tables are several since the kernel validates a table as a whole whenever a chain is added to it.
+Tables are several since the kernel validates a table as a whole whenever a chain is added to it. A NIC has one base chain: with each
+of them every transaction of the node, and every new device, costs more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.attributes import as_bytes
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.nfexpr import DIFFERENT, GOTO, LINK_HEADER, META_IIF, META_OIF, compare, load, mask, meta, verdict
-from netcommon.host.nftables import EGRESS, INGRESS, MARK, NETDEV, Clear, Drop, NftChain, NftElement, NftRule, NftTable, Put, Step
-from netcommon.host.requests import NftChange, Request
-from netcommon.operations import guard_rules
+from netcommon.host.nfexpr import GOTO, META_IIF, compare, meta, verdict
+from netcommon.host.nftables import BRIDGE, INGRESS, MARK, NETDEV, Clear, Drop, NftChain, NftElement, NftRule, NftTable, Put
+from netcommon.host.requests import NftChange
+from netcommon.operations import delivery, guard_rules
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard_keys import exact, family_of, mac, padded, widest
-from netcommon.operations.link import device_link, link_of, marked
-from runtime.errors import HostRefused
+from netcommon.operations.guard_rules import WITHOUT
+from netcommon.operations.link import device_link, link_of
+from netcommon.operations.shared_table import Contents, SharedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.nftables import Step
+    from netcommon.host.requests import Request
 
 PREFIX = "netcommon-guard-"
 TABLES = 19
 PRIORITY = -300
 INDEX = Struct("=I")  #: as the kernel holds a device's index
-WITHOUT = "or switch the spoof guard off, spoof_guard = false in [nic] of the settings"
 
 
 def table_of(device: str) -> str:
     """The table in which the device is guarded."""
     return f"{PREFIX}{int.from_bytes(as_bytes(device), 'big') % TABLES:02}"
-
-
-def constant(name: str) -> NftTable:
-    return NftTable(NETDEV, name, f"{MARK} spoof guard")
 
 
 class GuardTableFields(NamedTuple):
@@ -45,62 +47,24 @@ class GuardTableFields(NamedTuple):
     now: bool = False
 
 
-class GuardTable(GuardTableFields, Operation):
-    """The constant rules, shared by the NICs of one table; the last one's down removes it.
-
-    For a NIC that is new the table's being there is taken for its being whole; ``check`` compares every rule.
-    """
+class GuardTable(GuardTableFields, SharedTable):
+    """The constant rules of one of the tables."""
 
     __slots__ = ()
     KIND = "guard-table"
-    CHOSEN = frozenset({"now"})
-    BEFORE = frozenset[str]()
+    PURPOSE = "rules of the spoof guard"
+    WITHOUT = WITHOUT
 
-    def shared(self) -> tuple[str, ...]:
-        return (f"nft-{self.name}",)
+    def place_of(self) -> tuple[int, str]:
+        return NETDEV, self.name
 
-    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, there = device_link(view, self.device), view.nft_table(NETDEV, self.name)
-        if there is not None and not there.ours:
-            raise HostRefused(f"nftables table netdev {self.name} is not ours: nft delete table netdev {self.name}")
-        return [self._replace(now=there is not None and not (marked(link) and self.differs(view)))]
+    def contents(self) -> Contents:
+        name = self.name
+        table = NftTable(NETDEV, name, f"{MARK} spoof guard")
+        return Contents(table, guard_rules.sets(name), guard_rules.chains(name), guard_rules.rules(name))
 
-    def apply(self) -> Sequence[Request]:
-        if self.now:
-            return []
-        chains, name = guard_rules.chains(self.name), self.name
-        steps: list[Step] = [Put(constant(name)), *map(Put, guard_rules.sets(name)), *map(Put, chains)]
-        return [
-            NftChange(
-                f"rules of the spoof guard of {self.device}", (*steps, *map(Clear, chains), *map(Put, guard_rules.rules(name))), WITHOUT
-            )
-        ]
-
-    def differs(self, view: View) -> str:
-        there = view.nft_table(NETDEV, self.name)
-        if there is None:
-            return "the table is gone"
-        if not there.ours:
-            return "the table is not ours"
-        names = {chain.name for chain in guard_rules.chains(self.name)}
-        now = [rule for rule in view.nft_rules(NETDEV, self.name) if rule.chain in names]
-        return "" if sorted(now, key=_chain) == sorted(guard_rules.rules(self.name), key=_chain) else "its rules are not as we made them"
-
-    def revert(self, view: View) -> Sequence[Request]:
-        there = view.nft_table(NETDEV, self.name)
-        return [] if there is None or not there.ours else [_drop_table(there, self.device)]
-
-    def identity(self) -> str:
-        return f"guard-table {self.name}"
-
-    def place(self) -> str:
-        return self.identity()
-
-    def describe(self) -> str:
-        return f"nft: table netdev {self.name} with the rules of the spoof guard"
-
-    def undo(self) -> str:
-        return f"nft delete table netdev {self.name}, with the last NIC that needs it"
+    def _as(self, now: bool) -> Operation:
+        return self._replace(now=now)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -108,8 +72,9 @@ class GuardTable(GuardTableFields, Operation):
         for table in view.nft_tables(NETDEV):
             if table.ours and table.name.startswith(PREFIX):
                 alive = [name for chain in chains if chain.table == table.name and (name := _guarded(view, index_of(chain.name)))]
+                made = cls("no device", table.name)
                 text = f"nftables table netdev {table.name}"
-                yield Owned(f"guard-table {table.name}", text, (_drop_table(table, "no device"),), device=alive[0] if alive else "")
+                yield Owned(made.identity(), text, tuple(made.revert(view)), device=alive[0] if alive else "")
 
 
 class NicGuardFields(NamedTuple):
@@ -122,13 +87,13 @@ class NicGuardFields(NamedTuple):
     prefixes: tuple[str, ...] = ()
     vlans: tuple[int, ...] = ()  #: those that the guest may tag with
     free: tuple[str, ...] = ()  #: the sets of guard_rules.FLAGS that it is in
-    deliver_all: bool = False
+    filtered: bool = False  #: it is delivered only what is for it (netcommon.operations.delivery)
     ifindex: int = 0
     now: tuple[tuple[str, str], ...] = ()  #: of this device, and not wanted: sets and keys; chains of an earlier guest, with no key
 
 
 class NicGuard(NicGuardFields, Operation):
-    """What one guest may send: its base chains and its elements, put in place and replaced in one transaction."""
+    """What one guest may send: its base chain and its elements, put in place and replaced in one transaction."""
 
     __slots__ = ()
     KIND = "guard"
@@ -141,12 +106,11 @@ class NicGuard(NicGuardFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
-        first = view.nft_chain(NETDEV, made.table, made._in.name)
-        if first is None:
+        there = view.nft_chain(NETDEV, made.table, made._in.name)
+        if there is None:
             return [made]  # an index that is new has no elements
-        there = (first, view.nft_chain(NETDEV, made.table, made._out.name))
         # another guest's, or one that somebody has hooked elsewhere: the kernel changes neither
-        foreign = [(chain.name, "") for chain in there if chain is not None and chain not in (made._in, made._out)]
+        foreign = [] if there == made._in else [(there.name, "")]
         wanted = {_place(element) for element in made.elements()}  # a range of another length is another one, which the new one overlaps
         surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
         return [made._replace(now=(*foreign, *surplus))]
@@ -155,33 +119,14 @@ class NicGuard(NicGuardFields, Operation):
     def _in(self) -> NftChain:
         return NftChain(NETDEV, self.table, f"in-{self.ifindex}", INGRESS, PRIORITY, self.device, self.owner)
 
-    @property
-    def _out(self) -> NftChain:
-        return NftChain(NETDEV, self.table, f"out-{self.ifindex}", EGRESS, PRIORITY, self.device, self.owner)
-
-    @property
-    def filters_delivery(self) -> bool:
-        """Whether frames for others are kept from the guest; who it is must be known for that."""
-        return bool(self.mac) and not self.deliver_all
-
-    def chains(self) -> list[NftChain]:
-        """The NIC's own base chains."""
-        return [self._in, self._out] if self.filters_delivery else [self._in]
-
-    def rules(self) -> list[NftRule]:
-        """The rules of those: they hold for this index alone, should a device of another take the chain over by its name."""
+    def _rule(self) -> NftRule:
+        """That of its chain: it holds for this index alone, should a device of another take the chain over by its name."""
         index = compare(INDEX.pack(self.ifindex))
-        found = [NftRule(NETDEV, self.table, self._in.name, meta(META_IIF) + index + verdict(GOTO, "guard"))]
-        if self.filters_delivery:
-            unicast = load(LINK_HEADER, 0, 1) + mask(b"\x01") + compare(b"\0")
-            foreign = load(LINK_HEADER, 0, 6) + compare(mac(self.mac), DIFFERENT)
-            drop = verdict(GOTO, guard_rules.chain_of("promisc"))
-            found.append(NftRule(NETDEV, self.table, self._out.name, meta(META_OIF) + index + unicast + foreign + drop))
-        return found
+        return NftRule(NETDEV, self.table, self._in.name, meta(META_IIF) + index + verdict(GOTO, "guard"))
 
     def elements(self) -> list[NftElement]:
-        """Its elements in the sets of the table."""
-        index, found = INDEX.pack(self.ifindex), []
+        """Its elements in the sets of the tables."""
+        index, found = INDEX.pack(self.ifindex), delivery.elements(self.ifindex, mac(self.mac)) if self.filtered else []
 
         def add(name: str, key: bytes = b"", end: bytes = b"") -> None:
             found.append(NftElement(NETDEV, self.table, name, index + padded(key), index + padded(end) if end else b""))
@@ -202,30 +147,26 @@ class NicGuard(NicGuardFields, Operation):
 
     def apply(self) -> Sequence[Request]:
         """Nothing of what is allowed before and after is dropped in between."""
-        chains = self.chains()
         steps: list[Step] = [Drop(self._thing(name, key)) for name, key in self.now]
-        steps += [each for chain in chains for each in (Put(chain), Clear(chain))]
-        steps += [] if self.filters_delivery else [Drop(self._out)]
-        steps += map(Put, self.rules())
-        return [NftChange(f"spoof guard of {self.device}", (*steps, *map(Put, self.elements())), WITHOUT)]
+        steps += [Put(self._in), Clear(self._in), Put(self._rule()), *map(Put, self.elements())]
+        return [NftChange(f"spoof guard of {self.device}", tuple(steps), WITHOUT)]
 
     def _thing(self, name: str, key: str) -> NftChain | NftElement:
         if not key:
             return NftChain(NETDEV, self.table, name)
         first, _, last = key.partition("-")
-        return NftElement(NETDEV, self.table, name, bytes.fromhex(first), bytes.fromhex(last))
+        place = (BRIDGE, delivery.NAME) if name in delivery.SETS else (NETDEV, self.table)
+        return NftElement(*place, name, bytes.fromhex(first), bytes.fromhex(last))
 
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:
             return "the device is gone"
-        for chain in self.chains():
-            there = view.nft_chain(NETDEV, self.table, chain.name)
-            if there is None or there.device != self.device:
-                return f"chain {chain.name} is gone"
-            if there != chain:
-                return f"chain {chain.name} is not as we made it: hook {there.hook}, priority {there.priority}"
-        own = {self._in.name, self._out.name}
-        if sorted(rule for rule in view.nft_rules(NETDEV, self.table) if rule.chain in own) != sorted(self.rules()):
+        there, name = view.nft_chain(NETDEV, self.table, self._in.name), self._in.name
+        if there is None or there.device != self.device:
+            return f"chain {name} is gone"
+        if there != self._in:
+            return f"chain {name} is not as we made it: hook {there.hook}, priority {there.priority}"
+        if [rule for rule in view.nft_rules(NETDEV, self.table) if rule.chain == name] != [self._rule()]:
             return "its rules are not as we made them"
         now, wanted = {_place(each) for each in self._there(view)}, {_place(each) for each in self.elements()}
         if now == wanted:
@@ -233,20 +174,20 @@ class NicGuard(NicGuardFields, Operation):
         return "sets differ: " + ", ".join(sorted({name for name, *_ in now ^ wanted}))
 
     def _there(self, view: View) -> list[NftElement]:
-        index = INDEX.pack(self.ifindex)
-        return [element for element in view.nft_elements(NETDEV, self.table) if element.key[:4] == index]
+        index, places = INDEX.pack(self.ifindex), ((NETDEV, self.table), (BRIDGE, delivery.NAME))
+        return [element for place in places for element in view.nft_elements(*place) if element.key[:4] == index]
 
     def revert(self, view: View) -> Sequence[Request]:
-        there = view.nft_table(NETDEV, self.table)
-        if there is None or not there.ours or self.ifindex <= 0:
+        if self.ifindex <= 0:
             return []
         chain = view.nft_chain(NETDEV, self.table, self._in.name)
         if chain is not None and chain.comment != self.owner:
             return []  # a device that stays has another guest by now
-        steps: list[Step] = [] if chain is None else [Drop(self._in)]
-        if view.nft_chain(NETDEV, self.table, self._out.name) is not None:
-            steps.append(Drop(self._out))
-        return [NftChange(f"spoof guard of {self.device}", (*steps, *map(Drop, self.elements())), WITHOUT)]
+        tables = [view.nft_table(NETDEV, self.table), view.nft_table(BRIDGE, delivery.NAME) if self.filtered else None]
+        ours = {table[:2] for table in tables if table is not None and table.ours}
+        steps: list[Step] = [Drop(self._in)] if chain is not None and (NETDEV, self.table) in ours else []
+        steps += [Drop(element) for element in self.elements() if element[:2] in ours]
+        return [NftChange(f"spoof guard of {self.device}", tuple(steps), WITHOUT)] if steps else []
 
     def identity(self) -> str:
         return f"guard {self.ifindex}"
@@ -269,9 +210,23 @@ class NicGuard(NicGuardFields, Operation):
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
-        for table in view.nft_tables(NETDEV):
-            if table.ours and table.name.startswith(PREFIX):
-                yield from _owned(view, table.name)
+        """Every device that has a chain or elements in a table of ours."""
+        tables = [table for table in view.nft_tables(NETDEV) if table.name.startswith(PREFIX)]
+        tables += [table for table in (view.nft_table(BRIDGE, delivery.NAME),) if table is not None]
+        places = {table[:2]: table.name for table in tables if table.ours}
+        parts: dict[int, list[NftChain | NftElement]] = {}
+        for chain in view.nft_chains(NETDEV):
+            if chain[:2] in places and index_of(chain.name):
+                parts.setdefault(index_of(chain.name), []).append(chain)
+        for place in places:
+            for element in view.nft_elements(*place):
+                parts.setdefault(INDEX.unpack(element.key[:4])[0], []).append(element)
+        for index, things in parts.items():
+            device = _guarded(view, index)
+            owner = next((thing.comment for thing in things if isinstance(thing, NftChain)), "")
+            text = f"spoof guard of {device or f'device {index}'} in nftables table {things[0].table}"
+            change = NftChange(f"spoof guard of {device or index}", tuple(map(Drop, things)), WITHOUT)
+            yield Owned(f"guard {index}", text, (change,), owner, device)
 
 
 #: The families, and the sets of those that may use any address of one.
@@ -282,39 +237,12 @@ QUIET = frozenset({guard_rules.FREE_IPV4, guard_rules.FREE_IPV6, guard_rules.NO_
 def index_of(chain: str) -> int:
     """The device's index in the name of a NIC's base chain, 0 for another chain."""
     prefix, _, index = chain.partition("-")
-    return int(index) if prefix in ("in", "out") and index.isascii() and index.isdecimal() else 0
-
-
-def _owned(view: View, table: str) -> Iterator[Owned]:
-    """Every device that has a chain or elements in the table."""
-    parts: dict[int, list[Step]] = {}
-    owners: dict[int, str] = {}
-    for chain in view.nft_chains(NETDEV):
-        index = index_of(chain.name) if chain.table == table else 0
-        if index:
-            parts.setdefault(index, []).append(Drop(chain))
-            owners[index] = chain.comment
-    for element in view.nft_elements(NETDEV, table):
-        parts.setdefault(INDEX.unpack(element.key[:4])[0], []).append(Drop(element))
-    for index, steps in parts.items():
-        device = _guarded(view, index)
-        text = f"spoof guard of {device or f'device {index}'} in nftables table netdev {table}"
-        yield Owned(
-            f"guard {index}", text, (NftChange(f"spoof guard of {device or index}", tuple(steps), WITHOUT),), owners.get(index, ""), device
-        )
+    return int(index) if prefix == "in" and index.isascii() and index.isdecimal() else 0
 
 
 def _guarded(view: View, index: int) -> str:
     link = view.link_at(index) if index else None
     return "" if link is None else link.name
-
-
-def _drop_table(table: NftTable, device: str) -> NftChange:
-    return NftChange(f"rules of the spoof guard of {device}", (Drop(table),), WITHOUT)
-
-
-def _chain(rule: NftRule) -> str:
-    return rule.chain
 
 
 def _place(element: NftElement) -> tuple[str, bytes, bytes]:

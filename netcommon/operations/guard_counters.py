@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import View
-from netcommon.host.nftables import NETDEV
-from netcommon.operations.guard import INDEX, NicGuard
+from typing import TYPE_CHECKING
+
+from netcommon.host.nftables import BRIDGE, NETDEV
+from netcommon.operations import delivery
+from netcommon.operations.guard import INDEX
 from netcommon.operations.guard_rules import REASONS, counter_of
+
+if TYPE_CHECKING:
+    from netcommon.host.base import View
+    from netcommon.operations.guard import NicGuard
 
 
 def dropped(guard: NicGuard, view: View) -> dict[str, int]:
     """Packets since the guard was put in place, by reason; empty where it is not there."""
-    index = INDEX.pack(guard.ifindex)
-    packets = {each.set: each.packets for each in view.nft_elements(NETDEV, guard.table) if each.key == index}
-    return {reason: packets[counter_of(reason)] for reason in REASONS if counter_of(reason) in packets}
+    index, tables = INDEX.pack(guard.ifindex), [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])]
+    packets = {each.set: each.packets for table in tables for each in view.nft_elements(*table) if each.key == index}
+    return {reason: packets[counter_of(reason)] for reason in (*REASONS, delivery.PROMISC) if counter_of(reason) in packets}

@@ -1,8 +1,10 @@
-"""The constant rules of the spoof guard: one table of netdev, whose sets say what each NIC may do. docs/spoof-guard.md explains them.
+"""The constant rules of the spoof guard: tables of netdev, whose sets say what each NIC may do. docs/spoof-guard.md explains them.
 
 Every guarded NIC has a base chain of its own, which sends what the guest transmits to the chain "guard", before anything else sees it:
 the bridge, the host itself, routing. Sets are keyed by the device's index, which no other device gets, whatever its name. Who is in no
 set may do nothing.
+
+What bridges deliver to their guests passes a table of its own (netcommon.operations.delivery_rules).
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from netcommon.host.nfexpr import (
     LINK_HEADER,
     META_IIF,
     META_L4PROTO,
-    META_OIF,
     META_PROTOCOL,
     NETWORK_HEADER,
     RETURN,
@@ -43,8 +44,10 @@ from netcommon.host.nftables import (
     NftSet,
 )
 
+WITHOUT = "or switch the spoof guard off, spoof_guard = false in [nic] of the settings"
+
 #: Why a frame is dropped: each NIC has a counter for each (the set "dropped-REASON").
-REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "malformed", "promisc")
+REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "malformed")
 
 #: Sets of devices that are free of a check.
 FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE = "free-mac", "free-ipv4", "free-ipv6", "free-dhcp", "free-type"
@@ -262,8 +265,7 @@ def _discovery() -> list[Rule]:
 def _drops() -> list[Rule]:
     rules = []
     for reason in REASONS:
-        device = meta(META_OIF) if reason == "promisc" else IIF
-        rules += [(chain_of(reason), device + within(counter_of(reason))), (chain_of(reason), verdict(DROP))]
+        rules += [(chain_of(reason), IIF + within(counter_of(reason))), (chain_of(reason), verdict(DROP))]
     return rules
 
 

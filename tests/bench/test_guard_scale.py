@@ -100,14 +100,15 @@ def test_flat(node: Node, mode: str) -> None:
             mine = [*plan(one, settings, exact).before, *([BridgePort(one.interface, one.link)] if mode == "bridged" else [])]
             carry(host, resolved(host, mine))
             there += 1
-        table, guard = plan(subject, settings, exact).before
-        carry(host, resolved(host, [table]))  # as the first NIC of the table finds it: measured apart
+        *tables, guard = plan(subject, settings, exact).before
+        carry(host, resolved(host, tables))  # as the first NIC of the tables finds them: measured apart
         rows[wanted] = {
             "guard": medians(host, [guard]),
-            "guard, prefixes": medians(host, [plan(subject, settings, ranges).before[1]]),
+            "guard, prefixes": medians(host, [plan(subject, settings, ranges).before[-1]]),
             "hooks": hooks(subject),
         }
-        host.execute(table.revert(host.view()) if wanted == 0 else [], stop=False)
+        if wanted == 0:
+            host.execute([request for table in tables for request in table.revert(host.view())], stop=False)
     print("\n| " + " | ".join(["present, " + mode, *next(iter(rows.values()))]) + " |")
     for wanted, columns in rows.items():
         print("| " + " | ".join([str(wanted), *(f"{add:.2f} / {remove:.2f}" for add, remove in columns.values())]) + " |")

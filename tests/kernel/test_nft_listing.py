@@ -61,12 +61,10 @@ CHAINS = {
     "ipv6": [*foreign6("@nh,64,128", "@nh,64,128 != 0x0 "), "goto next6"],
     "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
     "target": foreign6("@th,64,128"),
-    "drop-promisc": ["oif @dropped-promisc", "drop"],
     "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
-    "out-INDEX": [
-        f'comment "{NIC.uuid}"',
-        'type filter hook egress device "tap0" priority -300; policy accept;',
-        'oif "tap0" @ll,0,8 & 0x1 == 0x0 @ll,0,48 != 0xaa0000000001 goto drop-promisc',
+    "postrouting": [
+        "type filter hook postrouting priority -300; policy accept;",
+        "@ll,0,8 & 0x1 == 0x0 oif . ether daddr != @own oif @dropped-promisc drop",
     ],
 }
 SETS = {
@@ -76,6 +74,8 @@ SETS = {
     "vlans": ["type iface_index . inet_service", 'elements = { "tap0" . 7 }'],
     "free-mac": ["type iface_index"],
     "any-link-local": ["type iface_index", 'elements = { "tap0" }'],
+    "own": ["type iface_index . ether_addr", f'elements = {{ "tap0" . {MAC} }}'],
+    "dropped-promisc": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
     "dropped-ip": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
 }
 
@@ -106,7 +106,8 @@ def test_what_the_rules_say(node: Node) -> None:
     for name, lines in SETS.items():
         assert found[f"set {name}"] == lines, name
     wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
-    assert sorted(found) == sorted([*wanted, f"chain in-{index}", f"chain out-{index}"])
+    wanted += ["chain postrouting", "set own", "set dropped-promisc"]
+    assert sorted(found) == sorted([*wanted, f"chain in-{index}"])
 
 
 def test_prefixes(node: Node) -> None:
@@ -125,7 +126,7 @@ def test_as_json(node: Node) -> None:
     listed = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
     counts = {kind: sum(kind in item for item in listed) for kind in ("table", "chain", "rule", "set")}
     rules = len(guard_rules.rules("")) + 2
-    assert counts == {"table": 1, "chain": len(guard_rules.chains("")) + 2, "rule": rules, "set": len(guard_rules.sets(""))}
+    assert counts == {"table": 2, "chain": len(guard_rules.chains("")) + 2, "rule": rules, "set": len(guard_rules.sets("")) + 2}
     own = [item["rule"]["expr"] for item in listed if "rule" in item and item["rule"]["chain"].startswith("in-")]
     device = {"match": {"op": "==", "left": {"meta": {"key": "iif"}}, "right": guarded.tap.name}}
     assert own == [[device, {"goto": {"target": "guard"}}]]

@@ -10,6 +10,7 @@ import pytest
 from netcommon.host.linux import LinuxHost
 from netcommon.host.nftables import INGRESS, NETDEV, Drop, NftChain, NftTable, Put
 from netcommon.host.requests import NftChange
+from netcommon.operations.delivery import NAME
 from netcommon.operations.guard import table_of
 from tests.kernel.guard import paths
 from tests.kernel.guard.test_windows import FORGED, GUARDED
@@ -20,29 +21,44 @@ from tests.support.netns import run
 TABLE = table_of("tap0")
 
 
-def listed(chain: str) -> dict[str, object]:
+def listed(family: str, table: str, chain: str) -> dict[str, object]:
     """The chain as nft(8) has it."""
-    items = json.loads(run("nft", "-j", "list", "chain", "netdev", TABLE, chain))["nftables"]
+    items = json.loads(run("nft", "-j", "list", "chain", family, table, chain))["nftables"]
     found: dict[str, object] = next(item["chain"] for item in items if "chain" in item)
     return {name: found.get(name) for name in ("hook", "prio", "dev")}
 
 
 @pytest.mark.parametrize("network", ["bridged"], indirect=True)
-@pytest.mark.parametrize(("direction", "hook", "priority"), [("in", "ingress", 100), ("out", "egress", 100), ("in", "egress", -300)])
-def test_hooked_elsewhere(network: paths.Network, direction: str, hook: str, priority: int) -> None:
+@pytest.mark.parametrize(("hook", "priority"), [("ingress", 100), ("egress", -300)])
+def test_hooked_elsewhere(network: paths.Network, hook: str, priority: int) -> None:
     """By hand, with the same name and rules: check says so, and repair puts it where it was."""
     network.up(GUARDED)
-    name = f"{direction}-{json.loads(run('ip', '-j', 'link', 'show', 'dev', 'tap0'))[0]['ifindex']}"
-    before, whole = listed(name), run("nft", "list", "table", "netdev", TABLE)
+    name = f"in-{json.loads(run('ip', '-j', 'link', 'show', 'dev', 'tap0'))[0]['ifindex']}"
+    before, whole = listed("netdev", TABLE, name), run("nft", "list", "table", "netdev", TABLE)
     lines = whole.split(f"chain {name} {{")[1].split("}")[0].splitlines()
     kept = [line for line in lines if "comment" in line or "goto" in line]
     made = "\n".join((f"{{ type filter hook {hook} device tap0 priority {priority}; policy accept;", *kept, "}"))
     run("nft", f"delete chain netdev {TABLE} {name}\nadd chain netdev {TABLE} {name} {made}")
-    assert listed(name) != before
+    assert listed("netdev", TABLE, name) != before
     assert [line for line in drift() if f"chain {name} is not as we made it" in line]
     mend()
-    assert listed(name) == before and good() == ["tap0"]
+    assert listed("netdev", TABLE, name) == before and good() == ["tap0"]
     assert network.seen({("forged", "all"): FORGED}) == {("forged", "all"): frozenset()}
+
+
+@pytest.mark.parametrize("network", ["bridged"], indirect=True)
+@pytest.mark.parametrize(("hook", "priority"), [("postrouting", 100), ("forward", -300)])
+def test_delivery_hooked_elsewhere(network: paths.Network, hook: str, priority: int) -> None:
+    """The same of the chain that all NICs share."""
+    network.up(GUARDED)
+    place = "bridge", NAME, "postrouting"
+    before, rule = listed(*place), next(line for line in run("nft", "list", "chain", *place).splitlines() if "@own" in line)
+    words = " ".join(place)
+    run("nft", f"delete chain {words}\nadd chain {words} {{ type filter hook {hook} priority {priority}; }}\nadd rule {words} {rule}")
+    assert listed(*place) != before
+    assert [line for line in drift() if "chain postrouting is not hooked as we made it" in line]
+    mend()
+    assert listed(*place) == before and good() == ["tap0"]
 
 
 @pytest.mark.parametrize("network", ["bridged"], indirect=True)

@@ -1,0 +1,118 @@
+"""An nftables table with constant rules, which NICs share: each has elements in its sets, and nothing else of its own there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from netcommon.host.nftables import ARP, BRIDGE, NETDEV, NO_HOOK, Clear, Drop, Put
+from netcommon.host.requests import NftChange
+from netcommon.operations.base import Operation
+from netcommon.operations.link import device_link, marked
+from runtime.errors import HostRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import ClassVar
+
+    from netcommon.host.base import View
+    from netcommon.host.nftables import NftChain, NftRule, NftSet, NftTable, Step
+    from netcommon.host.requests import Request
+
+FAMILIES = {ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
+
+
+class Contents(NamedTuple):
+    """What such a table holds, but for the NICs' elements."""
+
+    table: NftTable
+    sets: Sequence[NftSet]
+    chains: Sequence[NftChain]  #: in the order in which they are made
+    rules: Sequence[NftRule]  #: those of a chain in their order
+
+
+class SharedTable(Operation):
+    """The table, made by the first NIC that needs it, removed by the last one's down.
+
+    For a NIC that is new the table's being there is taken for its being whole; ``check`` compares every rule. A kind's fields are
+    ``device``, and ``now``, which ``resolve`` fills in: whether there is nothing to do.
+    """
+
+    CHOSEN = frozenset({"now"})
+    BEFORE = frozenset[str]()
+    PURPOSE: ClassVar[str]  #: whose rules they are, in words
+    WITHOUT: ClassVar[str]  #: how an administrator does without it
+    device: str
+    now: bool
+
+    def place_of(self) -> tuple[int, str]:
+        """The table's family and name, without making what it holds."""
+        raise NotImplementedError
+
+    def contents(self) -> Contents:
+        """All of it."""
+        raise NotImplementedError
+
+    def shared(self) -> tuple[str, ...]:
+        return (f"nft-{self.place_of()[1]}",)
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        family, name = self.place_of()
+        link, there = device_link(view, self.device), view.nft_table(family, name)
+        if there is not None and not there.ours:
+            raise HostRefused(f"nftables table {self._words()} is not ours: nft delete table {self._words()}")
+        return [self._as(now=there is not None and not (marked(link) and self.differs(view)))]
+
+    def _as(self, now: bool) -> Operation:
+        raise NotImplementedError
+
+    def apply(self) -> Sequence[Request]:
+        if self.now:
+            return []
+        table, sets, chains, rules = self.contents()
+        # a base chain that somebody has hooked elsewhere would stay so
+        steps: list[Step] = [Put(table), *(Drop(chain) for chain in chains if chain.hook != NO_HOOK), *map(Put, sets), *map(Put, chains)]
+        return [self._change(*steps, *map(Clear, chains), *map(Put, rules))]
+
+    def differs(self, view: View) -> str:
+        family, name = self.place_of()
+        there = view.nft_table(family, name)
+        if there is None:
+            return "the table is gone"
+        if not there.ours:
+            return "the table is not ours"
+        _, _, chains, rules = self.contents()
+        names = {chain.name for chain in chains}
+        now = [rule for rule in view.nft_rules(family, name) if rule.chain in names]
+        if sorted(now, key=_chain) != sorted(rules, key=_chain):
+            return "its rules are not as we made them"
+        for chain in chains:
+            if chain.hook != NO_HOOK and view.nft_chain(family, name, chain.name) != chain:
+                return f"chain {chain.name} is not hooked as we made it"
+        return ""
+
+    def revert(self, view: View) -> Sequence[Request]:
+        there = view.nft_table(*self.place_of())
+        return [] if there is None or not there.ours else [self._change(Drop(there))]
+
+    def _change(self, *steps: Step) -> NftChange:
+        return NftChange(f"{self.PURPOSE} of {self.device}", steps, self.WITHOUT)
+
+    def _words(self) -> str:
+        family, name = self.place_of()
+        return f"{FAMILIES[family]} {name}"
+
+    def identity(self) -> str:
+        return f"{self.KIND} {self.place_of()[1]}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def describe(self) -> str:
+        return f"nft: table {self._words()} with the {self.PURPOSE}"
+
+    def undo(self) -> str:
+        return f"nft delete table {self._words()}, with the last NIC that needs it"
+
+
+def _chain(rule: NftRule) -> str:
+    return rule.chain
