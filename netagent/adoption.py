@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from netcommon.lifecycle.adopt import ADOPTED, ALREADY, DOOR, FAILED, Adoption, adopt
+from netcommon.lifecycle.adopt import ADOPTED, ALREADY, DOOR, FAILED, STOPPED, Adoption, adopt
 from netcommon.lifecycle.backfill import backfill, lacking
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.incoming import arrived
@@ -96,7 +96,10 @@ class Adopter:
                 log.info(f"adopted, it had no record: {one.device} ({one.why})")
             elif self._told.get(key) != one.why:
                 self._told[key] = one.why
-                log.warning(f"not adopted, {one.action}: {one.why}")
+                if one.action == STOPPED:  # Ganeti's files stay until it has seen that
+                    log.info(f"nothing to adopt, {one.action}: {one.why}")
+                else:
+                    log.warning(f"not adopted, {one.action}: {one.why}")
         return made
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from netagent.accepting import Accepting, user_of
 from netagent.reports import bound
 from netcommon.report import folder
 from runtime.errors import HostRefused, TryAgain, escaped
@@ -27,54 +26,30 @@ PATIENCE = 2.0
 #: An answer is shorter (bytes).
 LARGEST = 16 << 20
 
-_CREDENTIALS = struct.Struct("iII")  # struct ucred, unix(7)
-
 
 class Control:
     """Answers until ``close``. ``status`` makes the document, in the thread that answers."""
 
     def __init__(self, within: Folder, status: Callable[[], Mapping[str, object]]) -> None:
         self._within, self._status = within, status
-        self._socket: socket.socket | None = None
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
+        self._accepting: Accepting | None = None
 
     def start(self) -> None:
         """Raises HostRefused."""
-        self._socket = bound(self._within, SOCKET, socket.SOCK_STREAM)
-        self._socket.listen(8)
-        self._thread = threading.Thread(target=self._serve, args=(self._socket,), name="control", daemon=True)
-        self._thread.start()
+        listener = bound(self._within, SOCKET, socket.SOCK_STREAM)
+        listener.listen(8)
+        self._accepting = Accepting(listener, "control", self._answer)
 
     def close(self) -> None:
         """Ends the thread, and takes the socket away."""
-        if self._socket is None or self._thread is None:
-            return
-        self._closing.set()
-        self._within.remove(SOCKET)
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._socket.close()
-        self._socket = None
-
-    def _serve(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                asking, _address = listener.accept()
-            except OSError:  # shut down; or a passing lack of descriptors
-                if self._closing.wait(0.1):
-                    return
-                continue
-            with asking:
-                try:
-                    self._answer(asking)
-                except OSError:
-                    continue  # who asked has gone, or takes too long
+        if self._accepting is not None:
+            self._within.remove(SOCKET)
+            self._accepting.close(2 * PATIENCE)
+            self._accepting = None
 
     def _answer(self, asking: socket.socket) -> None:
         asking.settimeout(PATIENCE)
-        _pid, user, _gid = _CREDENTIALS.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        if user not in (0, os.geteuid()):
+        if user_of(asking) not in (0, os.geteuid()):
             return
         question = asking.recv(64).decode("ascii", "replace").strip()
         try:
@@ -116,4 +91,3 @@ def ask(state: str, netns: int, question: str = "status", seconds: float = PATIE
     if "error" in answer:
         raise HostRefused(f"the agent says: {escaped(answer['error'])}")
     return answer
-

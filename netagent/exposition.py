@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from netagent.accepting import Accepting
 from netagent.alarms import Alarms
 from netagent.metrics import Metrics
 from netcommon.settings import Settings
@@ -131,40 +132,21 @@ class Server:
     def __init__(self, address: str, text: Callable[[], str]) -> None:
         self._text = text
         self._path = address if address.startswith("/") else ""
-        self._closing = threading.Event()
-        self._socket = _listening(address)
-        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
-        self._thread.start()
+        self._accepting = Accepting(_listening(address), "metrics", self._answer)
 
     @property
     def address(self) -> Any:
         """Where it listens, as the socket says."""
-        return self._socket.getsockname()
+        return self._accepting.listener.getsockname()
 
     def close(self) -> None:
         """Ends the thread; a socket file is taken away."""
-        self._closing.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(2 * PATIENCE)
-        self._socket.close()
+        self._accepting.close(2 * PATIENCE)
         if self._path:
             _remove(self._path)
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _address = self._socket.accept()
-            except OSError:  # shut down; or a passing lack of descriptors
-                if self._closing.wait(0.1):
-                    return
-                continue
-            with client:
-                try:
-                    self._answer(client, time.monotonic() + PATIENCE)
-                except OSError:
-                    continue  # the client has gone, or takes too long
-
-    def _answer(self, client: socket.socket, end: float) -> None:
+    def _answer(self, client: socket.socket) -> None:
+        end = time.monotonic() + PATIENCE
         request = b""
         while b"\r\n\r\n" not in request and b"\n\n" not in request and len(request) < LONGEST:
             client.settimeout(max(end - time.monotonic(), 0.001))

@@ -87,26 +87,19 @@ FILTER: tuple[Instruction, ...] = (
 )
 
 
-class KernelEvents:
+class KernelEvents(Listener):
     """A subscription to rtnetlink in the caller's network namespace. Raises HostRefused."""
 
     def __init__(self, buffer: int = BUFFER) -> None:
         """``buffer``: bytes of messages that the kernel keeps for us."""
-        self._listener = Listener(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
+        super().__init__(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
         self._links: dict[int, tuple[object, ...]] = {}  #: of each device what was last told of it
-
-    @property
-    def descriptor(self) -> int:
-        return self._listener.descriptor
-
-    def close(self) -> None:
-        self._listener.close()
 
     def read(self) -> list[Event]:
         """What has happened since it was last read, a part of it where it is much."""
         found: list[Event] = []
         try:
-            for kind, _flags, body in self._listener.messages(AT_ONCE):
+            for kind, _flags, body in self.messages(AT_ONCE):
                 try:
                     found += self._event(kind, body)
                 except (MalformedError, error, IndexError):

@@ -36,24 +36,17 @@ GONE = frozenset({DELTABLE, DELCHAIN, DELRULE, DELSET, DELSETELEM})
 TABLES_OF_OURS = MARK.encode() + b"-"  #: what all their names begin with
 
 
-class NftEvents:
+class NftEvents(Listener):
     """A subscription to nf_tables in the caller's network namespace. Raises HostRefused where the kernel has none."""
 
     def __init__(self) -> None:
-        self._listener = Listener(NETLINK_NETFILTER, (GROUP,))
-
-    @property
-    def descriptor(self) -> int:
-        return self._listener.descriptor
-
-    def close(self) -> None:
-        self._listener.close()
+        super().__init__(NETLINK_NETFILTER, (GROUP,))
 
     def read(self) -> list[Event]:
         """What has happened since it was last read, a part of it where it is much. What is not about tables of ours is left out."""
         found: dict[Event, None] = {}  # the many messages of one change say the same
         try:
-            for kind, _flags, body in self._listener.messages(AT_ONCE):
+            for kind, _flags, body in self.messages(AT_ONCE):
                 if kind >> 8 != SUBSYSTEM or TABLES_OF_OURS not in body:
                     continue
                 what = kind & 0xFF

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import threading
 from collections.abc import Sequence
 
+from netagent.accepting import CREDENTIALS
 from netagent.metrics import Metrics
 from netcommon.report import SOCKET, VERSION
 from runtime.errors import CONFIG, OK, TEMPORARY, UNAVAILABLE, USAGE, HostRefused
@@ -26,8 +26,6 @@ DOORS = frozenset({"kvm-ifup", "kvm-ifdown", "kvm-nic-setup", "vif-ganeti", "gan
 
 #: A report is shorter (bytes).
 LONGEST = 256
-
-_CREDENTIALS = struct.Struct("iII")  # struct ucred, unix(7): pid, uid, gid
 
 
 class Reports:
@@ -56,7 +54,7 @@ class Reports:
 
     def _take(self, receiver: socket.socket) -> None:
         while True:
-            data, ancillary, _flags, _sender = receiver.recvmsg(LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _flags, _sender = receiver.recvmsg(LONGEST, socket.CMSG_SPACE(CREDENTIALS.size))
             if not ancillary:
                 return  # every datagram bears credentials: this is the end
             if _user(ancillary) in (0, os.geteuid()):
@@ -95,5 +93,5 @@ def bound(within: Folder, name: str, kind: socket.SocketKind) -> socket.socket:
 def _user(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-            return int(_CREDENTIALS.unpack(data)[1])
+            return int(CREDENTIALS.unpack(data)[1])
     return -1

@@ -9,18 +9,16 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from netcommon.host.base import View
-from netcommon.host.requests import DeleteRule, Request, TakeOvsPort
+from netcommon.host.requests import DeleteRule, TakeOvsPort
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.gc import at_work
-from netcommon.lifecycle.guests import Asked, Match, match, read_qemu
-from netcommon.lifecycle.node import Call, Node, alive, locks
+from netcommon.lifecycle.guests import Asked, Match, NotRunning, match, read_qemu
+from netcommon.lifecycle.node import alive, locks
 from netcommon.lifecycle.up import up
 from netcommon.modes.common import alias
-from netcommon.operations.base import ABSENT, FOREIGN, Operation, replaced, to_json
+from netcommon.operations.base import ABSENT, FOREIGN, replaced, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ALIAS, LinkSetting, device_link
 from netcommon.operations.link import UP as LINK_UP
@@ -35,6 +33,14 @@ from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import Nic
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
+
 DOOR = "adopt"
 
 #: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
@@ -42,7 +48,7 @@ RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
 
 UNGUARDED = "without the spoof guard until its next start: its tags are not known"
 
-ADOPTED, WOULD, ALREADY, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "skipped", "failed"
+ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
 
 class Adoption(NamedTuple):
@@ -52,7 +58,7 @@ class Adoption(NamedTuple):
     nic: str  #: its index
     uuid: str
     device: str
-    action: str  #: one of ADOPTED, WOULD, ALREADY, SKIPPED, FAILED
+    action: str  #: one of ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED
     why: str
 
 
@@ -70,7 +76,7 @@ def adopt(
         try:
             pairs = _nics(node, instance)
         except NetcommonError as error:
-            found.append(Adoption(instance, "", "", "", SKIPPED, str(error)))
+            found.append(Adoption(instance, "", "", "", STOPPED if isinstance(error, NotRunning) else SKIPPED, str(error)))
             continue
         for nic, matched in pairs:
             if isinstance(nic, NicInvalid):
@@ -81,15 +87,15 @@ def adopt(
 
 
 def _nics(node: Node, instance: str) -> list[tuple[Nic | NicInvalid, Match]]:
-    """The NICs of an instance that runs here, each with its tap. Raises HostRefused where it does not run, or cannot be looked into."""
+    """The NICs of an instance that runs here, each with its tap. Raises NotRunning; HostRefused where it cannot be looked into."""
     runtime = ganeti.read_runtime(node.paths, instance)
     if runtime is None:
-        raise HostRefused("it has no runtime file: it does not run here")
+        raise NotRunning("it has no runtime file here")
     if runtime.problems:
         raise HostRefused("; ".join(runtime.problems))
     pid = ganeti.instance_pid(node.paths, instance)
     if not pid:
-        raise HostRefused("it has no pid file: it does not run")
+        raise NotRunning("it has no pid file")
     qemu = read_qemu(node.paths.proc, pid, instance)
     nics: list[Nic | NicInvalid] = []
     for stored in runtime.nics:

@@ -10,17 +10,20 @@ index, which tells them apart.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.addresses import addresses_of
-from netcommon.host.base import View
-from netcommon.host.facts import Link
 from netcommon.operations.table import table_number
 from netcommon.options import DEFAULTS
 from runtime.errors import HostRefused
-from runtime.nic import Nic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from runtime.nic import Nic
 
 
 class Netdev(NamedTuple):
@@ -53,8 +56,15 @@ class Match(NamedTuple):
     why: str
 
 
+class NotRunning(HostRefused):
+    """The instance has no process."""
+
+
 def read_qemu(proc: str, pid: int, instance: str) -> Qemu:
-    """The QEMU of ``instance``. Raises HostRefused, with the reason, where ``pid`` is something else or must not be looked into."""
+    """The QEMU of ``instance``.
+
+    Raises NotRunning where ``pid`` is gone; HostRefused, with the reason, where it is something else or must not be looked into.
+    """
     folder = f"{proc}/{pid}"
     try:
         with open(f"{folder}/cmdline", "rb") as file:
@@ -63,7 +73,7 @@ def read_qemu(proc: str, pid: int, instance: str) -> Qemu:
             raise HostRefused(f"process {pid} is in another network namespace")
         taps = _taps(f"{folder}/fdinfo")
     except FileNotFoundError:
-        raise HostRefused(f"process {pid} is gone") from None
+        raise NotRunning(f"process {pid} is gone") from None
     except OSError as error:
         raise HostRefused(f"process {pid} cannot be looked into: {error.strerror}") from None
     if _after(words, "-name").partition(",")[0].removeprefix("guest=") != instance:

@@ -15,7 +15,7 @@ from tests.kernel.agent.test_gone import BAR, Gone, removed
 from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
 from tests.support.agent import agent, seconds_until, watched
-from tests.support.netns import run, slowness
+from tests.support.netns import slowness
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
@@ -48,10 +48,7 @@ def guest() -> int:
 @pytest.mark.parametrize("kind", NICS)
 def test_killed_guests(node: Node, kind: str) -> None:
     """The median is within the bar; the slowest, on a machine that does other things too, within its own."""
-    node.outside("up0", "192.0.2.1/24")
-    node.address("up0", "192.0.2.2/24")
-    run("ip", "route", "add", "default", "via", "192.0.2.1")
-    node.forwarding()
+    node.router()
     node.bridge("br0")
     nic, took = environment(0, **NICS[kind]), []
     gone = Gone()

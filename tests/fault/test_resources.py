@@ -28,6 +28,7 @@ from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.room import room
 from tests.support.rundoor import BASE, HOOKS, rundoor
 from tests.support.sample import FULL, sample
 from tests.support.snapshot import diff, snapshot
@@ -108,30 +109,6 @@ def test_every_number_of_descriptors(ready: Node, changes: dict[str, str]) -> No
         assert diff(before, snapshot()) == [], (count, ended)
     assert done > len(counts) // 4
     figures.add("resources", 2 * len(counts), 0, 0)
-
-
-@contextlib.contextmanager
-def room(inodes: int, pages: int) -> Iterator[None]:
-    """So many inodes and pages are left in /run, which is a tmpfs."""
-    run("mount", "-o", "remount,size=2m,nr_inodes=400", "/run")
-    fillers = [Path(f"/run/filler-{number}") for number in range(500)]
-    made = 0
-    with contextlib.suppress(OSError):
-        for filler in fillers:
-            filler.touch()
-            made += 1
-    with contextlib.suppress(OSError), fillers[0].open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    os.truncate(fillers[0], max(fillers[0].stat().st_size - pages * 4096, 0))
-    for filler in fillers[1:made][:inodes]:
-        filler.unlink()
-    try:
-        yield
-    finally:
-        for filler in fillers:
-            filler.unlink(missing_ok=True)
-        run("mount", "-o", "remount,size=64m,nr_inodes=10000", "/run")
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["again", "first"])

@@ -5,36 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.room import room
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
 KINDS = {"routed": {}, "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""}}
-
-
-@contextlib.contextmanager
-def full() -> Iterator[None]:
-    """Not a byte and not an inode is left in /run."""
-    run("mount", "-o", "remount,size=1m,nr_inodes=300", "/run")
-    fillers = [Path(f"/run/filler-{number}") for number in range(400)]
-    with contextlib.suppress(OSError), fillers[0].open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    with contextlib.suppress(OSError):
-        for filler in fillers[1:]:
-            filler.touch()
-    try:
-        yield
-    finally:
-        for filler in fillers:
-            filler.unlink(missing_ok=True)
-        run("mount", "-o", "remount,size=64m,nr_inodes=10000", "/run")
 
 
 @contextlib.contextmanager
@@ -47,7 +29,7 @@ def readonly() -> Iterator[None]:
         run("mount", "-o", "remount,rw", "/run")
 
 
-PLIGHTS = {"full": full, "readonly": readonly}
+PLIGHTS = {"full": partial(room, 0, 0), "readonly": readonly}
 
 
 @pytest.fixture

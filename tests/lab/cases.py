@@ -26,9 +26,11 @@ from functools import partial
 from itertools import pairwise
 
 from tests.lab.nodes import Failed, Node, until
+from tests.lab.ping import Ping
 
 BAR = 1.0  #: seconds from a tap's end to a clean node, and from a migration's end to the routed guest's first answer
 LONGEST = 30.0
+AFTERWARDS = 2.0  #: seconds after a migration in which a silence is still taken for its own
 RESETS = 4
 INSTANCE = "inst1.gnt.example"
 OTHER_DOMAIN = ".gnt.example"
@@ -185,23 +187,20 @@ class Cases:
 
     def migrate(self, source: Node) -> None:
         """A migration, with the routed guest pinged from outside."""
-        with open(f"{self._out}/ping", "w+b") as output:
-            ping = subprocess.Popen(self.wire.command("ping", "-i", "0.05", "-D", "-O", ROUTED), stdout=output, stderr=output)
-            ended: list[float] = []
+        ping = Ping(self.wire, ROUTED, f"{self._out}/ping")
+        ended: list[float] = []
 
-            def action() -> None:
-                self.ganeti("gnt-instance", "migrate", "--force", INSTANCE)
-                ended.append(time.time())
+        def action() -> None:
+            self.ganeti("gnt-instance", "migrate", "--force", INSTANCE)
+            ended.append(time.time())
 
-            try:
-                time.sleep(1)
-                sample = self.measure("migration", source, action, move=True)
-                time.sleep(max(0.0, ended[0] + 2 - time.time()))
-            finally:
-                self.wire.attempt("pkill", "-x", "ping")
-                ping.wait(10)
-            output.seek(0)
-            replies = [float(found) for found in re.findall(r"^\[([\d.]+)\] \d+ bytes", output.read().decode(), re.M)]
+        try:
+            until("the routed guest answers before its migration", LONGEST, lambda: bool(ping.answers()))
+            sample = self.measure("migration", source, action, move=True)
+            until("the routed guest answers after its migration", LONGEST, lambda: ping.answers()[-1] > ended[0] + AFTERWARDS)
+        finally:
+            ping.close()
+        replies = ping.answers()
         near = [(later - sooner, later) for sooner, later in pairwise(replies) if later > ended[0] - 8]
         sample.silence, answered = max(near, default=(float("inf"), float("inf")))
         sample.answer = answered - ended[0]

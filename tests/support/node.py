@@ -58,6 +58,13 @@ class Node:
         self._stack.callback(tap.close)
         return tap
 
+    def router(self) -> None:
+        """What routed guests need of a node: 192.0.2.2 on ``up0``, the default route to 192.0.2.1 outside, IPv4 forwarding."""
+        self.outside("up0", "192.0.2.1/24")
+        self.address("up0", "192.0.2.2/24")
+        run("ip", "route", "add", "default", "via", "192.0.2.1")
+        self.forwarding()
+
     def forwarding(self, ipv6: bool = False) -> None:
         """What the administrator of a routed node has set."""
         sysctl("net/ipv4/ip_forward", "1")

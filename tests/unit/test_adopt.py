@@ -208,7 +208,7 @@ def test_instances_that_do_not_run_here(guest: Guest) -> None:
     guest.nic(A, descriptor=20)
     guest.write()
     run = Path(guest.cli.paths.kvm_run)
-    assert guest.adopt("other") == {"other": ("", "skipped")}
+    assert guest.adopt("other") == {"other": ("", "not running")}
     guest.words[2] = "db"
     assert guest.adopt() == {"web": ("", "skipped")}
     assert guest.why["web"] == f"process {PID} is not the QEMU of web"

@@ -14,7 +14,7 @@ from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Rule
 from netcommon.host.requests import DeleteRule
 from netcommon.lifecycle import adopt as lifecycle
-from netcommon.lifecycle.adopt import ADOPTED, FAILED, SKIPPED, Adoption
+from netcommon.lifecycle.adopt import ADOPTED, FAILED, SKIPPED, STOPPED, Adoption
 from netcommon.lifecycle.backfill import backfill, lacking
 from netcommon.lifecycle.node import PRE
 from netcommon.operations.base import to_json
@@ -88,9 +88,12 @@ def test_when_a_runtime_file_appears(agent: Agent) -> None:
     guest.write()
     pid = Path(agent.cli.paths.kvm_run, "pid/web")
     pid.unlink()
-    assert agent.seen("web") == {"web": SKIPPED}
-    assert any("does not run" in line for line in agent.lines())
-    assert agent.seen() == {"web": SKIPPED} and not any("adopted" in line for line in agent.lines())
+    assert agent.seen("web") == {"web": STOPPED}
+    assert agent.lines() == ["info: instance=web nothing to adopt, not running: it has no pid file"]
+    assert agent.seen() == {"web": STOPPED} and agent.lines() == []
+    pid.write_text("99999\n")
+    assert agent.seen() == {"web": STOPPED}
+    assert agent.lines() == ["info: instance=web nothing to adopt, not running: process 99999 is gone"]
     guest.tap("tap0", 20)
     guest.write()
     assert agent.seen() == {A: ADOPTED}
@@ -206,8 +209,9 @@ def test_files_of_a_real_cluster_without_their_processes(agent: Agent) -> None:
         names.add(path.stem)
         (conf / path.name).write_bytes(path.read_bytes())
     (conf / "broken.runtime").write_bytes(b"[")
-    found = agent.run()
-    assert {one.instance for one in found} == names | {"broken"} and {one.action for one in found} == {SKIPPED}
+    assert agent.seen() == dict.fromkeys(names, STOPPED) | {"broken": SKIPPED}
+    warnings = [line for line in agent.lines() if not line.startswith("info: ")]
+    assert len(warnings) == 1 and "instance=broken" in warnings[0], "an instance that is merely stopped is nobody's trouble"
     assert agent.cli.host.changes == []
 
 

@@ -7,9 +7,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from shutil import rmtree
-from tempfile import mkdtemp
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,31 +20,8 @@ from runtime.errors import HostRefused
 from runtime.folder import Folder
 from runtime.paths import Paths
 from tests.support.bootstrap import PYTHON, ROOT
+from tests.support.netns import wait_until
 from tests.support.sources import sources
-
-
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
-
-
-@pytest.fixture
-def state() -> Iterator[str]:
-    """A state directory with a short path: those of sockets have 107 bytes."""
-    made = mkdtemp(prefix="nc-")
-    yield made
-    rmtree(made)
-
-
-@pytest.fixture
-def within(state: str) -> Iterator[Folder]:
-    """The agent's folder for the network namespace that we are in."""
-    with Folder.make(folder(state, LinuxHost(Paths()).identity().netns)) as made:
-        yield made
 
 
 @pytest.fixture
@@ -98,7 +73,7 @@ def test_what_is_no_report_counts_nothing(metrics: Metrics, data: bytes) -> None
 
 def test_a_report_arrives(state: str, reports: Reports, metrics: Metrics) -> None:
     assert tell(state, "kvm-ifup", "bridged", 0, 0.0123)
-    assert until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
 
 
 def test_no_agent_no_report(state: str) -> None:
@@ -132,7 +107,7 @@ def test_a_hook_does_not_wait_for_an_agent_that_takes_nothing(state: str, within
 def test_no_mode_that_is_none_gets_through(state: str, reports: Reports, metrics: Metrics) -> None:
     for mode in ("", "a b", "\udcff", "routed 0 1\n", "\u0661"):
         assert tell(state, "kvm-ifup", mode, 0, 0.0)
-    assert until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="unknown", outcome="ok") == 5)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="unknown", outcome="ok") == 5)
 
 
 def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) -> None:
@@ -146,7 +121,7 @@ def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) ->
     os.chmod(path, 0o666)
     assert subprocess.run(other, capture_output=True, check=False).returncode == 0
     assert tell(state, "kvm-ifup", "bridged", 0, 0.0)
-    assert until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
     assert "routed" not in metrics.text()
 
 
@@ -165,7 +140,7 @@ def test_a_namespaces_agent_only(state: str, reports: Reports, metrics: Metrics)
     python = [PYTHON, "-IS", "-c", code]
     ran = [subprocess.run([*wrap, *python], capture_output=True, text=True, check=True) for wrap in ([], ["unshare", "-n"])]
     assert [one.stdout.strip() for one in ran] == ["True", "False"]
-    assert until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="ext", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="ext", outcome="ok") == 1)
 
 
 def test_without_cookies_the_namespaces_inode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 
 import pytest
 
@@ -28,17 +26,9 @@ from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths
 from tests.support.bootstrap import PYTHON
+from tests.support.netns import wait_until
 
 HERE = Identity("boot-1", 4711)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 class Manager:
@@ -84,13 +74,11 @@ class Agent:
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    """Short: the paths of sockets have 107 bytes."""
-    made = mkdtemp(prefix="nc-")
-    os.makedirs(f"{made}/etc/netcommon")
-    os.makedirs(f"{made}/run")
-    yield Path(made)
-    rmtree(made)
+def root(state: str) -> Path:
+    """What is / to the service; short, too."""
+    os.makedirs(f"{state}/etc/netcommon")
+    os.makedirs(f"{state}/run")
+    return Path(state)
 
 
 @pytest.fixture
@@ -380,7 +368,7 @@ class TestExposition:
         service = make()
         service.metrics.count("netcommon_drift_total", kind="rule")
         service.serve(Agent())
-        assert until(path.exists)
+        wait_until(path.exists)
         text = path.read_text()
         assert 'netcommon_drift_total{kind="rule"} 1\n' in text
         assert "\nprocess_open_fds " in text and "\nprocess_resident_memory_bytes " in text
@@ -394,9 +382,9 @@ class TestExposition:
         write(paths, f"[agent]\nmetrics_file = '{path}'\n")
         service = make()
         service.serve(Agent())
-        assert until(path.exists)
+        wait_until(path.exists)
         service.metrics.count("netcommon_drift_total", kind="rule")
-        assert until(lambda: "netcommon_drift_total" in path.read_text())
+        wait_until(lambda: "netcommon_drift_total" in path.read_text())
 
     def test_a_folder_that_is_not_there_is_an_alarm_until_it_is(
         self, make: Make, paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -405,23 +393,23 @@ class TestExposition:
         write(paths, f"[agent]\nmetrics_file = '{root}/no/netcommon.prom'\n")
         service = make()
         service.serve(Agent())
-        assert until(lambda: "metrics-file" in service.alarms.active())
+        wait_until(lambda: "metrics-file" in service.alarms.active())
         (root / "no").mkdir()
-        assert until(lambda: service.alarms.active() == {})
+        wait_until(lambda: service.alarms.active() == {})
 
     def test_reloading_moves_it(self, make: Make, paths: Paths, root: Path) -> None:
         write(paths, f"[agent]\nmetrics_file = '{root}/a.prom'\nmetrics_listen = '{root}/a.sock'\n")
         service = make()
         service.serve(Agent())
-        assert until((root / "a.prom").exists)
+        wait_until((root / "a.prom").exists)
         write(paths, f"[agent]\nmetrics_file = '{root}/b.prom'\nmetrics_listen = '{root}/b.sock'\n")
         service.reload()
-        assert until((root / "b.prom").exists)
+        wait_until((root / "b.prom").exists)
         assert not (root / "a.prom").exists() and not (root / "a.sock").exists()
         assert asked(f"{root}/b.sock")[0].startswith(b"HTTP/1.0 200 OK\r\n")
         write(paths, "")
         service.reload()
-        assert until(lambda: not (root / "b.prom").exists() and not (root / "b.sock").exists())
+        wait_until(lambda: not (root / "b.prom").exists() and not (root / "b.sock").exists())
 
     def test_by_http(self, make: Make, paths: Paths, root: Path) -> None:
         write(paths, f"[agent]\nmetrics_listen = '{root}/m.sock'\n")

@@ -9,8 +9,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 
 import pytest
 
@@ -29,16 +27,9 @@ AGENT = {"nics": {"up": 4990, "closing": 10}, "resync": "took 0.4 s", "waiting":
 
 
 @pytest.fixture
-def state() -> Iterator[str]:
-    made = mkdtemp(prefix="nc-")
-    yield made
-    rmtree(made)
-
-
-@pytest.fixture
-def within(state: str) -> Iterator[Folder]:
-    with Folder.make(folder(state, NETNS)) as made:
-        yield made
+def netns() -> int:
+    """Whose agent it is; no namespace is asked."""
+    return NETNS
 
 
 Start = Callable[[Callable[[], Mapping[str, object]]], Control]

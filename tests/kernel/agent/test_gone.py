@@ -37,10 +37,7 @@ echo "$0 $1 $2" >>/run/site.log
 @pytest.fixture
 def placed(node: Node) -> Node:
     """Each folder of ours is there: a NIC has been up and down."""
-    node.outside("up0", "192.0.2.1/24")
-    node.address("up0", "192.0.2.2/24")
-    run("ip", "route", "add", "default", "via", "192.0.2.1")
-    node.forwarding()
+    node.router()
     node.tap("tap9")
     assert rundoor("kvm-ifup", environment(9)).status == 0
     assert rundoor("kvm-ifdown", environment(9), "tap9", "hot-remove").status == 0
@@ -158,14 +155,19 @@ def test_a_closing_nic_is_finished_when_its_device_is_let_go(placed: Node) -> No
     Tap("tap0", persistent=True).delete()
 
 
+def replaced_unseen(node: Node, running: Agent) -> None:
+    """A NIC is up on tap0; the agent is stopped; the tap goes, and there is another one of its name."""
+    tap = Tap("tap0")
+    assert rundoor("kvm-ifup", environment()).status == 0
+    running.signal(signal.SIGSTOP)
+    tap.close()
+    node.tap("tap0")
+
+
 def test_the_same_name_with_another_index_is_another_device(placed: Node) -> None:
     """The agent sleeps while the tap goes and somebody else makes one of the same name: that one is not touched."""
     with agent() as running, watched() as seen:
-        tap = Tap("tap0")
-        assert rundoor("kvm-ifup", environment()).status == 0
-        running.signal(signal.SIGSTOP)
-        tap.close()
-        placed.tap("tap0")
+        replaced_unseen(placed, running)
         run("ip", "link", "set", "tap0", "up", "alias", "somebody else's")
         run("ip", "address", "add", "203.0.113.9/32", "dev", "tap0")
         successor = run("ip", "-d", "addr", "show", "dev", "tap0")
@@ -180,11 +182,7 @@ def test_the_same_name_with_another_index_is_another_device(placed: Node) -> Non
 def test_a_successor_of_ours_is_not_touched(placed: Node) -> None:
     """DELLINK of the old one is read when the new NIC on that name is up already."""
     with agent() as running, watched() as seen:
-        tap = Tap("tap0")
-        assert rundoor("kvm-ifup", environment()).status == 0
-        running.signal(signal.SIGSTOP)
-        tap.close()
-        placed.tap("tap0")
+        replaced_unseen(placed, running)
         other = environment(5, INTERFACE="tap0")
         assert rundoor("kvm-ifup", other).status == 0
         running.signal(signal.SIGCONT)

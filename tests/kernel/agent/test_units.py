@@ -93,10 +93,7 @@ def test_what_outlives_the_agent() -> None:
 @pytest.mark.parametrize("mode", ["bridged", "routed"])
 def test_its_capabilities_are_enough(node: Node, mode: str) -> None:
     """With those of the unit alone, and no new privileges, it mends and cleans up as ever."""
-    node.outside("up0", "192.0.2.1/24")
-    node.address("up0", "192.0.2.2/24")
-    run("ip", "route", "add", "default", "via", "192.0.2.1")
-    node.forwarding()
+    node.router()
     node.bridge("br0")
     bounding = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in capabilities())])
     bridged = {"MODE": "bridged", "LINK": "br0", "BRIDGE": "br0"} if mode == "bridged" else {}
