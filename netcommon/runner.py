@@ -5,13 +5,16 @@ Imported only where there is a program to run: a hook without custom scripts doe
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+
+from netcommon.family import MARK, Family, signal_group
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 #: Between SIGTERM and SIGKILL, and then for the kernel to take the process away (seconds).
 GRACE = 0.5
@@ -20,12 +23,8 @@ REAP = 1.0
 #: Reads at most so much at once (bytes).
 CHUNK = 1 << 16
 
-#: A variable in the program's environment whose value no other run has (netcommon.custom.GUARD). By it are found those of its descendants
-#: whose parents have ended, which nothing else ties to it any more: unless they were started without it.
-MARK = b"NETCOMMON_DOOR"
-
-#: So many descendants, at most, are ended one by one.
-MOST = 4096
+#: Between two looks for those that are being born still (seconds).
+PAUSE = 0.01
 
 
 class Outcome(NamedTuple):
@@ -94,7 +93,7 @@ def run(
             if source != subprocess.DEVNULL:
                 os.close(source)
         mark = MARK + b"=" + environment[MARK] if MARK in environment else b""
-        return _watch(child, _Output(reader, limit), end, clock, _Family(child.pid, mark, proc))
+        return _watch(child, _Output(reader, limit), end, clock, Family(child.pid, mark, clock, proc))
     finally:
         os.close(reader)
 
@@ -128,17 +127,16 @@ class _Output:
         self.kept += chunk[: self.limit - len(self.kept)]
 
 
-def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: _Family) -> Outcome:
+def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: Family) -> Outcome:
     """Reads until the child has ended or its time is over, ends what is left, and says how it ended."""
     handle = os.pidfd_open(child.pid)
     try:
         timed_out = not _follow(handle, output, end, clock)
-        if timed_out:
-            _end(handle, output, clock, family)
+        last = _end(handle, output, clock, family) if timed_out else clock() + REAP
         # The child is not reaped yet, so its number is still its own, and that of its group.
-        code = _reap(child, handle)
+        code = _reap(child, handle, last - clock())
     except BaseException:
-        _reap(child, handle)
+        _reap(child, handle, REAP)
         raise
     finally:
         os.close(handle)
@@ -147,10 +145,10 @@ def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: C
     return Outcome(None if code < 0 else code, max(-code, 0), timed_out, bytes(output.kept), output.written)
 
 
-def _reap(child: subprocess.Popen[bytes], handle: int) -> int | None:
-    """Ends what is left of the child and its group; its exit status, None if it hangs in the kernel and cannot be ended."""
-    _signal_group(child.pid, signal.SIGKILL)
-    if _readable(handle, REAP):
+def _reap(child: subprocess.Popen[bytes], handle: int, seconds: float) -> int | None:
+    """Ends what is left of the child and its group; its exit status, None if it hangs in the kernel and cannot be ended in time."""
+    signal_group(child.pid, signal.SIGKILL)
+    if _readable(handle, seconds):
         return child.wait()
     child.returncode = -signal.SIGKILL  # nobody can wait for it; Popen shall not try either
     return None
@@ -185,101 +183,26 @@ def _readable(descriptor: int, seconds: float) -> bool:
     return bool(poll.poll(max(seconds, 0) * 1000))
 
 
-def _end(handle: int, output: _Output, clock: Callable[[], float], family: _Family) -> None:
-    """SIGTERM, then after GRACE SIGKILL, to the group and to its descendants, also those in other sessions."""
+def _end(handle: int, output: _Output, clock: Callable[[], float], family: Family) -> float:
+    """SIGTERM, then SIGKILL when GRACE is over, to the group and to its descendants, also those in other sessions.
+
+    To look for them takes time too, on a busy machine or where there are thousands: it is part of GRACE, and then of REAP, and whoever is
+    found gets the signal at once. Returns until when (by ``clock``) the end of the program may be waited for.
+    """
+    end = clock() + GRACE
+    last = end + REAP
     try:
-        family.find()
+        family.descend(end - GRACE / 2)
         family.signal(signal.SIGTERM)
-        end = clock() + GRACE
+        family.search(signal.SIGTERM, end - GRACE / 2)
         _follow(handle, output, end, clock)
         for other in family.handles:  # a child may need its grace though the script ended at once
             _readable(other, end - clock())
-        family.find()  # those that were born meanwhile too
+        family.descend(last)  # those that were born meanwhile too
         family.signal(signal.SIGKILL)
+        family.close()
+        while family.search(signal.SIGKILL, last):
+            select.poll().poll(PAUSE * 1000)
     finally:
         family.close()
-
-
-class _Family:
-    """A program's process group, and what descends from it: found only when it has to be ended."""
-
-    def __init__(self, pid: int, mark: bytes, proc: str) -> None:
-        self.pid, self._mark, self._proc = pid, mark, proc
-        self._known: dict[int, int] = {}  #: process -> handle (pidfd_open(2))
-
-    @property
-    def handles(self) -> Sequence[int]:
-        return tuple(self._known.values())
-
-    def find(self) -> None:
-        """Looks for descendants: children of children, and whoever bears the mark and has begun after us."""
-        waiting = [self.pid, *self._known]
-        while waiting and len(self._known) < MOST:
-            waiting += [each for each in self._children(waiting.pop()) if self._hold(each)]
-        began = self._began(self.pid)
-        if not self._mark or not began:
-            return
-        for name in os.listdir(self._proc):
-            if name.isdigit() and int(name) not in (self.pid, os.getpid(), *self._known) and len(self._known) < MOST:
-                self._hold(int(name), began)
-
-    def signal(self, number: int) -> None:
-        """Sends it to all."""
-        _signal_group(self.pid, number)
-        for handle in self._known.values():
-            try:
-                signal.pidfd_send_signal(handle, number)
-            except OSError as error:
-                if error.errno not in (errno.ESRCH, errno.EPERM):
-                    raise
-
-    def close(self) -> None:
-        """Lets go of the handles."""
-        while self._known:
-            os.close(self._known.popitem()[1])
-
-    def _hold(self, pid: int, began: int = 0) -> bool:
-        """Opens the process, if it is new to us; with ``began`` only one that bears the mark and is not older."""
-        if pid in self._known:
-            return False
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:
-            return False
-        # looked at only now that its number cannot become another's
-        if began and not (self._marked(pid) and self._began(pid) >= began):
-            os.close(handle)
-            return False
-        self._known[pid] = handle
-        return True
-
-    def _children(self, pid: int) -> list[int]:
-        """By /proc/PID/task/PID/children (proc(5)); none where the kernel has no such file."""
-        try:
-            with open(f"{self._proc}/{pid}/task/{pid}/children", encoding="ascii") as stream:
-                return [int(word) for word in stream.read().split()]
-        except (OSError, ValueError):
-            return []
-
-    def _marked(self, pid: int) -> bool:
-        try:
-            with open(f"{self._proc}/{pid}/environ", "rb") as stream:
-                return self._mark in stream.read().split(b"\0")
-        except OSError:
-            return False
-
-    def _began(self, pid: int) -> int:
-        """When the process began, in ticks since boot; 0 if it is gone."""
-        try:
-            with open(f"{self._proc}/{pid}/stat", "rb") as stream:
-                return int(stream.read().rpartition(b")")[2].split()[19])  # the name may hold anything
-        except (OSError, ValueError, IndexError):
-            return 0
-
-
-def _signal_group(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except OSError as error:
-        if error.errno not in (errno.ESRCH, errno.EPERM):
-            raise
+    return last

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-from collections.abc import Iterable
+import sys
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.requests import SetSysctl
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from netcommon.host.requests import SetSysctl
+
+SIOCGIFINDEX, IFREQ = 0x8933, 40  #: netdevice(7), <linux/sockios.h>; bytes of struct ifreq
 ABSENT = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EINVAL})
+
+LONGEST = 1 << 16  #: bytes that are read of a setting; those that we know are words
 
 
 class Proc:
-    """The files below ``root``, normally /proc. Its net/ is that of the network namespace the caller is in."""
+    """The files below ``root``, normally /proc. Its net/ is that of the network namespace the caller is in.
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    ``socket``: the descriptor of any socket there, which is asked for devices: a hook that has no descriptor left needs no more for it.
+    """
+
+    def __init__(self, root: str, socket: Callable[[], int]) -> None:
+        self.root, self._socket = root, socket
 
     def sysctl(self, path: str) -> str | None:
         """A setting's text without the line's end, None where there is no such file."""
         if not inside(path):
             return None
         try:
-            with open(f"{self.root}/sys/{path}", encoding="utf-8", errors="surrogateescape") as file:
-                return file.read().rstrip("\n")
+            # not open(): each routed NIC has four of them, each time it is looked at
+            file = os.open(f"{self.root}/sys/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(file, LONGEST).decode("utf-8", "surrogateescape").rstrip("\n")
+            finally:
+                os.close(file)
         except OSError as problem:
             if problem.errno in ABSENT:
                 return None
@@ -33,21 +49,34 @@ class Proc:
 
     def execute(self, request: SetSysctl) -> Answer:
         """Carries it out."""
-        return self.write(request.path, request.value)
+        return self.write(request.path, request.value, request.index)
 
-    def write(self, path: str, value: str) -> Answer:
-        """Sets a kernel setting."""
+    def write(self, path: str, value: str, index: int = 0) -> Answer:
+        """Sets a kernel setting; with ``index``, only that of the device which had the path's name all the time."""
         if not inside(path):
             return Answer(errno.EINVAL, "not a path below /proc/sys")
         try:
             file = os.open(f"{self.root}/sys/{path}", os.O_WRONLY | os.O_CLOEXEC)
             try:
+                # what is open is one device's own: looked at in this order, it is that of ``index``, or of one that is gone
+                if index and self.index_of(path.split("/")[3]) != index:
+                    return Answer(errno.ENODEV, f"{self.root}/sys/{path}: another device has that name now")
                 os.write(file, value.encode("utf-8", "surrogateescape") + b"\n")
             finally:
                 os.close(file)
         except OSError as problem:
             return Answer(problem.errno or errno.EIO, f"{self.root}/sys/{path}: {problem.strerror}")
         return DONE
+
+    def index_of(self, device: str) -> int:
+        """The index of the device that has this name now, 0 if none has. Raises OSError."""
+        try:
+            found = fcntl.ioctl(self._socket(), SIOCGIFINDEX, device.encode("utf-8", "surrogateescape").ljust(IFREQ, b"\0"))
+        except OSError as problem:
+            if problem.errno != errno.ENODEV:
+                raise
+            return 0
+        return int.from_bytes(found[16:20], sys.byteorder)
 
     def boot(self) -> str:
         """This boot's number."""

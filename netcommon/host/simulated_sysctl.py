@@ -6,7 +6,12 @@ import errno
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.procfs import inside
-from netcommon.host.requests import SetSysctl
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.host.requests import SetSysctl
 
 IPV4 = {
     "accept_local": "0",
@@ -39,9 +44,10 @@ LARGEST = 2**31
 
 
 class Settings:
-    """Values by path."""
+    """Values by path. ``index_of``: the index of the device that has a name now, 0 if none has."""
 
-    def __init__(self) -> None:
+    def __init__(self, index_of: Callable[[str], int]) -> None:
+        self._index_of = index_of
         self._values = {IP_FORWARD: "0"}
         self._set: set[str] = set()  #: written since the device was made
         for group in ("all", "default"):
@@ -74,16 +80,18 @@ class Settings:
 
     def execute(self, request: SetSysctl) -> Answer:
         """Carries it out."""
-        return self.write(request.path, request.value)
+        return self.write(request.path, request.value, request.index)
 
-    def write(self, path: str, value: str) -> Answer:
-        """Sets one, and those that follow it."""
+    def write(self, path: str, value: str, index: int = 0) -> Answer:
+        """Sets one, and those that follow it; with ``index``, only where the device in the path is that one."""
         if not inside(path):
             return Answer(errno.EINVAL, "not a path below /proc/sys")
         if path not in self._values:
             folder = any(known.startswith(path + "/") for known in self._values)
             number = errno.EISDIR if folder else errno.ENOENT
             return Answer(number, f"/proc/sys/{path}: {'Is a directory' if folder else 'No such file or directory'}")
+        if index and self._index_of(path.split("/")[3]) != index:
+            return Answer(errno.ENODEV, f"/proc/sys/{path}: another device has that name now")
         text = value.strip()
         if self._values[path].lstrip("-").isdigit():
             if not text.lstrip("-").isdigit() or not -LARGEST <= int(text) < LARGEST:

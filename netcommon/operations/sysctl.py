@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.requests import Request, SetSysctl
+from netcommon.host.requests import SetSysctl
 from netcommon.operations.base import ABSENT, FOREIGN, Operation, before
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.table import table_number
 from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 RP_FILTER = "rp_filter"
 
@@ -54,7 +57,7 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
         return [] if was is None else [self._replace(ifindex=link.index, was=was)]
 
     def apply(self) -> Sequence[Request]:
-        return [SetSysctl(self.path, self.value)]
+        return [SetSysctl(self.path, self.value, self.ifindex)]
 
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:
@@ -65,7 +68,7 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
     def revert(self, view: View) -> Sequence[Request]:
         if link_of(view, self.ifindex, self.device) is None or self.was == self.value or view.sysctl(self.path) != self.value:
             return []
-        return [SetSysctl(self.path, self.was)]
+        return [SetSysctl(self.path, self.was, self.ifindex)]
 
     def describe(self) -> str:
         return f"echo {self.value} >/proc/sys/{self.path}"
@@ -132,7 +135,7 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         return made
 
     def apply(self) -> Sequence[Request]:
-        return [SetSysctl(self.path, "1")] if self.port and self.found != FOREIGN else []
+        return [SetSysctl(self.path, "1", self.ifindex)] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
         away = moved(view, self.family, self.number, self.uplinks)
@@ -147,7 +150,7 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         """The switch went with its device; another of the same name is not ours to change. Renamed, it has the switch still."""
         link = view.link_at(self.ifindex) if self.port and self.ifindex > 0 else None
         path = path_of(self.family, link.name, self.name) if link else ""
-        return [SetSysctl(path, "0")] if path and self.found != FOREIGN and view.sysctl(path) == "1" else []
+        return [SetSysctl(path, "0", self.ifindex)] if path and self.found != FOREIGN and view.sysctl(path) == "1" else []
 
     def identity(self) -> str:
         return f"uplink-sysctl {self.family} {self.name} {self.port}"

@@ -33,6 +33,26 @@ def test_what_a_routed_nic_needs(world: World, name: str) -> None:
     assert told(world, SetSysctl(f"net/{name}", "1")).errno == errno.ENOENT
 
 
+def test_another_device_of_the_same_name(world: World) -> None:
+    """Is not written to: the kernel knows settings by name, we mean a device."""
+    world.tap("tap0")
+    one = index(world)
+    assert do(world, SetSysctl(TAP, "1", one)) == [0]
+    world.let_go("tap0")
+    assert told(world, SetSysctl(TAP, "1", one)).errno == errno.ENOENT
+    world.tap("tap0")
+    assert told(world, SetSysctl(TAP, "1", one)).errno == errno.ENODEV
+    assert view(world).sysctl(TAP) == "0"
+    assert do(world, SetSysctl(TAP, "1", index(world))) == [0]
+
+
+def index(world: World) -> int:
+    """Of tap0."""
+    link = view(world).link("tap0")
+    assert link is not None
+    return link.index
+
+
 @pytest.mark.parametrize(
     ("path", "value", "number"),
     [

@@ -27,8 +27,8 @@ LIMIT = 1.0  #: seconds of this process, or of the hook: what else the machine i
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INTERFACE": "tap1", "INTERFACE_INDEX": "1", "MAC": "aa:00:00:00:00:02", "IP": "10.0.0.6"}
 
 
-def kinds(good: bytes) -> dict[str, bytes]:
-    """Whatever else may stand in a record's place."""
+def kinds(good: bytes, uuid: str = UUIDS[0]) -> dict[str, bytes]:
+    """Whatever else may stand in the place of the record ``good`` of NIC ``uuid``."""
     text = good.decode()
     return {
         "empty": b"",
@@ -44,15 +44,15 @@ def kinds(good: bytes) -> dict[str, bytes]:
         "a number of 100000 digits": text.replace('"ifindex":', '"ifindex":' + "9" * 100_000).encode(),
         "a huge exponent": text.replace('"created":', '"created":1e99999,"x":').encode(),
         "not a number": text.replace('"created":', '"created":NaN,"x":').encode(),
-        "invalid UTF-8": good.replace(b"web1", b"web\xff"),
-        "overlong UTF-8": good.replace(b"web1", b"web\xc0\xaf"),
+        "invalid UTF-8": good.replace(b'"web', b'"web\xff'),
+        "overlong UTF-8": good.replace(b'"web', b'"web\xc0\xaf'),
         "UTF-16": text.encode("utf-16"),
         "byte order mark": b"\xef\xbb\xbf" + good,
         "a name twice": good.replace(b'{"nic"', b'{"state":"closing","nic"'),
         "a name twice within": good.replace(b'"MODE":', b'"MODE":"ext","MODE":'),
         "nested 500 deep": text.replace('"operations":[', '"operations":[' + "[" * 500 + "]" * 500 + ",").encode(),
         "nested 100000 deep": text.replace('"operations":[', '"operations":[' + "[" * 100_000).encode(),
-        "another NIC's": good.replace(UUIDS[0].encode(), UUIDS[2].encode()),
+        "another NIC's": good.replace(uuid.encode(), UUIDS[2].encode()),
         "half a surrogate": text.replace('"environment":{', '"environment":{"X":"\\ud800",').encode(),
         "a NUL": text.replace('"environment":{', '"environment":{"X":"a\\u0000b",').encode(),
         "a name with an equals sign": text.replace('"environment":{', '"environment":{"A=B":"",').encode(),
@@ -166,7 +166,9 @@ def hooks_with(node: Node, name: str, make: Callable[[bytes], bytes]) -> None:
     path = Path(f"/run/netcommon/nics/{first['INTERFACE_UUID']}.json")
     assert from_json(path.read_bytes())
     assert json.loads(path.read_bytes())["state"] == UP
-    path.write_bytes(make(path.read_bytes()))
+    good = path.read_bytes()
+    path.write_bytes(make(good))
+    assert path.read_bytes() != good, name
     plain = rundoor("kvm-ifup", second)
     assert (plain.status, plain.stderr) == (0, "")
     busy = cpu()
@@ -194,5 +196,5 @@ def cpu() -> float:
 def test_the_hooks_go_on(node: Node) -> None:
     names = sample(sorted(kinds(b"{}")), 2)
     for name in names:
-        hooks_with(node, name, lambda good, name=name: kinds(good)[name])  # type: ignore[misc]
+        hooks_with(node, name, lambda good, name=name: kinds(good, environment(0)["INTERFACE_UUID"])[name])  # type: ignore[misc]
     figures.add("damaged-records", len(names), 0, 0)

@@ -6,6 +6,7 @@ status and leaves nothing; what it could not undo then is undone by the next cal
 
 from __future__ import annotations
 
+import errno
 import itertools
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,8 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from netcommon.host.base import Answer
+from netcommon.host.requests import SetLink
+from netcommon.lifecycle.check import check
 from netcommon.lifecycle.gc import Found
 from runtime.errors import TEMPORARY, UNAVAILABLE, NetcommonError
+from runtime.record import REVERTING, UP
 from tests.support import figures
 from tests.support.faulty import EVER_AFTER, FAULTS, INTERRUPTED, LASTING, ONCE, Fault, FaultyHost
 from tests.support.sample import sample
@@ -166,3 +171,17 @@ def judged(name: str, story: Story, fault: Fault, sim: Sim, good: tuple[Any, ...
         if state(sim) != good:
             return f"the next call does not make it good{where}"
     return ""
+
+
+def test_an_up_finishes_what_a_rollback_could_not(tmp_path: Path) -> None:
+    """A tap that could not leave its bridge, its mark gone already, is not taken for somebody else's port by the next try."""
+    story = STORIES["bridged to routed, table"]
+    sim = prepared(story, tmp_path)
+    sim.host.fail = lambda request: Answer(errno.EBUSY, "busy") if isinstance(request, SetLink) and request.master == 0 else None
+    with pytest.raises(NetcommonError):
+        story.call(sim)
+    sim.host.fail = lambda _request: None
+    assert sim.record().state == REVERTING
+    story.call(sim)
+    assert sim.record().state == UP and check(sim.node, sim.host.view(), sim.record()).good
+    sim.node.store.close()

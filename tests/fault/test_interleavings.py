@@ -19,7 +19,7 @@ from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
@@ -39,6 +39,7 @@ from tests.support.sim import MODES, UUIDS, Killed, Sim, nic, plain
 WORKERS = 16
 BURSTS = 10  #: of one history
 HISTORIES = 1000 if FULL else 5
+PARTS = 20 if FULL else 1  #: of the histories, each with a seed of its own
 SECONDS = 30.0  #: a call's limit, by the simulated clock
 TAPS = ("tap0", "tap1", "tap2")
 KINDS = sorted(mode for mode in MODES if mode != "routed, prefix")
@@ -343,9 +344,11 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     return [f"{where}: {other} instead of {one}"]
 
 
-def explore(histories: int) -> tuple[Counter[str], str]:
-    """Goes through so many histories: what was seen, and the failure, if there is one."""
+def explore(part: int) -> tuple[Counter[str], str]:
+    """Goes through one part of the histories, always the same ones: what was seen, and the failure, if there is one."""
     from netcommon import templates
+
+    SEEN.clear()
 
     # one hook reads a template once; thousands of them need not compile it each time
     environment = templates._environment(lambda name: templates.read(name, "/nowhere"))
@@ -353,12 +356,11 @@ def explore(histories: int) -> tuple[Counter[str], str]:
     vars(templates)["_environment"] = lambda _source: environment
     try:
         run_state_machine_as_test(
-            Bursts,
+            seed(part)(Bursts),
             settings=settings(
-                max_examples=histories,
+                max_examples=HISTORIES // PARTS,
                 stateful_step_count=BURSTS,
                 deadline=None,
-                derandomize=not FULL,
                 phases=[Phase.generate],  # what is found is told by its seed: making it smaller takes minutes
                 report_multiple_bugs=False,
                 database=None,
@@ -366,7 +368,7 @@ def explore(histories: int) -> tuple[Counter[str], str]:
             ),
         )
     except Exception as error:
-        return SEEN, f"{type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", ()))
+        return SEEN, f"part {part}: {type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", ()))
     finally:
         vars(templates)["_environment"] = before
     return SEEN, ""
@@ -376,9 +378,9 @@ def test_bursts() -> None:
     """Ten bursts of sixteen calls a history; in a full run by two processes."""
     if FULL:
         with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            parts = list(pool.map(explore, [HISTORIES // 2] * 2))
+            parts = list(pool.map(explore, range(PARTS)))
     else:
-        parts = [explore(HISTORIES)]
+        parts = list(map(explore, range(PARTS)))
     seen = sum((part for part, _failure in parts), Counter[str]())
     failures = [failure for _part, failure in parts if failure]
     print(dict(seen))

@@ -78,6 +78,7 @@ class Switched:
         """The daemon is there again, as after systemd has started it."""
         if point.plight == "frozen":
             self.ovs.thaw(point.daemon)
+            self.ovs.vsctl("--timeout=60", "set", "Open_vSwitch", ".", "external_ids:thawed=again")  # the switch has done what had waited
         elif point.daemon == "ovsdb-server":
             self.ovs.start_database()
             self.ovs.vsctl("--timeout=60", "set", "Open_vSwitch", ".", "external_ids:started=again")  # the switch has found it again
@@ -117,15 +118,21 @@ class Switched:
             wrong += diff(self.host.whole, network())
         else:
             collect()
-        self.down_again()
+        self.down_again(point)
         wrong += [*leftovers(), *diff(self.host.bare, snapshot())]
         if wrong:
             self.failures.append(f"{door}, {point}, then {way}: {wrong}: {stderr}")
+            run("ip", "link", "set", "tap0", "down")  # the next point begins as this one did
 
-    def down_again(self) -> None:
-        """And what a killed ovs-vswitchd has left on the device that it had opened is undone for it."""
+    def down_again(self, point: Point) -> None:
+        """And what ovs-vswitchd has left on the device that it had opened is undone for it.
+
+        One that is killed leaves it promiscuous; one that was frozen writes back all flags as it had read them before, IFF_UP too.
+        """
         self.host.down()
         run("ip", "link", "set", "tap0", "promisc", "off")
+        if point.daemon == "ovs-vswitchd" and point.plight == "frozen":
+            run("ip", "link", "set", "tap0", "down")
 
 
 def paused(
@@ -229,6 +236,6 @@ def test_silent_or_gone_after_an_up(node: Node, ovs: OpenVswitch) -> None:
         switched.heal(point)
         mended()
         assert diff(switched.host.whole, network()) == []
-        switched.down_again()
+        switched.down_again(point)
         assert diff(switched.host.bare, snapshot()) == []
         figures.add("ovs", 1, 0, 0)

@@ -81,12 +81,14 @@ class Figure(NamedTuple):
     found: int
     left: int
     note: str
+    every: int = 0
 
 
-def add(row: str, tried: int, found: int, left: int, note: str = "") -> None:
+def add(row: str, tried: int, found: int, left: int, note: str = "", every: int = 0) -> None:
     """Notes that a sweep of ``row`` (a key of ROWS) tried so many points, found so many failures, and left so many of them unmended.
 
-    ``note``: what else there is to say in a few words ("median 12 ms, maximum 40 ms"). Raises KeyError for an unknown row.
+    ``note``: what else there is to say in a few words ("median 12 ms, maximum 40 ms"). ``every``: how many points there are, if they
+    were not all tried. Raises KeyError for an unknown row.
     """
     known = ROWS[row]
     assert 0 <= left <= found, known
@@ -96,7 +98,7 @@ def add(row: str, tried: int, found: int, left: int, note: str = "") -> None:
     os.makedirs(folder, exist_ok=True)
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]  # "tests/fault/test_kill.py::test_it[one] (call)"
     with open(f"{folder}/{os.getpid()}.jsonl", "a") as file:
-        file.write(json.dumps(Figure(row, test, tried, found, left, note)._asdict()) + "\n")
+        file.write(json.dumps(Figure(row, test, tried, found, left, note, every)._asdict()) + "\n")
 
 
 def collect(folder: Path) -> list[Figure]:
@@ -117,11 +119,12 @@ def table(figures: Iterable[Figure], mended: Mapping[str, int]) -> str:
     for name, row in ROWS.items():
         own = [figure for figure in figures if figure.row == name]
         tried, left = sum(one.tried for one in own), sum(one.left for one in own)
+        every = sum(max(one.every, one.tried) for one in own)
         found = sum(one.found for one in own) + mended.get(name, 0)
         files = dict.fromkeys(one.test.partition("::")[0] for one in own)
         again = ", ".join(f"`tests/run --full {_lane(file)}{file}`" for file in files)
         notes = "".join(f"; {note}" for note in dict.fromkeys(one.note for one in own if one.note))
-        counts = f"{tried:,} | {found} | {left}" if own else f"not run | {found} | "
+        counts = f"{tried:,}{f' of {every:,}' if every > tried else ''} | {found} | {left}" if own else f"not run | {found} | "
         lines.append(f"| {row.fault} | {row.bar}{notes} | {counts} | {again} |")
     return "\n".join(lines)
 

@@ -9,8 +9,9 @@
     bench    tests/bench, last and alone
     guard    the machine's own network is as before
 
---full runs every case instead of a sample, file by file, and remembers in the cache what has passed: called again on the same tree, it
-goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too, instead of the lane's own).
+--full runs every case instead of a sample, file by file (those of fault two at a time, each in namespaces of its own), and remembers in
+the cache what has passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is given goes to
+pytest (a path too, instead of the lane's own).
 
 The machine of vm is emulated on one core, mostly, and fault mostly waits; what they print follows the others.
 """
@@ -22,11 +23,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tests.support import bootstrap, figures, inside, junit, progress, vm
 from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
@@ -35,6 +39,9 @@ PYTHON = str(VENV / "bin/python")
 TYPED = ["runtime", "netcommon", "netagent", "tests/support", "tests/conftest.py"]
 NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
 BESIDE = ("fault", "vm")
+#: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
+LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
+AT_ONCE = 2
 NEEDS = {"kernel": ("kernel", "fault", "bench"), "vm": ("vm",)}  #: what the machine is set up for
 
 
@@ -71,7 +78,7 @@ def lint(options: Options) -> Result:
 
 def types(options: Options) -> Result:
     """mypy --strict. The hooks have no .py at their end, so they are named one by one."""
-    hooks = [f"hooks/{path.name}" for path in sorted((ROOT / "hooks").iterdir()) if is_python(path)]
+    hooks = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "hooks").rglob("*")) if is_python(path)]
     cache = bootstrap.cache() / "mypy"
     status = program([PYTHON, "-m", "mypy", "--cache-dir", str(cache), *TYPED])
     for hook in hooks:  # each is a __main__ of its own
@@ -85,8 +92,10 @@ def is_python(path: Path) -> bool:
     return path.is_file() and not path.is_symlink() and b"python" in path.open("rb").readline()
 
 
-def pytest(options: Options, name: str, paths: list[str], marks: str, seconds: int, alone: bool = True) -> Result:
-    """One pytest process in namespaces of its own (``alone``; that needs root)."""
+def pytest(
+    options: Options, name: str, paths: list[str], marks: str, seconds: int, alone: bool = True, output: IO[bytes] | None = None
+) -> Result:
+    """One pytest process in namespaces of its own (``alone``; that needs root). It writes to ``output``, if that is given."""
     xml = bootstrap.cache() / "results" / f"{name.replace('/', '_')}-{os.getpid()}.xml"
     xml.parent.mkdir(exist_ok=True)
     chosen = [] if any((ROOT / argument.split("::")[0]).exists() for argument in options.extra) else paths
@@ -95,7 +104,8 @@ def pytest(options: Options, name: str, paths: list[str], marks: str, seconds: i
     if alone:
         argv = inside.wrapped(PYTHON, argv)
     try:
-        status = subprocess.run(argv, cwd=ROOT, env=options.environment, timeout=seconds, check=False).returncode
+        done = subprocess.run(argv, cwd=ROOT, env=options.environment, timeout=seconds, stdout=output, stderr=output, check=False)
+        status = done.returncode
     except subprocess.TimeoutExpired:
         say(f"{name}: not finished after {seconds} s")
         status = 124
@@ -115,27 +125,43 @@ def marks(options: Options, *excluded: str) -> str:
     return " and ".join(f"not {mark}" for mark in (*excluded, *(() if options.full else ("slow",))))
 
 
-def grouped(options: Options, lane: str, folders: list[str], expression: str, seconds: int) -> Result:
-    """A lane of pytest: one process; in a full run one process a file, and those that passed before are not run again."""
+def grouped(options: Options, lane: str, folders: list[str], expression: str, seconds: int, at_once: int = 1) -> Result:
+    """A lane of pytest: one process; in a full run one a file, so many at once, and those that passed before are not run again."""
     alone = os.geteuid() == 0
     if not options.full or options.extra:
         return pytest(options, lane, folders, expression, seconds, alone)
-    total = Result(0, 0)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
-    files = sorted(str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py"))
-    for file in files:
+    files = longest_first([str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")])
+
+    printing = threading.Lock()
+
+    def one(file: str) -> Result:
         before = done.passed(file)
         if before is not None:
             say(f"{file}: {before} passed earlier")
-            part = Result(before, 0)
-        else:
-            say(file)
-            noting = options._replace(figures=done.emptied(file))
-            part = pytest(noting, f"{lane}-{file}", [file], expression, 4 * seconds, alone)
-            if not part.failed:
-                done.remember(file, part.passed)
-        total = Result(total.passed + part.passed, total.failed + part.failed)
-    return total
+            return Result(before, 0)
+        say(file)
+        noting, start = options._replace(figures=done.emptied(file)), time.monotonic()
+        with tempfile.TemporaryFile() as said:
+            part = pytest(noting, f"{lane}-{file}", [file], expression, 4 * seconds, alone, said)
+            said.seek(0)
+            text = said.read().decode(errors="replace")
+        with printing:
+            say(f"{file} took {time.monotonic() - start:.0f} s")
+            print(text, end="", flush=True)
+        if not part.failed:
+            done.remember(file, part.passed)
+        return part
+
+    with ThreadPoolExecutor(at_once) as pool:
+        parts = list(pool.map(one, files))
+    return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
+
+
+def longest_first(files: Sequence[str]) -> list[str]:
+    """LONGEST first, in its order, then the others by name."""
+    places = {f"tests/fault/test_{name}.py": place for place, name in enumerate(LONGEST)}
+    return sorted(files, key=lambda file: (places.get(file, len(places)), file))
 
 
 def unit(options: Options) -> Result:
@@ -151,15 +177,15 @@ def kernel(options: Options) -> Result:
 
 def fault(options: Options) -> Result:
     """tests/fault, on the running kernel."""
-    return rooted(options, "fault", ["tests/fault"])
+    return rooted(options, "fault", ["tests/fault"], AT_ONCE)
 
 
-def rooted(options: Options, lane: str, folders: list[str]) -> Result:
+def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1) -> Result:
     """A lane of pytest that changes the kernel's network."""
     if os.geteuid() != 0:
         say(f"the {lane} lane needs root")
         return Result(0, 1)
-    return grouped(options, lane, folders, marks(options, "vm", "bench"), 900)
+    return grouped(options, lane, folders, marks(options, "vm", "bench"), 900, at_once)
 
 
 def machine(options: Options) -> Result:

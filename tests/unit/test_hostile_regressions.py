@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from runtime.folder import Folder
 from runtime.ganeti import MOST_NICS, parse_runtime
 from runtime.record import from_json, to_json
 from runtime.validate import interface
+from tests.support.netns import wait_until
 from tests.unit.test_runtime_record import record
 
 
@@ -115,3 +118,34 @@ def test_an_orphan_in_a_session_of_its_own_is_found_by_its_mark(tmp_path: Path, 
     if not marked:
         os.kill(pid, signal.SIGKILL)
     assert (state == "Z") == marked
+
+
+def test_orphans_are_ended_though_few_files_can_be_open(tmp_path: Path) -> None:
+    """More of them than a process may hold open: those that were not held are looked for again when the others have been let go."""
+    text = "for number in $(seq 60); do (setsid sleep 1013 &); done; sleep 1013"
+    environment = {b"PATH": b"/usr/bin:/bin", runner.MARK: str(tmp_path).encode()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 30, hard))
+    held = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(20):
+            os.close(held.pop())
+        assert runner.run(["/bin/sh", "-c", text], environment, 1.5, 100, time.monotonic).timed_out
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wait_until(lambda: not sleeping(b"1013"), 1, "they run on")
+
+
+def sleeping(argument: bytes) -> list[int]:
+    """The processes with this argument that are no zombies."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if argument in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(name))
+    return found
