@@ -23,6 +23,7 @@ from netagent.nics import Entry, Nics, entry_of
 from netagent.ovs_events import OvsEvents
 from netagent.repairs import Repairs
 from netagent.service import Service
+from netagent.serving import Serving
 from netagent.workers import removed
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import Clock
@@ -67,6 +68,7 @@ class Agent:
         self._store = Store(self._paths, service.identity.netns, service.identity.boot)
         self._jobs = Jobs(service, self._loop, self._nics, self._drift, self._repairs, chance)
         self._jobs.reread = self._reread
+        self._serving = Serving(service, self._jobs.later, self._jobs.launcher)
         self._files = FileEvents()
         self._ovs = OvsEvents(self._paths.ovsdb, self._now)
         self._switch = -1  #: the descriptor of its connection
@@ -90,6 +92,7 @@ class Agent:
         self._tick()
         self._resync()
         self._jobs.reap()
+        self._serve(self._service.settings)
         self._service.ready(f"{len(self._nics)} NICs on record")
 
     def run(self) -> None:
@@ -102,6 +105,7 @@ class Agent:
 
     def close(self) -> None:
         """Ends the workers, and closes what is open."""
+        self._serving.close(GRACE)
         self._jobs.close(GRACE)
         for source in {*self._sources, self._ovs, self._files}:
             source.close()
@@ -114,6 +118,7 @@ class Agent:
         self._repairs.policy = settings.repair
         self._drift.everything(self._now())
         self._jobs.schedule()
+        self._serve(settings)
 
     def status(self) -> Mapping[str, object]:
         now, jobs = self._now(), self._jobs
@@ -126,10 +131,18 @@ class Agent:
             "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
             "seconds to the next reaping": round(jobs.reaper.due(now), 1),
             "connected to Open vSwitch": self._ovs.connected,
+            **self._serving.status(),
         }
 
     def hanging(self) -> str:
-        return self._jobs.hanging()
+        return self._jobs.hanging() or self._serving.hanging()
+
+    def _serve(self, settings: Settings) -> None:
+        """Hooks do without us if need be."""
+        try:
+            self._serving.configure(settings)
+        except (NetcommonError, OSError) as error:
+            self._log.error(f"hooks are not served: {error}")
 
     # -- events
 

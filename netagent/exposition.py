@@ -91,6 +91,10 @@ class Exposition:
                 path = self._file
             if path:
                 self._write(path)
+                with self._lock:
+                    left = path != self._file
+                if left:  # it was moved meanwhile, and maybe taken away before it was written
+                    _remove(path)
             self._changed.wait(INTERVAL)
 
     def _write(self, path: str) -> None:

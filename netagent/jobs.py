@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -40,6 +41,9 @@ ADOPT_AFTER = 15.0
 #: Until the next snapshot after one that could not be read whole: at first, and after doubling (seconds).
 AGAIN, LATEST = 5.0, 60.0
 
+#: Until what an effect does again is tried once more, where its node is in use (seconds).
+IN_USE = 0.02
+
 #: The longest that one reaping, or adopting, goes on (seconds).
 LONGEST = 300.0
 
@@ -65,7 +69,7 @@ class Jobs:
         self._service, self._loop, self._nics, self._drift, self._repairs = service, loop, nics, drift, repairs
         self._now = service.clock.now
         self.reread: Callable[[str], None] = lambda key: None
-        self._launcher = launcher(service.environ)
+        self.launcher = launcher(service.environ)
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
@@ -274,21 +278,32 @@ class Jobs:
     def _worker(self) -> Worker:
         service = self._service
         log = service.make_log()
-        return Worker(service.paths, service.clock, service.settings, log, self._repairs, service.metrics, self._later, self._launcher)
+        return Worker(service.paths, service.clock, service.settings, log, self._repairs, service.metrics, self._later, self.launcher)
 
     def _later(self, worker: Worker, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        """See netcommon.effects.base.Later."""
+        self.later(worker.lock, delays, action)
+
+    def later(self, lock: threading.Lock, delays: Sequence[float], action: Callable[[], bool]) -> None:
+        """See netcommon.effects.base.Later. ``lock``: of the node that ``action`` uses. For any thread."""
         times = [self._now() + delay for delay in delays]
         name = Key(LATER, str(next(self._numbers)))
 
         def job(_any: Worker) -> None:
-            with worker.lock:
+            if not lock.acquire(timeout=0):
+                self._loop.tell(lambda: put(self._now() + IN_USE))  # what its node does now may take long, and others wait for the thread
+                return
+            try:
                 more = action()
+            finally:
+                lock.release()
             if more and times:
                 self._loop.tell(following)
 
+        def put(when: float) -> None:
+            self._loop.at(when, lambda: self._pool.put(name, job))
+
         def following() -> None:
-            self._loop.at(times.pop(0), lambda: self._pool.put(name, job))
+            put(times.pop(0))
 
         if times:
             self._loop.tell(following)

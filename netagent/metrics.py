@@ -31,8 +31,9 @@ class Metric(NamedTuple):
 
 #: Every metric there is; tests hold that nothing else is counted, and that docs/agent.md has the same list.
 METRICS = {
-    "netcommon_hook_calls_total": Metric(COUNTER, "Calls of the hooks, by door, mode of the NIC, and outcome."),
+    "netcommon_hook_calls_total": Metric(COUNTER, "Calls of the hooks, by door, mode of the NIC, outcome, and path: warm or cold."),
     "netcommon_hook_seconds": Metric(HISTOGRAM, "How long the hooks took, without the start of their interpreter."),
+    "netcommon_hook_handed_back_total": Metric(COUNTER, "Calls that the agent left to the hook itself, by reason."),
     "netcommon_nics": Metric(GAUGE, "NICs on record, by the state of the record."),
     "netcommon_drift_total": Metric(COUNTER, "Operations that were found not to hold, by kind."),
     "netcommon_repairs_total": Metric(COUNTER, "Repairs of operations, by kind and outcome."),

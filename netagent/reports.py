@@ -24,6 +24,9 @@ OUTCOMES = {OK: "ok", USAGE: "invalid", UNAVAILABLE: "refused", TEMPORARY: "agai
 #: The doors there are; another word does not become a label.
 DOORS = frozenset({"kvm-ifup", "kvm-ifdown", "kvm-nic-setup", "vif-ganeti", "ganeti-hook", "ganeti-dns-hook"})
 
+#: Who has done the work of a call: the agent, or the hook itself.
+WARM, COLD = "warm", "cold"
+
 #: A report is shorter (bytes).
 LONGEST = 256
 
@@ -66,11 +69,16 @@ def count(data: bytes, metrics: Metrics) -> bool:
     words = data.decode("ascii", "replace").split(" ")
     if len(words) != 5 or words[0] != VERSION or not words[3].isdecimal() or not words[4].isdecimal() or len(words[4]) > 12:
         return False
-    door = words[1] if words[1] in DOORS else "other"
-    mode = words[2] if words[2] in MODES else "unknown"
-    metrics.count("netcommon_hook_calls_total", door=door, mode=mode, outcome=OUTCOMES.get(int(words[3]), "failed"))
-    metrics.observe("netcommon_hook_seconds", int(words[4]) / 1e6, door=door, mode=mode)
+    called(metrics, words[1], words[2], int(words[3]), int(words[4]) / 1e6, COLD)
     return True
+
+
+def called(metrics: Metrics, door: str, mode: str, status: int, seconds: float, path: str) -> None:
+    """Counts one call, done by ``path``: WARM or COLD."""
+    door = door if door in DOORS else "other"
+    mode = mode if mode in MODES else "unknown"
+    metrics.count("netcommon_hook_calls_total", door=door, mode=mode, outcome=OUTCOMES.get(status, "failed"), path=path)
+    metrics.observe("netcommon_hook_seconds", seconds, door=door, mode=mode, path=path)
 
 
 def bound(within: Folder, name: str, kind: socket.SocketKind) -> socket.socket:

@@ -8,12 +8,15 @@ import shlex
 #: A line that our install writes into each wrapper and folder of ours.
 MARKER = "# netcommon-door: installed by netcommon install, removed by netcommon install --uninstall"
 
+#: Beside the doors that hand over to the agent: those that do the work themselves.
+COLD = "cold"
+
 #: A wrapper that only hands over to a door is smaller than this (bytes).
 SMALL = 4096
 
 
 def is_door(path: str, hooks: str) -> bool:
-    """Whether the file at ``path`` is one of the doors in the folder ``hooks``, or does nothing but start one.
+    """Whether the file at ``path`` is one of the doors in the folder ``hooks`` or its cold/, or does nothing but start one.
 
     A symbolic link to one, a hard link, a bind mount or a copy of one, a wrapper of our install, or a site's wrapper of a
     single ``exec``.
@@ -22,10 +25,10 @@ def is_door(path: str, hooks: str) -> bool:
         status = os.stat(path)
     except OSError:
         return False
-    if os.path.dirname(os.path.realpath(path)) == os.path.realpath(hooks):
+    if _among(path, hooks):
         return True
     same_size = []
-    for name in _doors(hooks):
+    for name in executables(hooks):
         try:
             door = os.stat(name)
         except OSError:
@@ -43,11 +46,20 @@ def is_marked(content: bytes) -> bool:
     return MARKER.encode() in content[:SMALL].splitlines()
 
 
-def _doors(hooks: str) -> list[str]:
-    try:
-        return [f"{hooks}/{name}" for name in sorted(os.listdir(hooks))]
-    except OSError:
-        return []
+def _among(path: str, hooks: str) -> bool:
+    folder = os.path.realpath(hooks)
+    return os.path.dirname(os.path.realpath(path)) in (folder, f"{folder}/{COLD}")
+
+
+def executables(hooks: str) -> list[str]:
+    """The paths of our doors, those in cold/ too."""
+    found = []
+    for folder in (hooks, f"{hooks}/{COLD}"):
+        try:
+            found += [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name != COLD]
+        except OSError:
+            continue
+    return found
 
 
 def _content(path: str) -> bytes:
@@ -81,7 +93,7 @@ def _starts_door(content: bytes, hooks: str) -> bool:
         return False
     if any(words and words[0] not in ("exit", "true", ":") for words in commands[1:]):
         return False
-    return os.path.dirname(os.path.realpath(program)) == os.path.realpath(hooks) if program.startswith("/") else False
+    return program.startswith("/") and _among(program, hooks)
 
 
 def _commands(line: str) -> list[list[str]]:

@@ -6,14 +6,16 @@ What the file may hold, and the reading of it, is in netcommon.settings_file, wh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.errors import SettingsInvalid
-from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from netcommon.settings_file import Effective
+    from runtime.paths import Paths
 
 
 class Settings(NamedTuple):
@@ -48,6 +50,7 @@ class Settings(NamedTuple):
     agent_reap_interval: float = 600.0
     agent_reap_grace: float = 120.0
     agent_reap_cap: int = 100
+    agent_hook_socket: bool = True
     agent_metrics_file: str = ""  #: "": none
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
@@ -63,9 +66,19 @@ def load(paths: Paths) -> Settings:
     descriptor = _open(paths.config)
     if descriptor < 0:
         return Settings()
-    from netcommon import settings_file  # most nodes have no file
+    from netcommon import settings_cache  # where there is a file
 
-    return settings_file.read(descriptor, paths.config).settings
+    status = os.fstat(descriptor)
+    known = settings_cache.identity(status)
+    found = settings_cache.kept(paths.state, known)
+    if found is not None:
+        os.close(descriptor)
+        return found
+    from netcommon import settings_file  # dear, and once for each change of the file
+
+    found = settings_file.read(descriptor, paths.config).settings
+    settings_cache.keep(paths.state, known, found, status)
+    return found
 
 
 def explain(paths: Paths) -> list[Effective]:

@@ -5,13 +5,12 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from netcommon.kinds import Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.options import DEFAULTS
 from netcommon.options_schema import OPTIONS
 from netcommon.settings_agent import REPAIRED, REPAIRS, Delay, Listen
 from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from netcommon.kinds import Kind
@@ -63,6 +62,7 @@ KEYS: tuple[Key, ...] = (
     Key("agent", "reap_interval", "agent_reap_interval", Seconds(1, 86400), "how often what nobody needs any more is looked for, about"),
     Key("agent", "reap_grace", "agent_reap_grace", Seconds(0, 86400), "so long what is on no record must have been seen before it goes"),
     Key("agent", "reap_cap", "agent_reap_cap", Whole(1, 1000000), "so many things one reaping removes at most"),
+    Key("agent", "hook_socket", "agent_hook_socket", Truth(), "the hooks hand their calls over to the agent, which answers sooner"),
     Key("agent", "metrics_file", "agent_metrics_file", FilePath(), "the metrics for node_exporter's textfile collector; none: no file"),
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
     *(Key("repair", kind, "repair", Choice(REPAIRS), doc, kind, "on") for kind, doc in REPAIRED.items()),

@@ -11,7 +11,7 @@ from netcommon.doctor.finding import Finding, Patient
 from netcommon.install import manifest
 from netcommon.install.rooted import resolved
 from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, existing_scripts
-from netcommon.ours import is_door
+from netcommon.ours import executables, is_door
 from netcommon.trust import distrust, distrust_folder
 from runtime.errors import NetcommonError, SettingsInvalid
 
@@ -40,12 +40,11 @@ def permissions(patient: Patient) -> Iterator[Finding]:
         if os.path.lexists(folder) and (reason := distrust_folder(folder)):
             yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
     try:
-        doors = sorted(os.listdir(patient.hooks))
+        os.listdir(patient.hooks)
     except OSError as error:
         yield Finding("error", "permissions", f"{patient.hooks}: {error.strerror}", "install the project anew")
         return
-    for door in doors:
-        path = f"{patient.hooks}/{door}"
+    for path in executables(patient.hooks):
         if reason := distrust(path):
             yield Finding(
                 "error", "permissions", f"a door that runs as root: {reason}", "chown root, chmod go-w; or install below /usr/lib"

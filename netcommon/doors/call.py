@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
 
 from netcommon.custom import own, recursing
 from netcommon.effects.detached import Detached
@@ -20,9 +17,22 @@ from netcommon.log import Journal, Log, Syslog
 from netcommon.report import tell
 from netcommon.settings import Settings, load
 from runtime.errors import OK, UNAVAILABLE, NetcommonError, SettingsInvalid, TryAgain
-from runtime.nic import Nic
 from runtime.paths import Paths
 from runtime.store import Store
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import NoReturn
+
+    from runtime.nic import Nic
+
+    #: What a door does: the exit status, of the environment and the arguments of the call.
+    Body = Callable[["Door", Mapping[str, str], Sequence[str]], int]
+else:
+    import _signal as signal  # without its enums, which cost a hook 2 ms
+
 
 #: How long a full standard error is waited for (seconds).
 PATIENCE = 0.5
@@ -43,16 +53,18 @@ def open_node(paths: Paths, settings: Settings, clock: Clock, log: Log) -> Node:
 
 
 class Door:
-    """One run of one door."""
+    """One run of one door. ``environ``, ``parent``: the environment and the parent's process id of whoever was called; else this one's."""
 
-    def __init__(self, name: str, paths: Paths | None = None, clock: Clock | None = None) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, paths: Paths | None = None, clock: Clock | None = None, environ: Mapping[str, str] = os.environ, parent: int = 0
+    ) -> None:
+        self.name, self.parent = name, parent or os.getppid()
         self.paths, self.clock = paths or Paths(), clock or Clock()
         self.started = self.clock.now()
         self.settings = Settings()
         self._syslog = Syslog(self.paths.log)
         self.log = Log(Journal(self.paths.journal, self._syslog))
-        self.mode = os.environ.get("MODE", "")  #: of the NIC, as far as it is known
+        self.mode = environ.get("MODE", "")  #: of the NIC, as far as it is known
         self._broken: SettingsInvalid | None = None
         self._node: Node | None = None
 
@@ -70,9 +82,24 @@ class Door:
             raise self._broken
         if self._broken:
             self.log.warning(f"the settings are broken, the defaults are used: {self._broken}")
-        limit(self.settings.hook_timeout - (self.clock.now() - self.started))
-        self._node = open_node(self.paths, self.settings, self.clock, self.log)
+        self._node = self.open()
         return self._node
+
+    def open(self) -> Node:
+        """The node, by the settings that are in force. Raises TryAgain or HostRefused."""
+        limit(self.settings.hook_timeout - (self.clock.now() - self.started))
+        return open_node(self.paths, self.settings, self.clock, self.log)
+
+    def perform(self, work: Callable[[], int]) -> int:
+        """The exit status of ``work``; what it raises is an error in the log."""
+        try:
+            return work()
+        except NetcommonError as error:
+            self.log.error(str(error))
+            return error.status
+        except Exception as error:  # whatever it is, the hypervisor gets an answer and the log the place
+            self.log.error(f"{type(error).__name__}: {error} ({_place(error)})")
+            return UNAVAILABLE
 
     def finish(self) -> None:
         """Says what was wrong with files met on the way: they are in quarantine, or left alone."""
@@ -85,10 +112,10 @@ class Door:
             self.log = self.log.bind(nic.instance, nic.index, nic.uuid, nic.interface)
             self.mode = nic.mode
         deadline = self.started + self.settings.hook_timeout
-        return Call(self.log, deadline, self.name, context, phase, os.getppid(), final)
+        return Call(self.log, deadline, self.name, context, phase, self.parent, final)
 
 
-def run(name: str, body: Callable[[Door, Mapping[str, str], Sequence[str]], int], device: str = "") -> NoReturn:
+def run(name: str, body: Body, device: str = "") -> NoReturn:
     """Runs a door, with the environment and the arguments, and ends the process with its status; a failure is said in one line on stderr.
 
     ``device`` is the one that the arguments name, if they do.
@@ -97,18 +124,15 @@ def run(name: str, body: Callable[[Door, Mapping[str, str], Sequence[str]], int]
     if recursing(os.environ, device):
         os._exit(OK)  # a site's script called us for the NIC that we are at work on
     door = Door(name)
-    status = UNAVAILABLE
-    try:
+
+    def work() -> int:
         limit(door.settings.hook_timeout)
         door.load()
         if os.geteuid() != 0:
             raise TryAgain("needs root; what is left is undone by gc")
-        status = body(door, own(os.environ, device), sys.argv[1:])
-    except NetcommonError as error:
-        status = error.status
-        door.log.error(str(error))
-    except Exception as error:  # whatever it is, the hypervisor gets an answer and the log the place
-        door.log.error(f"{type(error).__name__}: {error} ({_place(error)})")
+        return body(door, own(os.environ, device), sys.argv[1:])
+
+    status = door.perform(work)
     signal.setitimer(signal.ITIMER_REAL, 0)
     door.finish()
     _say(door.log.summary())

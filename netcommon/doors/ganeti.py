@@ -7,14 +7,18 @@ hook, run on the nodes of the instance after stop, remove, migrate, failover, mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from netcommon.doors.call import Door, run
+from netcommon.doors.call import run
 from netcommon.lifecycle.arrivals import complete_instance
 from netcommon.lifecycle.gc import collect_instance
 from netcommon.lifecycle.node import DEVICE_GONE
 from runtime.errors import OK, UNAVAILABLE
+from runtime.typed import TYPE_CHECKING
 from runtime.validate import instance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netcommon.doors.call import Door
 
 
 def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> int:

@@ -6,18 +6,23 @@ links it to, it tries again what failed before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from netcommon.dns.ganeti import FOLDER as GANETI
 from netcommon.dns.ganeti import configured, is_master
 from netcommon.dns.guest import event
 from netcommon.dns.store import FOLDER, Store
 from netcommon.dns.sync import Run, pending, policy, record
-from netcommon.doors.call import Door, limit, run
+from netcommon.doors.call import limit, run
 from netcommon.settings import load
-from runtime.errors import OK, NetcommonError
-from runtime.folder import Folder
+from runtime.errors import OK
 from runtime.locks import Locks
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netcommon.doors.call import Door
+    from runtime.errors import NetcommonError
+    from runtime.folder import Folder
 
 
 def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> int:

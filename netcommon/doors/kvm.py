@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 
-from netcommon.doors.call import Door, run
+from netcommon.doors.call import run
 from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import device_argument, down_hint, environment_of, identified, nic_from_environment, undescribed
 from runtime.errors import OK, NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netcommon.doors.call import Body, Door
+    from runtime.nic import Nic
 
 #: The second argument of kvm-ifdown: design-ifdown.rst's "local cleanup only" is true or false; sites say it in words.
 CONTEXTS = {
@@ -93,18 +98,22 @@ def called_for(argv: Sequence[str]) -> str:
         return ""
 
 
+def nic_setup_as(name: str) -> Body:
+    """What kvm-nic-setup does under the name by which it was called: up and down are actions too."""
+    action = name if name in ("up", "down") else ""
+    return lambda door, environ, argv: nic_setup(door, environ, argv, action)
+
+
 def main_ifup() -> None:
-    """hooks/kvm-ifup; also installed as kvm-vif-bridge, without arguments."""
+    """hooks/cold/kvm-ifup; also installed as kvm-vif-bridge, without arguments."""
     run("kvm-ifup", ifup, called_for(sys.argv[1:]))
 
 
 def main_ifdown() -> None:
-    """hooks/kvm-ifdown."""
+    """hooks/cold/kvm-ifdown."""
     run("kvm-ifdown", ifdown, called_for(sys.argv[1:]))
 
 
 def main_nic_setup() -> None:
-    """hooks/kvm-nic-setup, and as network/<mode>/up and down."""
-    name = os.path.basename(sys.argv[0])
-    action = name if name in ("up", "down") else ""
-    run("kvm-nic-setup", lambda door, environ, argv: nic_setup(door, environ, argv, action), called_for(sys.argv[1:]))
+    """hooks/cold/kvm-nic-setup, and as network/<mode>/up and down."""
+    run("kvm-nic-setup", nic_setup_as(os.path.basename(sys.argv[0])), called_for(sys.argv[1:]))

@@ -12,17 +12,22 @@ Xen driver writes (runtime.xen). See docs/xen.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
 
 from netcommon import custom
-from netcommon.doors.call import HOOKS, Door, run
+from netcommon.doors.call import HOOKS, run
 from netcommon.doors.xenstore import Xenstore
 from netcommon.lifecycle.node import POST, SHUTDOWN
 from runtime import validate, xen
 from runtime.environment import DownHint, generated_uuid, nic_from_environment, undescribed
 from runtime.errors import OK, HostRefused, NetcommonError, NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+    from netcommon.doors.call import Door
+    from runtime.nic import Nic
 
 UP, DOWN = frozenset({"online", "add"}), frozenset({"offline", "remove"})
 

@@ -6,10 +6,14 @@ Found on the caller's PATH; each has a time limit, since a xenstored that hangs 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from netcommon.doors.call import Door
 from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netcommon.doors.call import Door
 
 #: Where the commands are if the caller's PATH does not say.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from netcommon import custom, settings
 from netcommon.install.manifest import SAVED
 from netcommon.install.rooted import outside, resolved
-from netcommon.ours import MARKER
+from netcommon.ours import COLD, MARKER
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.paths import Paths
 
@@ -110,8 +110,10 @@ def _xen(root: str, hooks: str) -> list[Target]:
     return [Target("/etc/xen/scripts/vif-ganeti", wrapper(hooks, "vif-ganeti"))]
 
 
-def _door(hooks: str, name: str) -> str:
-    path = os.path.join(os.path.realpath(hooks), name)
+def _door(hooks: str, name: str, perl: str = "/usr/bin/perl") -> str:
+    """The path of a door; where there is no Perl, of the one that does without the agent."""
+    path, cold = (os.path.join(os.path.realpath(hooks), *parts) for parts in ((name,), (COLD, name)))
+    path = path if os.access(perl, os.X_OK) or not os.path.exists(cold) else cold
     if not os.access(path, os.X_OK):
         raise HostRefused(f"{path} is not there, or not executable: the installation is not complete")
     if any(not char.isprintable() or char in "'\\" for char in path):

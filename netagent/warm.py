@@ -1,0 +1,86 @@
+"""A door's run in the agent: the same as in a process of its own, with a node whose sockets and files stay open from call to call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from netagent.handover import DOORS, Given
+from netagent.workers import removed
+from netcommon.custom import HOOKS, Execute
+from netcommon.doors.call import Door
+from netcommon.host.linux import LinuxHost
+from netcommon.lifecycle.node import Clock, Node
+from netcommon.log import Journal, Log, Syslog
+from netcommon.settings import Settings
+from runtime.errors import OK
+from runtime.paths import Paths
+from runtime.store import Store
+
+#: As netcommon.effects.base.Later, for a node that is used under a lock.
+Schedule = Callable[[threading.Lock, Sequence[float], Callable[[], bool]], None]
+
+
+class Kept:
+    """What one call after the other uses, one at a time, under ``lock``: also what an effect of a former call does again."""
+
+    def __init__(self, paths: Paths, clock: Clock, schedule: Schedule, execute: Execute) -> None:
+        self.lock = threading.Lock()
+        self.paths, self.clock = paths, clock
+        self.syslog = Syslog(paths.log, wall=clock.wall)
+        self.journal = Journal(paths.journal, self.syslog)
+        self._schedule, self._execute = schedule, execute
+        self._node: Node | None = None
+
+    def node(self, settings: Settings) -> Node:
+        """The node by these settings; open already if the last call had the same. Raises TryAgain or HostRefused."""
+        node = self._node
+        if node is not None and settings is node.settings:
+            if removed(node.store):
+                node.store.close()  # it opens what is there now
+            return node
+        self.close()
+        host = LinuxHost(self.paths, settings.service_timeout, self.clock.now, settings.folders)
+        identity = host.identity()
+        store = Store(self.paths, identity.netns, identity.boot)
+        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute)
+        return self._node
+
+    def close(self) -> None:
+        """Closes what is open: after an error nobody knows how it stands. What a former call has yet to do again opens it anew."""
+        if self._node is not None:
+            self._node.host.close()
+            self._node.store.close()
+
+    def end(self) -> None:
+        """Closes the log's sockets too: no call will use this again."""
+        self.close()
+        self.journal.close()
+
+    def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
+        self._schedule(self.lock, delays, action)
+
+
+class Warm(Door):
+    """One run, begun now."""
+
+    def __init__(self, given: Given, settings: Settings, kept: Kept) -> None:
+        name, self._body = DOORS[given.name]
+        super().__init__(name, kept.paths, kept.clock, given.environ, given.parent)
+        self._given, self._kept = given, kept
+        self.settings = settings
+        kept.syslog.facility, kept.syslog.given_pid = settings.syslog_facility, given.pid
+        self.log = Log(kept.journal)
+
+    def open(self) -> Node:
+        return self._kept.node(self.settings)
+
+    def answer(self) -> tuple[int, str]:
+        """Does it: the exit status, and what is to be said on standard error. The caller holds the lock of what is kept."""
+        status = self.perform(lambda: self._body(self, self._given.environ, self._given.argv))
+        self.finish()
+        if self._node is not None:
+            self._node.store.problems.clear()
+        if status != OK:
+            self._kept.close()
+        return status, self.log.summary()

@@ -1,0 +1,340 @@
+"""The agent's side of a hook's call: what it takes, what it hands back, and that nothing is begun before the hook says so."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netagent import serving, warm
+from netagent.handover import COMMUNICATING, DOORS, GUARDED, SCRIPTS, Given, Latest, handed_back, limit, read
+from netagent.service import Service
+from netagent.serving import Serving
+from netcommon.custom import GUARD
+from netcommon.doors.call import Door
+from netcommon.host.base import Identity
+from netcommon.report import SO_NETNS_COOKIE
+from netcommon.settings import Settings
+from runtime.errors import NicInvalid
+from runtime.paths import Paths
+from tests.support.netns import wait_until
+
+ENVIRON = {"MODE": "bridged", "INTERFACE": "tap0"}
+
+
+def message(name: str = "kvm-ifup", argv: Sequence[str] = ("tap0",), environ: Mapping[str, str] = ENVIRON, pid: int = 0) -> bytes:
+    """As hooks/launcher makes it."""
+    words = ["netcommon-1", name, str(pid or os.getpid()), "4242", str(len(argv)), *argv]
+    words += [f"{key}={value}" for key, value in environ.items()]
+    return "\0".join([*words, ""]).encode("utf-8", "surrogateescape")
+
+
+class TestReading:
+    def test_a_call(self) -> None:
+        found = read(message("down", ["b'tap0'", "false"], {"A": "b=c\n", "X": "\udcff", "EMPTY": ""}, 17))
+        assert found == Given("down", 17, 4242, ["b'tap0'", "false"], {"A": "b=c\n", "X": "\udcff", "EMPTY": ""})
+
+    def test_what_the_environment_holds_is_read_as_by_os(self) -> None:
+        assert read(message() + b"A=1\0A=2\0none\0=x\0") == Given("kvm-ifup", os.getpid(), 4242, ["tap0"], {**ENVIRON, "A": "1", "": "x"})
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"status\n",
+            message()[:9],
+            message().replace(b"netcommon-1", b"netcommon-2"),
+            message("kvm-ifsideways"),
+            message("vif-ganeti"),
+            message().replace(b"4242", b"-4"),
+            message().replace(b"4242", b"\xd9\xa3"),
+            message().replace(b"\0001\0tap0", b"\000900\0tap0"),
+            message(environ={"A": "x" * (1 << 17)}),
+        ],
+    )
+    def test_what_is_no_call(self, data: bytes) -> None:
+        assert read(data) is None
+
+
+class TestHandingBack:
+    @pytest.fixture
+    def paths(self, tmp_path: Path) -> Paths:
+        made = Paths.under(str(tmp_path))
+        for folder in (made.etc, made.ganeti_etc):
+            os.makedirs(folder)
+        return made
+
+    def why(self, paths: Paths, *argv: str, **environ: str) -> str:
+        return handed_back(Given("kvm-ifup", 1, 2, argv, {**ENVIRON, **environ}), Settings(), paths)
+
+    def test_nothing_of_the_site(self, paths: Paths) -> None:
+        assert self.why(paths, "tap0") == ""
+
+    @pytest.mark.parametrize(
+        "script", ["kvm-ifup-custom", "kvm-ifdown-custom", "kvm-vif-bridge", "network/ext/down", "network/bridged/up", "kvm-ifup-os"]
+    )
+    def test_a_script_of_ganetis(self, paths: Paths, script: str) -> None:
+        path = Path(paths.ganeti_etc, script)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        assert self.why(paths, "tap0") == ""
+        path.chmod(0o755)
+        assert self.why(paths, "tap0") == SCRIPTS
+
+    @pytest.mark.parametrize("folder", ["ifup.d", "ifdown.d"])
+    def test_a_script_of_ours(self, paths: Paths, folder: str) -> None:
+        path = Path(paths.etc, folder, "site")
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        assert self.why(paths, "tap0") == SCRIPTS
+
+    def test_a_call_of_a_script(self, paths: Paths) -> None:
+        assert self.why(paths, "tap1", **{GUARD: f"uuid {os.getpid()} tap0"}) == GUARDED
+
+    def test_instance_communication(self, paths: Paths) -> None:
+        assert self.why(paths, INTERFACE="gnt.com.0") == COMMUNICATING
+        assert self.why(paths, "b'gnt.com.0'", INTERFACE="") == COMMUNICATING
+
+
+class TestLatestSettings:
+    def test_they_are_read_when_the_file_changes(self, tmp_path: Path) -> None:
+        now = 0.0
+        paths = Paths.under(str(tmp_path))
+        os.makedirs(paths.etc)
+        latest = Latest(paths, lambda: now)
+        none = latest.get()
+        assert none == (Settings(), "") and latest.get()[0] is none[0]
+        Path(paths.config).write_text("[hook]\ntimeout = 12\n")
+        assert latest.get()[0] == Settings(hook_timeout=12.0)
+        Path(paths.config).write_text("[hook]\ntimeout = 13\n")  # as long as before, and perhaps in the same tick
+        thirteen = latest.get()[0]
+        assert thirteen == Settings(hook_timeout=13.0) and latest.get()[0] is thirteen
+        now = os.stat(paths.config).st_ctime + 10
+        assert latest.get()[0] is thirteen
+        Path(paths.config).write_text("nonsense")
+        assert latest.get() == (None, "settings")
+        os.unlink(paths.config)
+        assert latest.get() == (Settings(), "")
+
+    def test_a_folder_that_we_may_not_write_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        paths = Paths.under(str(tmp_path))
+        os.makedirs(paths.etc)
+        os.makedirs(tmp_path / "hosts")
+        Path(paths.config).write_text(f'[dhcp]\ndnsmasq_folder = "{tmp_path}/hosts"\n')
+        assert Latest(paths, lambda: 0.0).get()[1] == ""
+        monkeypatch.setattr("netagent.handover.os.access", lambda path, mode: path != f"{tmp_path}/hosts")
+        assert Latest(paths, lambda: 0.0).get()[1] == "folders"
+
+
+class Agent:
+    """What serves, without a host: ``body`` does the work of every door."""
+
+    def __init__(self, root: Path, netns: int) -> None:
+        self.service = Service(Paths.under(str(root))._replace(proc="/proc"), Identity("boot", netns))
+        os.makedirs(self.service.paths.etc)
+        self.serving = Serving(self.service, self.later, self.execute)
+        self.calls: list[tuple[str, int, Mapping[str, str], Sequence[str]]] = []
+        self.body: Callable[[Door], int] = lambda door: 0
+        self.path = f"{root}/run/netcommon/agent/hooks-{os.stat('/proc/self/ns/net').st_ino}"
+
+    def later(self, *_: object) -> None:
+        raise AssertionError("no effect is performed here")
+
+    execute: Any = later
+
+    def work(self, door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
+        self.calls.append((door.name, door.parent, environ, argv))
+        return self.body(door)
+
+    def hook(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        made.settimeout(10)
+        made.connect(self.path)
+        return made
+
+    def said(self, data: bytes) -> bytes:
+        """The first answer to a message; b"": the hook is to do it itself."""
+        with self.hook() as hook:
+            try:
+                hook.send(data)
+                return hook.recv(1 << 16)
+            except (BrokenPipeError, ConnectionResetError):
+                return b""  # it has hung up before it was told
+
+    def served(self, number: int) -> None:
+        """Waits until so many calls are counted, which they are after their answer."""
+        wait_until(lambda: self.serving.status()["calls served"] == number and not self.serving.status()["calls at work"], 10)
+
+    def call(self, data: bytes = b"") -> bytes:
+        """The verdict."""
+        with self.hook() as hook:
+            hook.send(data or message())
+            assert hook.recv(64) == b"ready %d" % limit(Settings())
+            hook.send(b"go")
+            return hook.recv(1 << 16)
+
+    def handed_back(self, why: str) -> float:
+        return self.service.metrics.value("netcommon_hook_handed_back_total", reason=why)
+
+
+def own_namespace() -> int:
+    with socket.socket(socket.AF_UNIX) as any_socket:
+        return int.from_bytes(any_socket.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), "little")
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    made = Agent(tmp_path, own_namespace())
+    doors = {name: (door, made.work) for name, (door, _body) in DOORS.items()}
+    monkeypatch.setattr(warm, "DOORS", doors)
+    made.serving.configure(Settings())
+    yield made
+    made.serving.close(10)
+    made.service.close()
+    assert not os.path.exists(made.path)
+
+
+def test_a_call_is_done_as_the_hook_would_do_it(agent: Agent) -> None:
+    assert agent.call(message("up", ["b'tap0'"], {**ENVIRON, "LC_ALL": "C"})) == b"0\n"
+    assert agent.calls == [("kvm-nic-setup", 4242, {**ENVIRON, "LC_ALL": "C"}, ["b'tap0'"])]
+    agent.served(1)
+    labels = {"door": "kvm-nic-setup", "mode": "bridged", "path": "warm"}
+    assert agent.service.metrics.value("netcommon_hook_seconds", **labels) == 1
+    assert agent.service.metrics.value("netcommon_hook_calls_total", outcome="ok", **labels) == 1
+    assert agent.serving.status() == {"calls served": 1, "calls at work": 0, "calls handed back": 0}
+
+
+def test_what_went_wrong_is_for_the_hooks_standard_error(agent: Agent) -> None:
+    def refuses(door: Door) -> int:
+        door.log.warning("mind this")
+        raise NicInvalid("MODE", "bri\ndged", "a mode")
+
+    agent.body = refuses
+    status, *lines, last = agent.call().split(b"\n")
+    assert (status, lines[0], last) == (b"64", b"netcommon: warning: mind this", b"") and len(lines) == 2
+    assert lines[1].startswith(b"netcommon: error: MODE")
+    agent.body = lambda door: 1 // 0
+    status, text = agent.call().split(b"\n", 1)
+    assert status == b"69" and b"ZeroDivisionError" in text
+
+
+def test_a_long_answer_is_cut(agent: Agent) -> None:
+    def talks(door: Door) -> int:
+        for number in range(30):
+            door.log.warning(f"{number} " + "x" * 6000)
+        return 0
+
+    agent.body = talks
+    assert agent.call()[:2] == b"0\n"
+
+
+@pytest.mark.parametrize("data", [b"nonsense", message(pid=1), message("nosuch")])
+def test_who_is_no_hook_of_ours_does_it_himself(agent: Agent, data: bytes) -> None:
+    assert agent.said(data) == b"" and agent.calls == []
+    assert agent.handed_back("malformed") + agent.handed_back("stranger") == 1
+
+
+def test_a_hook_of_another_network_namespace_does_it_itself(tmp_path: Path) -> None:
+    other = Agent(tmp_path, own_namespace() + 1)
+    other.serving.configure(Settings())
+    try:
+        assert other.said(message()) == b""
+        assert other.handed_back("stranger") == 1
+    finally:
+        other.serving.close(10)
+        other.service.close()
+
+
+def test_settings_that_are_broken_are_the_hooks_to_tell(agent: Agent) -> None:
+    Path(agent.service.paths.config).write_text("[nosuch]\n")
+    assert agent.said(message()) == b"" and agent.handed_back("settings") == 1
+    os.unlink(agent.service.paths.config)
+    assert agent.call() == b"0\n"
+
+
+@pytest.mark.parametrize("last", [b"", b"no", b"go away"])
+def test_nothing_is_done_before_the_hook_says_so(agent: Agent, last: bytes) -> None:
+    with agent.hook() as hook:
+        hook.send(message())
+        assert hook.recv(64).startswith(b"ready ")
+        if last:
+            hook.send(last)
+            assert hook.recv(64) == b""
+    assert agent.call() == b"0\n" and len(agent.calls) == 1
+
+
+def test_a_hook_that_died_meanwhile_is_served_to_the_end(agent: Agent) -> None:
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    def works(door: Door) -> int:
+        begun.set()
+        assert go_on.wait(10)
+        over.set()
+        return 0
+
+    agent.body = works
+    with agent.hook() as hook:
+        hook.send(message())
+        hook.recv(64)
+        hook.send(b"go")
+        assert begun.wait(10)
+    go_on.set()
+    assert over.wait(10)
+    assert agent.call() == b"0\n"
+    agent.served(2)
+
+
+def test_when_all_are_at_work_the_next_is_told_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes long holds nobody: not while there is a thread, nor when there is none."""
+    monkeypatch.setattr(serving, "MOST", 3)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def works(door: Door) -> int:
+        begun.release()
+        return 0 if go_on.wait(10) else 1
+
+    agent.body = works
+    answers: list[bytes] = []
+    hooks = [threading.Thread(target=lambda: answers.append(agent.call())) for _ in range(3)]
+    for hook in hooks:
+        hook.start()
+        assert begun.acquire(timeout=10)
+    assert agent.said(message()) == b"" and agent.said(message()) == b""
+    assert agent.handed_back("busy") == 2 and agent.serving.status()["calls at work"] == 3
+    assert agent.serving.hanging() == ""
+    go_on.set()
+    for hook in hooks:
+        hook.join(10)
+    assert answers == [b"0\n"] * 3
+    assert agent.call() == b"0\n"
+
+
+def test_a_call_without_end_is_noticed(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def works(door: Door) -> int:
+        begun.set()
+        return 0 if go_on.wait(10) else 1
+
+    agent.body = works
+    hook = threading.Thread(target=agent.call)
+    hook.start()
+    assert begun.wait(10)
+    monkeypatch.setattr(serving, "HANGS", -1000.0)
+    assert f"kvm-ifup of process {os.getpid()}" in agent.serving.hanging()
+    go_on.set()
+    hook.join(10)
+
+
+def test_it_can_be_switched_off_and_on(agent: Agent) -> None:
+    agent.serving.configure(Settings(agent_hook_socket=False))
+    assert not os.path.exists(agent.path)
+    agent.serving.configure(Settings())
+    agent.serving.configure(Settings())
+    assert agent.call() == b"0\n"
