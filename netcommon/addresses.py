@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from netcommon.host.attributes import pack_address, show_address, split_prefix
 from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.options import Options
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.options import Options
+    from runtime.nic import Nic
 
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 IDENTIFIER = 8  #: bytes of an interface identifier, and of the prefix before it (RFC 4291, 2.5.1)

@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from netcommon.settings import Settings
 from runtime.environment import undescribed
 from runtime.nic import MODES
-from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from netcommon.runner import Outcome
+    from netcommon.settings import Settings
+    from runtime.paths import Paths
 
 #: The folder of our doors in this installation.
 HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hooks")

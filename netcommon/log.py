@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 import time
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket  # the module socket costs 5 ms
-from collections.abc import Callable, Mapping
-from typing import Protocol
+
+from runtime.typed import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 ERROR, WARNING, INFO = 3, 4, 6  #: severities, RFC 3164 section 4.1.1
 
@@ -95,19 +98,24 @@ class Socket:
 
 
 class Syslog:
-    """The syslog socket ``path``. ``facility`` may be set at any time."""
+    """The syslog socket ``path``. ``facility`` and ``given_pid`` may be set at any time."""
 
     def __init__(self, path: str, facility: str = "daemon", wall: Callable[[], float] = time.time, ident: str = "netcommon") -> None:
         self.dropped = 0
         self.facility, self.ident, self._wall = facility, ident, wall
+        self.given_pid = 0  #: of the process that the lines are about; 0: this one's
         self._socket = Socket(path)
 
     def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
         now = time.localtime(self._wall())
         stamp = f"{MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
-        head = f"<{FACILITIES[self.facility] * 8 + severity}>{stamp} {self.ident}[{os.getpid()}]: "
+        head = f"<{FACILITIES[self.facility] * 8 + severity}>{stamp} {self.ident}[{self.pid}]: "
         if not self._socket.sent(cut(head + text)):
             self.dropped += 1
+
+    @property
+    def pid(self) -> int:
+        return self.given_pid or os.getpid()
 
     def close(self) -> None:
         self._socket.close()
@@ -139,7 +147,7 @@ class Journal:
             ("PRIORITY", severity),
             ("SYSLOG_FACILITY", FACILITIES[self._syslog.facility]),
             ("SYSLOG_IDENTIFIER", self._syslog.ident),
-            ("SYSLOG_PID", os.getpid()),
+            ("SYSLOG_PID", self._syslog.pid),
             *((JOURNAL[name], value) for name, value in fields.items() if name in JOURNAL),
         ]
         # no value has a line end: that is an escape, as in the text

@@ -7,7 +7,7 @@ netcommon.tags. Both are imported only where somebody gives an option.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from netcommon.settings import Settings

@@ -5,9 +5,8 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Several, Text, Truth
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from netcommon.kinds import TagKind

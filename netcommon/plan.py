@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-from netcommon.features.base import Part
 from netcommon.modes.common import alias
-from netcommon.operations.base import Operation
-from netcommon.options import Options, is_communication, options_of
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from netcommon.options import is_communication, options_of
+from runtime.modules import load
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netcommon.effects.base import Effect
+    from netcommon.features.base import Part
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 #: The features and which NICs have them, in the order in which they are applied; a feature that nobody wants is not imported.
 FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
@@ -36,7 +37,7 @@ def plan(nic: Nic, settings: Settings) -> list[Operation]:
     """
     options = options_of(nic, settings)
     name = "communication" if is_communication(nic) else nic.mode
-    operations: list[Operation] = import_module("netcommon.modes." + name).plan(nic, settings, options)
+    operations: list[Operation] = load("netcommon.modes." + name).plan(nic, settings, options)
     if not operations:
         return []  # the site's script alone knows what to do
     parts = _parts(nic, settings, options)
@@ -57,5 +58,5 @@ def effects(nic: Nic, settings: Settings) -> list[Effect]:
 
 def _parts(nic: Nic, settings: Settings, options: Options) -> list[Part]:
     return [
-        import_module("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
+        load("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
     ]

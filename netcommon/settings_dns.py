@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import Any, NamedTuple
+
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The characters of a name of the DNS; "/" and "_" for zones as RFC 2317 has them.
 _HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")

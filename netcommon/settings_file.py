@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Set
-from typing import Any, NamedTuple
 
 from netcommon.kinds import is_interface
 from netcommon.settings import Settings
-from netcommon.settings_schema import KEYS, Key
+from netcommon.settings_schema import KEYS
 from runtime.errors import SettingsInvalid, escaped
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Set
+    from typing import Any
+
+    from netcommon.settings_schema import Key
 
 #: A settings file larger than this is a mistake (bytes).
 LARGEST = 1 << 20

@@ -8,14 +8,18 @@ will do. A tag with the prefix that means nothing is refused, also one that coul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-from netcommon.kinds import Several, TagKind, Truth
+from netcommon.kinds import Several, Truth
 from netcommon.options_schema import OPTIONS
-from netcommon.settings import Settings
 from runtime.errors import NicInvalid, escaped
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from netcommon.kinds import TagKind
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 PROFILES = frozenset({"protected", "limited", "unprotected"})
 KINDS: dict[str, TagKind] = {option.name: option.kind for option in OPTIONS}

@@ -17,15 +17,18 @@ the device to its file, so that a hook that is given nothing else reads one file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from runtime import validate
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid, RecordUnreadable, escaped
 from runtime.folder import Folder
-from runtime.nic import Nic
-from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from runtime.nic import Nic
+    from runtime.paths import Paths
 
 LONGEST = 1 << 20
 BY_DEVICE = "by-device"

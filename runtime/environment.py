@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
 
 from runtime import validate
 from runtime.errors import NicInvalid, escaped
 from runtime.nic import MODES, Network, Nic
+from runtime.typed import TYPE_CHECKING, NamedTuple
 from runtime.vlan import parse_vlan
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 #: Longest value, in characters, of a variable that we validate. Lists get what they may need: 4094 VIDs, Ganeti's 4096 tags
 #: (one variable holds at most 128 KiB: MAX_ARG_STRLEN, execve(2)).

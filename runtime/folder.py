@@ -10,10 +10,13 @@ import errno
 import os
 import stat
 from _thread import get_native_id
-from collections.abc import Callable, Iterator
 from itertools import count
 
 from runtime.errors import HostRefused, RecordUnreadable, escaped
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 #: Temporary files: longer than any interface's name, and no UUID, so they are never taken for something else.
 TEMPORARY = ".netcommon-tmp-"

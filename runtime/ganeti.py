@@ -10,16 +10,19 @@ None of these functions raises for what a file holds: what cannot be read is nam
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
 from runtime import validate
 from runtime.environment import generated_uuid
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, RecordUnreadable, escaped
 from runtime.folder import Folder
-from runtime.nic import Nic
-from runtime.paths import Paths
+from runtime.jsontext import Decoder
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from runtime.nic import Nic
+    from runtime.paths import Paths
 
 #: Bytes of a runtime file, and NICs in it: far more than Ganeti makes (constants.MAX_NICS is 8).
 LONGEST = 4 << 20
@@ -98,7 +101,7 @@ class Runtime(NamedTuple):
 def parse_runtime(data: bytes, instance: str) -> Runtime:
     """Reads the contents of a runtime file, from Ganeti 2.0 on."""
     try:
-        stored = json.loads(data.decode("utf-8", "surrogateescape"))
+        stored = Decoder().whole(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         return Runtime(instance, problems=(f"runtime file of {escaped(instance)}: not JSON: {escaped(str(error))}",))
     if not isinstance(stored, list) or len(stored) < 2 or not isinstance(stored[1], list):

@@ -14,11 +14,13 @@ Other namespaces (several nodes on one machine share /run) never see these recor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from runtime.errors import HostRefused, RecordUnreadable
 from runtime.folder import Folder
 from runtime.names import file_name
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SUBFOLDERS = ("nics", "instances", "devices", "owners", "quarantine", "locks")
 

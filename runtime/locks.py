@@ -21,10 +21,15 @@ from __future__ import annotations
 import fcntl
 import os
 from binascii import crc32
-from collections.abc import Callable, Iterable
 
 from runtime.errors import HostRefused, TryAgain, escaped
-from runtime.folder import Folder, plain, refused
+from runtime.folder import plain, refused
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from runtime.folder import Folder
 
 FILES = 64
 DEVICE, UUID, KEY = "device", "uuid", "key"

@@ -10,15 +10,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from runtime import ganeti
-from runtime.environment import DownHint, nic_from_environment
+from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid, escaped
-from runtime.nic import Nic
-from runtime.paths import Paths
-from runtime.record import Record
-from runtime.store import Store
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from runtime.environment import DownHint
+    from runtime.nic import Nic
+    from runtime.paths import Paths
+    from runtime.record import Record
+    from runtime.store import Store
 
 UUID, DEVICE, INDEX, GANETI, NOTHING = "uuid", "device", "index", "ganeti", "nothing"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.vlan import NO_VLAN
 
-from runtime.vlan import NO_VLAN, Vlan
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runtime.vlan import Vlan
 
 MODES = ("bridged", "routed", "openvswitch", "ext")
 

@@ -6,11 +6,14 @@ with its last owner. Callers hold the lock of the key (runtime.locks).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from runtime.errors import HostRefused
-from runtime.layout import Layout
 from runtime.names import file_name
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from runtime.layout import Layout
 
 
 class Owners:
@@ -49,13 +52,19 @@ class Owners:
 
     def others(self, key: str, record_key: str) -> list[str]:
         """The other records that own ``key``, sorted. A link whose record does not exist counts for nothing."""
+        return list(self.each_other(key, record_key))
+
+    def each_other(self, key: str, record_key: str) -> Iterator[str]:
+        """The same one by one: thousands may share a thing, and whether there is any may be all that is asked."""
         owners = self._layout.find("owners")
         links = owners.sub(file_name(key)) if owners is not None else None
         if links is None:
-            return []
+            return
         with links:
             names = links.names()
-        return [name for name in names if name != record_key and self._alive(name)]
+        for name in names:
+            if name != record_key and self._alive(name):
+                yield name
 
     def sweep(self) -> list[str]:
         """Removes the links whose record does not exist, and empty folders; the names of what was removed.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
-from runtime.nic import Nic
+from runtime.jsontext import Decoder, dumps
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from runtime.nic import Nic
 
 SCHEMA = 2
 
@@ -58,7 +61,7 @@ def to_json(record: Record) -> bytes:
     Raises NicInvalid where the environment is too large to keep.
     """
     stored = record._asdict() | {"schema": SCHEMA, "nic": environment_of(record.nic), "environment": dict(record.nic.environment)}
-    data = json.dumps(stored, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    data = dumps(stored).encode("ascii")
     if len(data) > LONGEST:
         raise NicInvalid("environment", f"{len(data)} bytes as JSON", f"at most {LONGEST} bytes for all variables together")
     return data
@@ -72,7 +75,7 @@ def from_json(data: bytes) -> Record:
     if len(data) > LONGEST:
         raise RecordUnreadable(f"{len(data)} bytes are more than a record's {LONGEST}")
     try:
-        stored = json.loads(data.decode("ascii"), parse_constant=_no_constant, object_pairs_hook=_once)
+        stored = Decoder(_once).whole(data.decode("ascii"))
     except (ValueError, RecursionError) as error:
         raise RecordUnreadable(f"not JSON: {_line(error)}") from None
     if not isinstance(stored, dict):
@@ -173,10 +176,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         raise ValueError("a name stands twice in one object")
     return made
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
 
 
 def _line(error: BaseException) -> str:

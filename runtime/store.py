@@ -5,16 +5,20 @@ Everything is written by temporary file and rename. Callers hold the locks of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
-from runtime.folder import Folder
 from runtime.layout import Layout
 from runtime.locks import Locks
 from runtime.owners import Owners
-from runtime.paths import Paths
-from runtime.record import APPLYING, CLOSING, LONGEST, UP, Record, from_json, to_json
+from runtime.record import APPLYING, CLOSING, LONGEST, UP, from_json, to_json
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runtime.folder import Folder
+    from runtime.paths import Paths
+    from runtime.record import Record
 
 
 class Store:
@@ -130,8 +134,10 @@ class Store:
 
     # -- writing
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Record, earlier: Record | None = None) -> None:
         """Writes the record and its links; links that an earlier state of it had elsewhere go.
+
+        ``earlier``: what is there now, from a caller that has just read or written it under the locks; it is read here if not given.
 
         The links come first: a process killed in between leaves a link to nothing, never a record that the next NIC on its device
         would not find.
@@ -139,8 +145,8 @@ class Store:
         """
         data = to_json(record)
         nics = self._layout.make("nics")
-        earlier = self._read(nics, f"{record.key}.json")
-        if earlier is None or record.state in (APPLYING, UP):
+        earlier = earlier or self._read(nics, f"{record.key}.json")
+        if earlier is None or (record.state in (APPLYING, UP) and _links_of(earlier) != _links_of(record)):
             self._link(record)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
         if earlier is None or record.state in (APPLYING, UP):
@@ -286,6 +292,11 @@ def _key_of(target: str, before: str) -> str:
     if not (target.startswith(before) and target.endswith(".json")):
         return ""
     return target[len(before) : -len(".json")]
+
+
+def _links_of(record: Record) -> tuple[object, ...]:
+    """What its links lead from and to."""
+    return record.key, record.device, record.nic.instance, record.nic.index
 
 
 def _device_target(record: Record) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from runtime.errors import NicInvalid
+from runtime.typed import NamedTuple
 
 EXPECTED = "'' or .VID, VID, :VID[:VID...] or .VID:VID[:VID...], each VID 1 to 4094 and named once"
 

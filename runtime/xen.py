@@ -9,7 +9,10 @@ from __future__ import annotations
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordUnreadable
 from runtime.folder import Folder
-from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.paths import Paths
 
 LONGEST = 1 << 20
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support import warm
 from tests.support.node import Node, fresh
 from tests.support.ovs import OpenVswitch
 from tests.support.sample import FULL
@@ -41,7 +42,7 @@ def same_place() -> Iterator[None]:
 @pytest.fixture
 def node() -> Iterator[Node]:
     """A new node in namespaces of its own; the test runs inside it."""
-    with fresh() as made:
+    with fresh() as made, warm.agent_if_asked():
         yield made
 
 

@@ -33,6 +33,12 @@ class Results:
         """The NIC's outcome."""
         self.rows[-1] |= {"changed": outcome.changed, "text": outcome.text}
 
+    def became(self, result: Outcome | NetcommonError) -> None:
+        """The NIC's outcome; or its failure, which is raised."""
+        if isinstance(result, NetcommonError):
+            raise result
+        self.done(result)
+
     def show(self, as_json: bool) -> int:
         """Prints them, failures on stderr; returns the exit status."""
         if as_json:

@@ -6,16 +6,20 @@ as their caches do. (A bridged or OVS guest needs none: QEMU announces the guest
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from netcommon.effects.base import Effect, Scene
+from netcommon.effects.base import Effect
 from netcommon.effects.frames import gratuitous_arp, unsolicited_advertisement
-from netcommon.host.base import View
-from netcommon.host.facts import AF_INET, AF_INET6, Link
-from netcommon.host.requests import Request, SendFrame
+from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.requests import SendFrame
 from netcommon.operations.table import table_number
 from netcommon.operations.uplink import uplinks
 from runtime.errors import HostRefused, NetcommonError
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Scene
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.host.requests import Request
 
 #: When it is said again, in seconds after the first time: a single frame may be lost, or come before the switch has settled.
 AGAIN = (0.1, 0.3, 0.6, 0.9)
@@ -41,13 +45,13 @@ class Announce(AnnounceFields, Effect):
         return True
 
     def perform(self, scene: Scene) -> None:
-        view = scene.host.view()
+        view = scene.view or scene.host.view()
         links = [link for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
         if not links:
             scene.log.info(f"announced to nobody: no uplink of table {self.table or 'main'} is known (no default route, no rule into it)")
             return
         try:
-            self._send(scene)
+            self._send(scene, view)
         finally:
             scene.later(AGAIN, lambda: self._again(scene))
 
@@ -66,14 +70,13 @@ class Announce(AnnounceFields, Effect):
         if not scene.current():
             return False
         try:
-            self._send(scene)
+            self._send(scene, scene.host.view())
         except NetcommonError as error:
             scene.log.warning(f"{self.describe()}: {error}")
         return True
 
-    def _send(self, scene: Scene) -> None:
-        """Looks at the host anew each time: an uplink may have come up, or have got its address, meanwhile. Raises HostRefused."""
-        view = scene.host.view()
+    def _send(self, scene: Scene, view: View) -> None:
+        """Looks at the host each time: an uplink may have come up, or have got its address, meanwhile. Raises HostRefused."""
         problems: list[str] = []
         requests: list[Request] = []
         for family in (AF_INET, AF_INET6):

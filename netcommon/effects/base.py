@@ -11,16 +11,18 @@ changed something, at the end of a migration, and after a repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
-from netcommon.host.base import Host
-from netcommon.log import Log
-from runtime.paths import Paths
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-#: Calls the action after each of the delays (seconds from now, rising) until it answers False, without holding the caller.
-#: In a hook the action runs in another process; in a resident one it is scheduled.
-Later = Callable[[Sequence[float], Callable[[], bool]], None]
+    from netcommon.host.base import Host, View
+    from netcommon.log import Log
+    from runtime.paths import Paths
+
+    #: Calls the action after each of the delays (seconds from now, rising) until it answers False, without holding the caller.
+    #: In a hook the action runs in another process; in a resident one it is scheduled.
+    Later = Callable[[Sequence[float], Callable[[], bool]], None]
 
 
 class Scene(NamedTuple):
@@ -31,6 +33,7 @@ class Scene(NamedTuple):
     log: Log
     later: Later
     current: Callable[[], bool]  #: whether the NIC is, now, still up on this device, as the call left it
+    view: View | None = None  #: the host as it was a moment ago, where many effects are performed at once
 
 
 class Effect(Protocol):

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Sequence
+
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Sequence
+else:
+    import _signal as signal  # without its enums, which cost a hook 2 ms
+
 
 #: Beyond the last delay the process ends itself, whatever it hangs in (seconds).
 OVERTIME = 2

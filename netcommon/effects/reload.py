@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
 
-from netcommon.effects.base import Effect, Scene
+from netcommon.effects.base import Effect
 from netcommon.host.requests_local import Hangup
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.effects.base import Scene
 
 
 class ReloadFields(NamedTuple):

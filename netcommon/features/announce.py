@@ -5,9 +5,12 @@ from __future__ import annotations
 from netcommon.addresses import addresses_of
 from netcommon.effects.announce import Announce
 from netcommon.features.base import Part
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from netcommon.operations.base import Operation
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from netcommon.effects.base import Effect
+    from netcommon.operations.base import Operation
 
 
 class Part(NamedTuple):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import Addresses, addresses_of, eui64
+from netcommon.addresses import addresses_of, eui64
 from netcommon.features.base import Part
 from netcommon.operations.file import NicFile
-from netcommon.options import Options
-from netcommon.settings import Settings
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.addresses import Addresses
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 NFDHCPD, DNSMASQ = "nfdhcpd", "dnsmasq"
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from netcommon.features.base import Part
 from netcommon.host.nftables import BRIDGE, INET
 from netcommon.operations.firewall import FirewallMember, FirewallTable
-from netcommon.options import Options
-from netcommon.settings import Settings
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 FAMILY = {"bridged": BRIDGE, "routed": INET}
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from netcommon.features.base import Part
 from netcommon.operations.gateway_arp import ArpTable, GatewayArp
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:

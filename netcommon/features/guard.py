@@ -5,14 +5,13 @@ That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netcommon.addresses import addresses_of, link_local
 from netcommon.features.base import Part
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations import guard_rules
 from netcommon.operations.delivery import DeliveryTable
 from netcommon.operations.guard import GuardTable, NicGuard, table_of
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.addresses import Addresses

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from netcommon.features.base import Part
-from netcommon.operations.base import Operation
 from netcommon.operations.rate import Police, Shaper
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 #: A bucket holds what its rate gives in this time (seconds), but at least so many bytes. A guest sends up to 64 KiB as one frame, and
 #: a policer drops what is longer than its bucket, where a shaper cuts it.

@@ -6,29 +6,33 @@ Both backends, linux and memory, pass one contract suite.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
 
-from netcommon.host.facts import (
-    Address,
-    BridgeVlan,
-    Daemon,
-    FdbEntry,
-    File,
-    Filter,
-    Flow,
-    Link,
-    Neighbour,
-    OvsBridge,
-    OvsPort,
-    OvsShaper,
-    Port,
-    Qdisc,
-    Route,
-    Rule,
-)
-from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
-from netcommon.host.requests import Request
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from netcommon.host.facts import (
+        Address,
+        BridgeVlan,
+        Daemon,
+        FdbEntry,
+        File,
+        Filter,
+        Flow,
+        Link,
+        Neighbour,
+        OvsBridge,
+        OvsPort,
+        OvsShaper,
+        Port,
+        Qdisc,
+        Route,
+        Rule,
+    )
+    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.requests import Request
 
 
 class View(Protocol):
@@ -199,6 +203,13 @@ class Host(Protocol):
 
         ``stop``: after the first failure the rest is not tried. Neighbouring SetLink requests for one link travel as one
         message; if that is refused they are sent one by one, so that the answer names the one that failed.
+        """
+        ...
+
+    def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
+        """Carries several lists out side by side, each as ``execute`` does: what they ask for at a time travels together.
+
+        The lists must not need each other: in which order two of them come to something is not said.
         """
         ...
 

@@ -10,14 +10,19 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import Daemon
-from netcommon.host.files import MakeLayout
-from netcommon.host.requests_local import Hangup, StartDaemon, StopDaemon
+from netcommon.host.requests_local import Hangup, StartDaemon
 from runtime.errors import HostRefused
-from runtime.folder import Folder
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.files import MakeLayout
+    from netcommon.host.requests_local import StopDaemon
+    from runtime.folder import Folder
 
 #: Where the system's programs lie.
 PROGRAMS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")

@@ -5,7 +5,6 @@ Each function takes a message's body; all raise MalformedError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct, error
 
 from netcommon.host.attributes import U16, MalformedError, attributes, each, show_address, string, u32
@@ -42,6 +41,10 @@ from netcommon.host.encode import (
     VLAN_INFO,
 )
 from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 IFLA_CARRIER, IFLA_LINK_NETNSID = 33, 37
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND = 1, 2, 4
@@ -75,22 +78,23 @@ def link(body: bytes) -> Link:
     info = attributes(found.get(IFLA_LINKINFO, b""))
     kind = string(info.get(INFO_KIND))
     data = attributes(info.get(INFO_DATA, b"")) if kind in ("tun", "bridge", "vlan") else {}
+    # by position: this is done for each of thousands of links
     return Link(
-        index=index,
-        name=string(found.get(IFLA_IFNAME)),
-        kind=kind,
-        address=found.get(IFLA_ADDRESS, b"").hex(":"),
-        mtu=u32(found.get(IFLA_MTU)),
-        up=bool(flags & IFF_UP),
-        master=u32(found.get(IFLA_MASTER)),
-        port_kind=string(info.get(INFO_SLAVE_KIND)),
-        alias=string(found.get(IFLA_IFALIAS)),
-        vlan_filtering=kind == "bridge" and data.get(BR_VLAN_FILTERING, b"\0") != b"\0",
-        default_pvid=_unpack(U16, data[BR_VLAN_DEFAULT_PVID])[0] if kind == "bridge" and BR_VLAN_DEFAULT_PVID in data else 0,
-        vlan=_unpack(U16, data[VLAN_ID])[0] if kind == "vlan" and VLAN_ID in data else 0,
-        lower=u32(found.get(IFLA_LINK)),
-        foreign_lower=IFLA_LINK_NETNSID in found,
-        holders=_holders(data, found.get(IFLA_CARRIER, b"\0")) if kind == "tun" else -1,
+        index,
+        string(found.get(IFLA_IFNAME)),
+        kind,
+        found.get(IFLA_ADDRESS, b"").hex(":"),
+        u32(found.get(IFLA_MTU)),
+        bool(flags & IFF_UP),
+        u32(found.get(IFLA_MASTER)),
+        string(info.get(INFO_SLAVE_KIND)),
+        string(found.get(IFLA_IFALIAS)),
+        kind == "bridge" and data.get(BR_VLAN_FILTERING, b"\0") != b"\0",
+        _unpack(U16, data[BR_VLAN_DEFAULT_PVID])[0] if kind == "bridge" and BR_VLAN_DEFAULT_PVID in data else 0,
+        _unpack(U16, data[VLAN_ID])[0] if kind == "vlan" and VLAN_ID in data else 0,
+        u32(found.get(IFLA_LINK)),
+        IFLA_LINK_NETNSID in found,
+        _holders(data, found.get(IFLA_CARRIER, b"\0")) if kind == "tun" else -1,
     )
 
 

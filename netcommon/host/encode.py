@@ -5,7 +5,6 @@ Each is held byte for byte against pyroute2's encoding in tests/unit/test_netlin
 
 from __future__ import annotations
 
-from importlib import import_module
 from struct import Struct
 
 from netcommon.host.attributes import (
@@ -21,8 +20,12 @@ from netcommon.host.attributes import (
     split_prefix,
     text,
 )
-from netcommon.host.facts import Neighbour, Route, Rule
 from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, AddVlan, DeleteNeighbour, DeleteRoute, DeleteRule, DeleteVlan, SetLink
+from runtime.modules import load
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.host.facts import Neighbour, Route, Rule
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
@@ -150,7 +153,7 @@ def encode(request: object) -> Encoded:
         return Encoded(RTM_DELLINK, 0, _vlan(request.index, request.vid, 0))
     module = ELSEWHERE.get(type(request).__name__)
     if module:
-        found: Encoded = import_module("netcommon.host." + module).encode(request)
+        found: Encoded = load("netcommon.host." + module).encode(request)
         return found
     raise ValueError("not a request for rtnetlink")
 

@@ -5,7 +5,6 @@ Held byte for byte against pyroute2's encoding in tests/unit/test_port_encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from struct import error
 
 from netcommon.host.attributes import NLM_F_CREATE, NLM_F_REPLACE, U16, Encoded, MalformedError, attribute, attributes, each, number, string
@@ -25,6 +24,10 @@ from netcommon.host.encode import (
 )
 from netcommon.host.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
 from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 NLA_F_NESTED = 0x8000
 IFLA_PROTINFO = 12

@@ -6,8 +6,7 @@ filter with a police action in clsact's ingress: what the guest sends. Held agai
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Sequence
+import _socket as socket  # the module socket costs a hook 2 ms
 from struct import Struct, error
 
 from netcommon.host.attributes import (
@@ -26,6 +25,10 @@ from netcommon.host.attributes import (
 )
 from netcommon.host.facts import Filter, Qdisc
 from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46

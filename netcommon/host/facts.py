@@ -5,7 +5,7 @@ Addresses are canonical text, families are socket.AF_INET (2) and AF_INET6 (10),
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from runtime.typed import NamedTuple
 
 AF_INET = 2
 AF_INET6 = 10

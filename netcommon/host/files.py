@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from netcommon.host.base import DONE, Answer
@@ -17,15 +16,19 @@ from netcommon.host.requests_local import DeleteFile, PutFile
 from runtime.errors import HostRefused, NicInvalid, RecordUnreadable
 from runtime.folder import Folder
 from runtime.layout import Layout
+from runtime.typed import TYPE_CHECKING
 from runtime.validate import uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    MakeLayout = Callable[[], Layout]
 
 #: A file larger than this is none of ours (bytes).
 LARGEST = 1 << 16
 
 #: Where we put files below our own state.
 OWN = ("communication/hosts",)
-
-MakeLayout = Callable[[], Layout]
 
 
 def file_of(folder: str, name: str, content: str, mode: int) -> File:

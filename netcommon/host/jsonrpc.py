@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import socket
-from collections.abc import Callable
+import _socket as socket  # the module socket costs a hook 2 ms
 
 from runtime.errors import TryAgain
+from runtime.jsontext import Decoder, IncompleteError, dumps
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = object
 CHUNK = 1 << 18
@@ -32,7 +34,7 @@ class JsonRpc:
         self._clock = clock
         self._socket: socket.socket | None = None
         self._buffer = b""
-        self._decoder = json.JSONDecoder()
+        self._decoder = Decoder()
 
     @property
     def connected(self) -> bool:
@@ -92,7 +94,7 @@ class JsonRpc:
         connection = self._connect(deadline)
         try:
             connection.settimeout(self._left(deadline))
-            connection.sendall(json.dumps(message).encode())
+            connection.sendall(dumps(message).encode())
         except OSError as problem:
             raise self._lost(str(problem), late=isinstance(problem, TimeoutError)) from problem
 
@@ -124,8 +126,8 @@ class JsonRpc:
                 return None
             raise self._lost("its answer is not UTF-8") from problem
         try:
-            message, end = self._decoder.raw_decode(text)
-        except json.JSONDecodeError as problem:
+            message, end = self._decoder.first(text)
+        except IncompleteError as problem:
             if text.startswith("{"):
                 return None
             raise self._lost("its answer is not JSON") from problem
@@ -148,6 +150,7 @@ class JsonRpc:
 
 
 def _shown(error: Json) -> str:
-    with contextlib.suppress(ValueError, RecursionError, TypeError):
-        return json.dumps(error)[:200]
-    return "?"
+    try:
+        return dumps(error)[:200]
+    except (ValueError, RecursionError, TypeError):
+        return "?"

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from netcommon.host import decode, encode
-from netcommon.host.attributes import Encoded, MalformedError, as_bytes, attribute, split_prefix, text
-from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
-from netcommon.host.netlink import Filter, Netlink, untold
+from netcommon.host.attributes import MalformedError, as_bytes, attribute, split_prefix, text
+from netcommon.host.netlink import untold
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
 
-Fact = TypeVar("Fact")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from netcommon.host.attributes import Encoded
+    from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
+    from netcommon.host.netlink import Filter, Netlink
+
+    Fact = TypeVar("Fact")
 
 NOTHING: frozenset[int] = frozenset()
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot

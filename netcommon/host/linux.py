@@ -5,15 +5,11 @@ from __future__ import annotations
 import errno
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from netcommon.host import local
 from netcommon.host.address_view import AddressView
-from netcommon.host.attributes import Encoded
-from netcommon.host.base import NOT_TRIED, Answer, Identity, Service
+from netcommon.host.base import NOT_TRIED, Answer, Identity
 from netcommon.host.encode import encode, set_link
-from netcommon.host.facts import OvsPort
 from netcommon.host.kernel import KernelView
 from netcommon.host.local import LocalView
 from netcommon.host.netlink import Netlink
@@ -23,17 +19,23 @@ from netcommon.host.portview import PortView
 from netcommon.host.procfs import Proc
 from netcommon.host.reach import Reach
 from netcommon.host.refusals import answer, subject
-from netcommon.host.requests import RTNETLINK, Request, SetLink, service
+from netcommon.host.requests import RTNETLINK, SetLink, service
 from netcommon.host.tables import Tables
 from netcommon.host.tcview import TcView
 from netcommon.host.template_view import TemplateView
 from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.base import View
+    from collections.abc import Callable, Iterable, Sequence
+
+    from netcommon.host.attributes import Encoded
+    from netcommon.host.base import Service, View
+    from netcommon.host.facts import OvsPort
     from netcommon.host.nfnetlink import Nftables
     from netcommon.host.ovsdb import Ovsdb
     from netcommon.host.packet import Packet
+    from netcommon.host.requests import Request
 
 NODE = Paths()
 SERVICE_TIMEOUT = 10.0
@@ -83,7 +85,7 @@ class LinuxHost:
     ) -> None:
         self.paths, self.timeout, self.folders = paths, service_timeout, folders
         self.netlink = Netlink(service_timeout)
-        self.proc = Proc(paths.proc)
+        self.proc = Proc(paths.proc, self.netlink.descriptor)
         self._timeout, self.clock = service_timeout, clock
         self._ovsdb: Ovsdb | None = None
         self._packet: Packet | None = None
@@ -117,7 +119,7 @@ class LinuxHost:
             self._nftables = Nftables(self._timeout)
         return self._nftables
 
-    def _service(self, name: str) -> Service:
+    def service(self, name: str) -> Service:
         """What carries requests out other than rtnetlink's; loaded only where it is needed."""
         if name == "packet":
             if self._packet is None:
@@ -166,21 +168,28 @@ class LinuxHost:
                 answers += self._execute(group, stop)
         return answers
 
+    def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
+        """See Host."""
+        from netcommon.host.waves import execute_each  # not in the path of one NIC
+
+        return execute_each(self, lists, stop)
+
     def _execute(self, group: Sequence[Request], stop: bool) -> list[Answer]:
         name = service(group[0])
         if name != RTNETLINK:
-            return [self._service(name).execute(request) for request in group]
-        units = _merged(group)
+            return [self.service(name).execute(request) for request in group]
+        units = merged(group)
         size = 1 if stop else len(units)
         answers: list[Answer] = []
         for start in range(0, len(units), size):
             if stop and any(not each.ok for each in answers):
                 answers += [NOT_TRIED] * len(units[start])
             else:
-                answers += self._send(units[start : start + size], stop)
+                answers += self.send(units[start : start + size], stop)
         return answers
 
-    def _send(self, units: Sequence[Sequence[Request]], stop: bool) -> list[Answer]:
+    def send(self, units: Sequence[Sequence[Request]], stop: bool) -> list[Answer]:
+        """What became of each request of ``units``, each of which is one message of rtnetlink."""
         messages: list[Encoded] = []
         broken: dict[int, Answer] = {}
         for position, unit in enumerate(units):
@@ -204,7 +213,7 @@ class LinuxHost:
             if stop and any(not each.ok for each in answers):
                 answers.append(NOT_TRIED)
             else:
-                answers += self._send([[request]], stop)
+                answers += self.send([[request]], stop)
         return answers
 
 
@@ -219,7 +228,7 @@ def _groups(requests: Sequence[Request]) -> list[list[Request]]:
     return groups
 
 
-def _merged(requests: Sequence[Request]) -> list[list[Request]]:
+def merged(requests: Sequence[Request]) -> list[list[Request]]:
     """Neighbouring changes of one link that do not contradict each other, as units of one message each."""
     units: list[list[Request]] = []
     fields: set[str] = set()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from runtime.layout import Layout
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.host.daemons import Daemons
     from netcommon.host.facts import Daemon, File
     from netcommon.host.files import Files

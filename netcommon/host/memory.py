@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from netcommon.host import simulated_address
 from netcommon.host.attributes import show_address, split_prefix
-from netcommon.host.base import DONE, NOT_TRIED, Answer, Identity, Service
+from netcommon.host.base import DONE, NOT_TRIED, Answer, Identity
 from netcommon.host.encode import encode
-from netcommon.host.facts import AF_INET, Link, OvsPort, Route
+from netcommon.host.facts import AF_INET, Link, OvsPort
 from netcommon.host.memory_view import MemoryView
 from netcommon.host.netlink import Reply
 from netcommon.host.refusals import answer, subject
@@ -30,7 +29,6 @@ from netcommon.host.requests import (
     DeleteRule,
     DeleteTbf,
     DeleteVlan,
-    Request,
     SetLink,
     SetPolicer,
     SetTbf,
@@ -45,6 +43,16 @@ from netcommon.host.simulated_ovs import Switch
 from netcommon.host.simulated_reach import Wire
 from netcommon.host.snapshot import Snapshot
 from netcommon.host.tables import BUILT_IN
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from netcommon.host.base import Service
+    from netcommon.host.facts import Route
+    from netcommon.host.requests import (
+        Request,
+    )
 
 
 class MemoryHost:
@@ -101,6 +109,16 @@ class MemoryHost:
             said = NOT_TRIED if failed and stop else self._execute(request)
             failed = failed or not said.ok
             answers.append(said)
+        return answers
+
+    def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
+        """See Host: a request of each list in turn, until there is none left."""
+        answers: list[list[Answer]] = [[] for _ in lists]
+        for position in range(max(map(len, lists), default=0)):
+            for requests, said in zip(lists, answers, strict=True):
+                if position < len(requests):
+                    failed = stop and any(not each.ok for each in said)
+                    said.append(NOT_TRIED if failed else self._execute(requests[position]))
         return answers
 
     def _execute(self, request: Request) -> Answer:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from netcommon.host.facts import (
-    Address,
-    BridgeVlan,
-    FdbEntry,
-    Filter,
-    Flow,
-    Link,
-    Neighbour,
-    OvsBridge,
-    OvsPort,
-    OvsShaper,
-    Port,
-    Qdisc,
-    Route,
-    Rule,
-)
-from netcommon.host.simulated import Kernel
 from netcommon.host.simulated_local import SimulatedLocal
 from netcommon.host.simulated_nft import SimulatedNft
-from netcommon.host.simulated_ovs import Switch
 from netcommon.host.simulated_reach import SimulatedReach
 from netcommon.host.tables import number_of
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.facts import (
+        Address,
+        BridgeVlan,
+        FdbEntry,
+        Filter,
+        Flow,
+        Link,
+        Neighbour,
+        OvsBridge,
+        OvsPort,
+        OvsShaper,
+        Port,
+        Qdisc,
+        Route,
+        Rule,
+    )
     from netcommon.host.memory import MemoryHost
+    from netcommon.host.simulated import Kernel
+    from netcommon.host.simulated_ovs import Switch
 
 
 class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import _socket as socket  # the module socket costs a hook 2 ms
 import errno
-import socket
-from collections.abc import Callable, Iterator, Sequence
 from struct import Struct, error
-from typing import NamedTuple
 
 from netcommon.host.attributes import (
     HEADER,
@@ -18,13 +16,21 @@ from netcommon.host.attributes import (
     NLMSG_DONE,
     NLMSG_ERROR,
     S32,
-    Encoded,
     MalformedError,
     attributes,
     message,
     string,
 )
 from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from netcommon.host.attributes import Encoded
+
+    #: Judges an object by its raw bytes.
+    Filter = Callable[[bytes], bool]
 
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
@@ -45,9 +51,6 @@ class Reply(NamedTuple):
 
     errno: int = 0
     text: str = ""
-
-
-Filter = Callable[[bytes], bool]
 
 
 class Netlink:
@@ -192,6 +195,10 @@ class Netlink:
         except MalformedError as problem:
             self.close()
             raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
+
+    def descriptor(self) -> int:
+        """That of the socket, which is opened if it is not. Raises OSError."""
+        return self._open().fileno()
 
     def _open(self) -> socket.socket:
         if self._socket is None:

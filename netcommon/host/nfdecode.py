@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from netcommon.host.attributes import MalformedError, attributes, each, string
 from netcommon.host.nfencode import (
     CHAIN_HOOK,
@@ -33,6 +31,10 @@ from netcommon.host.nfencode import (
     be32,
 )
 from netcommon.host.nftables import NO_HOOK, NftChain, NftElement, NftRule, NftTable
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOOK_DEVICES = 4
 COUNTER_PACKETS = 2

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 
 from netcommon.host.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
 from netcommon.host.nfexpr import BE32, nest, number, word
-from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
+from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.nftables import Step
 
 GENERIC = Struct(">BBH")  #: struct nfgenmsg: family, version, resource
 SUBSYSTEM = 10  #: NFNL_SUBSYS_NFTABLES

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
-
 from netcommon.host.attributes import MalformedError, attributes, each, string
-from netcommon.host.nftables import BRIDGE, INET, MARK, NftChain, NftElement, NftRule
+from netcommon.host.nftables import BRIDGE, INET, MARK
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from netcommon.host.base import View
+    from netcommon.host.nftables import NftChain, NftElement, NftRule
 
 FAMILIES = {BRIDGE: "bridge", INET: "inet"}
 COMMENT = f"{MARK} firewall"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
+import _socket as socket  # the module socket costs a hook 2 ms
 import errno
 import os
-import socket
-from collections.abc import Sequence
 
 from netcommon.host import nfencode
-from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR, Encoded
+from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR
 from netcommon.host.base import DONE, Answer
-from netcommon.host.netlink import Netlink, Reply, reply_of
-from netcommon.host.nftables import Drop, Step
-from netcommon.host.requests import NftChange
+from netcommon.host.netlink import Netlink, reply_of
+from netcommon.host.nftables import Drop
 from runtime.errors import HostRefused, TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.attributes import Encoded
+    from netcommon.host.netlink import Reply
+    from netcommon.host.nftables import Step
+    from netcommon.host.requests import NftChange
 
 #: What a kernel without nf_tables, or without one of its families, says.
 NO_NFTABLES = frozenset({errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EINVAL})
@@ -34,8 +40,10 @@ class Nfnetlink(Netlink):
         first = self._socket is None
         made = super()._open()
         if first:
-            with contextlib.suppress(PermissionError):
+            try:
                 made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)
+            except PermissionError:
+                pass  # what there is will do for small ones
         return made
 
     def transact(self, messages: Sequence[Encoded]) -> list[tuple[int, Reply]]:
@@ -56,11 +64,16 @@ class Nfnetlink(Netlink):
         raise AssertionError("unreachable")  # pragma: no cover
 
 
+#: A change of more steps than one NIC's is of a whole table; and of so many of these the messages are kept.
+LARGE, KEPT = 40, 8
+
+
 class Nftables:
     """Carries NftChange out (netcommon.host.base.Service)."""
 
     def __init__(self, timeout: float) -> None:
         self.netlink = Nfnetlink(timeout)
+        self._kept: list[tuple[Sequence[Step], list[tuple[Encoded, int]]]] = []
 
     def close(self) -> None:
         self.netlink.close()
@@ -88,9 +101,21 @@ class Nftables:
         return DONE
 
     def _try(self, todo: Sequence[Step]) -> list[tuple[Step | None, Reply]]:
-        pairs = nfencode.steps(todo)
+        pairs = self._encoded(todo)
         failures = self.netlink.transact([message for message, _ in pairs])
         return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
+
+
+    def _encoded(self, todo: Sequence[Step]) -> list[tuple[Encoded, int]]:
+        """The messages. Those of a whole table, the same each time, are kept: they take longer to make than to carry out."""
+        if len(todo) < LARGE:
+            return nfencode.steps(todo)
+        for steps, pairs in self._kept:
+            if steps == todo:
+                return pairs
+        pairs = nfencode.steps(todo)
+        self._kept = [*self._kept[1 - KEPT :], (list(todo), pairs)]
+        return pairs
 
 
 def no_such_socket(problem: HostRefused) -> bool:

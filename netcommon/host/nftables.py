@@ -5,7 +5,7 @@ The steps of one ChangeNft request are one transaction: all of them take effect 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from runtime.typed import NamedTuple
 
 #: Families (NFPROTO_*).
 INET, ARP, NETDEV, BRIDGE = 1, 3, 5, 7

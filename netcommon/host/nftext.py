@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from netcommon.host.base import Answer
 from netcommon.host.nflayout import MADE, fingerprint, text_of
 from netcommon.host.nftables import NftChain, Put
 from netcommon.host.requests import NftChange
-from netcommon.host.requests_rules import LoadRules
 from runtime.errors import NetcommonError
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.host.linux import LinuxHost
+    from netcommon.host.requests_rules import LoadRules
 
 LIBRARY = "libnftables.so.1"
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
 
-from netcommon.host.attributes import Encoded, MalformedError
+from netcommon.host.attributes import MalformedError
 from netcommon.host.netlink import untold
-from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
 from runtime.errors import HostRefused, TryAgain
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.linux import LinuxHost
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
-Fact = TypeVar("Fact")
+    from netcommon.host.attributes import Encoded
+    from netcommon.host.linux import LinuxHost
+    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+
+    Fact = TypeVar("Fact")
 
 
 class NftView:

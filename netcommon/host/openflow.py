@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.requests_flows import DeleteFlows
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from netcommon.host.patience import Patience
+    from netcommon.host.requests_flows import PutFlows
 
 PROGRAM = "ovs-ofctl"
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.host.facts import Flow, OvsBridge, OvsShaper
     from netcommon.host.linux import LinuxHost
     from netcommon.host.openflow import OpenFlow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 from netcommon.host import ovschange, ovsrows
 from netcommon.host.attributes import MalformedError
@@ -11,9 +10,16 @@ from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import OVS_MARK, OvsPort
 from netcommon.host.jsonrpc import Lost
 from netcommon.host.ovsread import DATABASE, OvsReader
-from netcommon.host.ovsrows import Fake, select
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort, TakeOvsPort
+from netcommon.host.ovsrows import select
+from netcommon.host.requests import PutOvsPort, TakeOvsPort
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from netcommon.host.ovsrows import Fake
+    from netcommon.host.requests import DeleteOvsPort
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
 LET_GO = 0.2  #: the part of the time limit that vswitchd is waited for after a deletion

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from netcommon.host import ovsrows
 from netcommon.host.attributes import MalformedError
-from netcommon.host.facts import OVS_MARK, OvsBridge, OvsPort, OvsShaper
+from netcommon.host.facts import OVS_MARK, OvsBridge, OvsShaper
 from netcommon.host.jsonrpc import JsonRpc, Lost
-from netcommon.host.ovsrows import Fake, Operation, Row, select
+from netcommon.host.ovsrows import select
 from netcommon.host.patience import Patience
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from netcommon.host.facts import OvsPort
+    from netcommon.host.ovsrows import Fake, Operation, Row
 
 DATABASE = "Open_vSwitch"
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from netcommon.host.attributes import MalformedError
 from netcommon.host.base import Answer
 from netcommon.host.facts import OVS_MARK, OvsPort
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
-Row = Mapping[str, Any]
-Operation = dict[str, Any]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    Row = Mapping[str, Any]
+    Operation = dict[str, Any]
 
 
 class Fake(NamedTuple):

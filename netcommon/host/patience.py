@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The part of the limit that is left for each further wait after one that was in vain; but not less than LEAST seconds of it.
 AFTERWARDS = 0.05

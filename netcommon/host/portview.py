@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 
 from netcommon.host.attributes import MalformedError
 from netcommon.host.encode import dump_vlans, get_link
-from netcommon.host.facts import FdbEntry, Port
-from netcommon.host.netlink import Netlink, Reply, untold
+from netcommon.host.netlink import Reply, untold
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.facts import FdbEntry, Port
+    from netcommon.host.netlink import Netlink
 
 
 class PortView:

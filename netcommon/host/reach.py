@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 from _socket import AF_INET6 as INET6
 from _socket import SOCK_CLOEXEC, SOCK_DGRAM, socket
-from collections.abc import Sequence
 
 from netcommon.host.attributes import MalformedError, attribute, attributes, number, string, u32
 from netcommon.host.encode import FRA_IIFNAME, FRA_PROTOCOL, FRA_TABLE, RULE, dump_rules
 from netcommon.host.facts import PROTOCOL
-from netcommon.host.netlink import Netlink
 from runtime.errors import HostRefused, TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.netlink import Netlink
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
 DISCARD = 9  #: any port: nothing is sent there

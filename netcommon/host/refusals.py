@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import _socket as socket  # the module socket costs a hook 2 ms
 import errno
 import os
-import socket
-from collections.abc import Callable
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.netlink import Reply
 from netcommon.host.requests import (
     AddAddress,
     AddClsact,
@@ -24,13 +22,21 @@ from netcommon.host.requests import (
     DeleteRule,
     DeleteTbf,
     DeleteVlan,
-    Request,
     SetLink,
     SetPolicer,
     SetTbf,
 )
 from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
 from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.host.netlink import Reply
+    from netcommon.host.requests import Request
+
+    Named = Callable[[int], str]
 
 #: What strerror(3) says too generally.
 WORDS = {
@@ -51,9 +57,6 @@ def named(index: int) -> str:
         return socket.if_indextoname(index)
     except (OSError, OverflowError):
         return f"device {index}"
-
-
-Named = Callable[[int], str]
 
 
 def subject(request: Request, named: Named = named) -> str:

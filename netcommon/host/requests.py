@@ -7,14 +7,16 @@ every annotation in a NamedTuple is a field.) A new request is a class here, a l
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
 
-from netcommon.host.facts import Address, BridgeVlan, Neighbour, OvsPort, Route, Rule
-from netcommon.host.nftables import Step
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
 from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from netcommon.host.requests_rules import LoadRules
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.host.facts import Address, BridgeVlan, Neighbour, OvsPort, Route, Rule
+    from netcommon.host.nftables import Step
 
 
 class SetLink(NamedTuple):
@@ -195,12 +197,15 @@ class DeletePolicer(NamedTuple):
 
 
 class SetSysctl(NamedTuple):
+    """Its path has the name of a device: where that is another device's than ``index`` by now, nothing is written. 0: whoever has it."""
+
     path: str
     value: str
+    index: int = 0  # type: ignore[assignment]
 
     @property
     def gone(self) -> frozenset[int]:
-        return frozenset({errno.ENOENT})
+        return frozenset({errno.ENOENT, errno.ENODEV})
 
 
 class PutOvsPort(NamedTuple):

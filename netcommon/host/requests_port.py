@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+
+from runtime.typed import NamedTuple
 
 
 class SetPort(NamedTuple):

@@ -6,13 +6,16 @@ Held against the real one by the contract suite: each errno, and each cascade, i
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
 
-from netcommon.host.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
-from netcommon.host.requests import SetLink
+from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Rule
 from netcommon.host.simulated_port import BridgePorts
 from netcommon.host.simulated_sysctl import Settings
 from netcommon.host.simulated_tc import TrafficControl
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.host.facts import Address, Neighbour, Route
+    from netcommon.host.requests import SetLink
 
 MAXIMUM_PORTS = 1023  #: of a bridge (BR_MAX_PORTS - 1)
 MAIN, LOCAL = 254, 255
@@ -46,7 +49,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self.links: dict[int, Link] = {1: Link(1, "lo", address=NO_ADDRESS, mtu=65536, up=True)}
-        self.settings = Settings()
+        self.settings = Settings(self.index_of)
         self.settings.add_device("lo")
         self.rules: list[Rule] = [
             Rule(AF_INET, 0, "", LOCAL, 2, False),
@@ -66,6 +69,11 @@ class Kernel:
 
     def named(self, name: str) -> Link | None:
         return next((link for link in self.links.values() if link.name == name), None)
+
+    def index_of(self, name: str) -> int:
+        """0 where no device has the name."""
+        link = self.named(name)
+        return link.index if link else 0
 
     def at(self, index: int) -> Link:
         """The link. Raises Refused."""

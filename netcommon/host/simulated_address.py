@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from netcommon.host.attributes import pack_address, show_address
-from netcommon.host.facts import AF_INET6, Address
+from netcommon.host.facts import AF_INET6
 from netcommon.host.simulated import Refused
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from netcommon.host.facts import Address
     from netcommon.host.simulated import Kernel
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import Daemon, File
+from netcommon.host.facts import Daemon
 from netcommon.host.files import OWN, file_of, not_ours, problem
-from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
+from netcommon.host.requests_local import Hangup, PutFile, StopDaemon
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.facts import File
     from netcommon.host.memory import MemoryHost
+    from netcommon.host.requests_local import DeleteFile, StartDaemon
 
 
 class SimulatedFiles:

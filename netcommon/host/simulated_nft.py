@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from netcommon.host.base import DONE, Answer
+from netcommon.host.base import DONE
 from netcommon.host.netlink import Reply
 from netcommon.host.nflayout import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
 from netcommon.host.nfnetlink import refused
-from netcommon.host.nftables import IFINDEX_TYPE, NO_HOOK, Clear, Drop, NftChain, NftElement, NftRule, NftSet, NftTable, Put, Step
+from netcommon.host.nftables import IFINDEX_TYPE, NO_HOOK, Clear, Drop, NftChain, NftRule, NftSet, NftTable, Put
 from netcommon.host.requests import NftChange
-from netcommon.host.requests_rules import LoadRules
 from netcommon.host.simulated import Refused
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netcommon.host.base import Answer
     from netcommon.host.memory import MemoryHost
+    from netcommon.host.nftables import NftElement, Step
+    from netcommon.host.requests_rules import LoadRules
 
 Place = tuple[int, str]
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
-from netcommon.host.simulated_ovs import Switch
+from netcommon.host.requests_flows import PutFlows
 from runtime.errors import SettingsInvalid, TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.requests_flows import DeleteFlows
+    from netcommon.host.simulated_ovs import Switch
 
 
 class Tables:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, Link, OvsBridge, OvsPort, OvsShaper
+from netcommon.host.facts import OVS_MARK, Link, OvsBridge, OvsShaper
 from netcommon.host.ovschange import OURS
 from netcommon.host.ovsrows import Fake, inside, shown
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort, TakeOvsPort
-from netcommon.host.simulated import Kernel
+from netcommon.host.requests import PutOvsPort, TakeOvsPort
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from netcommon.host.facts import OvsPort
+    from netcommon.host.requests import DeleteOvsPort
+    from netcommon.host.simulated import Kernel
 
 SYSTEM = "ovs-system"
 

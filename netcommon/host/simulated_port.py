@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import LOCAL, FdbEntry, Port
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.requests_port import AddFdb, SetPort
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from netcommon.host.requests_port import DeleteFdb
     from netcommon.host.simulated import Kernel
 
 

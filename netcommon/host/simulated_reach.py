@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from netcommon.host.attributes import show_address
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import AF_INET6, PROTOCOL
-from netcommon.host.requests import SendFrame
-from netcommon.host.simulated import Kernel
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.host.memory import MemoryHost
+    from netcommon.host.requests import SendFrame
+    from netcommon.host.simulated import Kernel
 
 HEADER = 14  #: bytes of an Ethernet header
 UNIVERSAL = 2  #: the bit that modified EUI-64 turns round (RFC 4291, appendix A)

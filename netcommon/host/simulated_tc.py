@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 
 from netcommon.host.base import DONE, Answer
 from netcommon.host.encode_tc import CLSACT_HANDLE, HANDLE, PREFERENCE, ticks
 from netcommon.host.facts import Filter, Qdisc
 from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TrafficControl:

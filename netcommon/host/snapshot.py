@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, cast
-
 from netcommon.host.base import View
-from netcommon.host.facts import (
-    Address,
-    BridgeVlan,
-    Daemon,
-    FdbEntry,
-    File,
-    Filter,
-    Flow,
-    Link,
-    Neighbour,
-    OvsBridge,
-    OvsPort,
-    OvsShaper,
-    Port,
-    Qdisc,
-    Route,
-    Rule,
-)
-from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+from runtime.typed import TYPE_CHECKING, Protocol, cast
 
-Value = TypeVar("Value")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from netcommon.host.facts import (
+        Address,
+        BridgeVlan,
+        Daemon,
+        FdbEntry,
+        File,
+        Filter,
+        Flow,
+        Link,
+        Neighbour,
+        OvsBridge,
+        OvsPort,
+        OvsShaper,
+        Port,
+        Qdisc,
+        Route,
+        Rule,
+    )
+    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+
+    Value = TypeVar("Value")
 
 
 class Source(View, Protocol):
@@ -51,7 +54,7 @@ class Snapshot:
     def _once(self, key: object, read: Callable[[], Value]) -> Value:
         if key not in self._read:
             self._read[key] = read()
-        return cast(Value, self._read[key])
+        return cast("Value", self._read[key])
 
     def links(self) -> Sequence[Link]:
         return self._once("links", self._view.links)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 BUILT_IN = {"local": 255, "main": 254, "default": 253}
 LAST = 0xFFFFFFFF

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 
 from netcommon.host.attributes import MalformedError
-from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.netlink import Netlink, untold
+from netcommon.host.netlink import untold
 from runtime.errors import TryAgain
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.facts import Filter, Qdisc
+    from netcommon.host.netlink import Netlink
 
 
 class TcView:

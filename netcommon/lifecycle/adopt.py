@@ -9,8 +9,6 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from netcommon.host.requests import DeleteRule, TakeOvsPort
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.gc import at_work
@@ -32,6 +30,7 @@ from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

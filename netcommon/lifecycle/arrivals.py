@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.node import Call, Node, about
+from netcommon.lifecycle.node import about
 from runtime.errors import NetcommonError
 from runtime.record import UP
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Call, Node
 
 
 def complete_instance(node: Node, instance: str, call: Call) -> bool:

@@ -7,14 +7,20 @@ any more, and stays unsaid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from netcommon.host.base import View
-from netcommon.lifecycle.node import Call, Node, about, alive, locks
+from netcommon.lifecycle.node import about, alive, locks
 from netcommon.operations import from_json
-from netcommon.operations.base import Operation, UnknownKind, replaced, to_json
+from netcommon.operations.base import UnknownKind, replaced, to_json
 from runtime.errors import NetcommonError
-from runtime.record import UP, Record
+from runtime.record import UP
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
+    from runtime.record import Record
 
 
 def lacking(record: Record) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.incoming import arrived, owed
-from netcommon.lifecycle.node import Call, Node, Outcome, alive, locks
-from netcommon.operations.base import Operation, intent, to_json
+from netcommon.lifecycle.node import Outcome, alive, locks
+from netcommon.operations.base import intent, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.vlan import PortVlans
 from runtime.errors import HostRefused
-from runtime.record import UP, Record
+from runtime.record import UP
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
+    from runtime.record import Record
 
 
 class Report(NamedTuple):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import View
 from netcommon.lifecycle import scripts, steps
-from netcommon.lifecycle.node import SHUTDOWN, Call, Node, Outcome, about, alive, locks
+from netcommon.lifecycle.node import SHUTDOWN, Outcome, about, alive, locks
 from netcommon.operations.base import orphan, to_json
 from runtime import ganeti
-from runtime.environment import DownHint
 from runtime.errors import HostRefused, NetcommonError, TryAgain
-from runtime.locks import Locks
 from runtime.lookup import find
-from runtime.record import CLOSING, REVERTING, Record
+from runtime.record import CLOSING, REVERTING
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Call, Node
+    from runtime.environment import DownHint
+    from runtime.locks import Locks
+    from runtime.record import Record
 
 
 def down(node: Node, hint: DownHint, call: Call) -> Outcome:
@@ -48,16 +53,16 @@ def _named(hint: DownHint) -> str:
 
 
 def _down(node: Node, record: Record, call: Call, held: Locks) -> Outcome:
-    holder = _holder(node, node.host.view(), record, call)
-    if holder and not call.final:
+    held_by = holder(node, node.host.view(), record, call)
+    if held_by and not call.final:
         if record.state != CLOSING:
             node.store.write(record._replace(state=CLOSING))
-        return Outcome(False, f"{record.device} is still held by process {holder}: {record.nic.label} is closed when the device goes")
+        return Outcome(False, f"{record.device} is still held by process {held_by}: {record.nic.label} is closed when the device goes")
     finish(node, record, call, held)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
 
 
-def _holder(node: Node, view: View, record: Record, call: Call) -> str:
+def holder(node: Node, view: View, record: Record, call: Call) -> str:
     """Who keeps the guest on the network, "" if nobody does: only then may a shutdown's down undo anything.
 
     Ganeti 3.2 calls down while the guest still shuts down. QEMU's own downscript is called by the holder itself, which is final.
@@ -73,22 +78,24 @@ def _holder(node: Node, view: View, record: Record, call: Call) -> str:
     return str(node.host.holder(record.device, [pid]) or "of its hypervisor") if pid else "of its hypervisor"
 
 
-def farewell(node: Node, record: Record, call: Call) -> Record:
+def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Record:
     """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out.
+
+    ``known``: ``record`` is what is on disk.
 
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
     if record.scripts:
         _note(node, record._replace(state=REVERTING), call)
         scripts.Scripts(node, call, record.nic).down()
-    record = record._replace(state=REVERTING, scripts=False)
-    _note(node, record, call)
+    earlier, record = record if known else None, record._replace(state=REVERTING, scripts=False)
+    _note(node, record, call, earlier)
     return record
 
 
-def _note(node: Node, record: Record, call: Call) -> None:
+def _note(node: Node, record: Record, call: Call, earlier: Record | None = None) -> None:
     try:
-        node.store.write(record)
+        node.store.write(record, earlier)
     except NetcommonError as error:  # a full disk keeps nobody from cleaning up: the record as it is names every operation
         call.log.warning(f"the record could not be written: {error}")
 
@@ -98,15 +105,20 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
 
     The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
     """
-    here = node.identity.boot == record.boot
-    operations, unknown = steps.decode(record)
+    operations = steps.decode(record)[0]
     twin = node.store.read(record.uuid) if record.moved else None
     if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
         node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
     record = farewell(node, record, call)
     held.keys(steps.keys_of(operations))
-    left = operations if here else [orphan(operation) for operation in operations]
-    failures = steps.revert(node, left, record.key, call.log)
+    left = operations if node.identity.boot == record.boot else [orphan(operation) for operation in operations]
+    close(node, record, steps.revert(node, left, record.key, call.log), call)
+
+
+def close(node: Node, record: Record, failures: list[steps.Failure], call: Call) -> None:
+    """The record of a NIC goes that is undone but for ``failures``. With those, and what we do not know, it stays, and that is raised."""
+    here = node.identity.boot == record.boot
+    operations, unknown = steps.decode(record)
     if unknown:
         call.log.warning(f"{len(unknown)} operations of {record.key} are of kinds that this version does not know: they are kept on record")
     if failures or unknown:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-from netcommon.lifecycle.node import Node, alive
-from netcommon.log import Log
+from netcommon.lifecycle.node import alive
 from runtime.errors import NetcommonError
-from runtime.record import UP, Record
+from runtime.record import UP
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from netcommon.effects.base import Effect
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Node
+    from netcommon.log import Log
+    from runtime.record import Record
 
 
-def arrived(node: Node, record: Record, log: Log) -> None:
-    """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held."""
+def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> None:
+    """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held.
+
+    ``view``: the host as it is just now, from a caller that has many to tell.
+    """
     from netcommon.plan import effects  # a down has no plan
 
     try:
@@ -24,17 +30,19 @@ def arrived(node: Node, record: Record, log: Log) -> None:
         log.warning(f"nobody was told: {error}")
         return
     found = [effect for effect in found if not (record.incoming and effect.exclusive())]
-    perform(node, found, log, lambda: _current(node, record))
+    perform(node, found, log, lambda: _current(node, record), view)
 
 
-def perform(node: Node, found: Iterable[Effect], log: Log, current: Callable[[], bool] = lambda: True) -> None:
+def perform(
+    node: Node, found: Iterable[Effect], log: Log, current: Callable[[], bool] = lambda: True, view: View | None = None
+) -> None:
     """Performs each of ``found`` once, in order; a failure is a warning."""
     unique = dict.fromkeys(found)
     if not unique:
         return
     from netcommon.effects.base import Scene  # most NICs have none
 
-    scene = Scene(node.host, node.paths, log, node.later, current)
+    scene = Scene(node.host, node.paths, log, node.later, current, view)
     for effect in unique:
         try:
             effect.perform(scene)

@@ -6,16 +6,20 @@ under locks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.lifecycle import inventory, steps
 from netcommon.lifecycle.down import finish
-from netcommon.lifecycle.node import DEVICE_GONE, Call, Node, about, alive, locks
-from netcommon.operations.base import Owned
+from netcommon.lifecycle.node import DEVICE_GONE, about, alive, locks
 from runtime.errors import NetcommonError, TryAgain
-from runtime.record import APPLYING, CLOSING, REVERTING, Record
+from runtime.record import APPLYING, CLOSING, REVERTING
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Owned
+    from runtime.record import Record
 
 #: What became of a thing that was found.
 REMOVED, WOULD, KEPT, FAILED = "removed", "would be removed", "kept", "failed"

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.addresses import addresses_of
 from netcommon.operations.table import table_number
 from netcommon.options import DEFAULTS
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from netcommon import custom
-from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.paths import Paths
 
 NAME = "kvm-ifup-os"
 

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import os
 
-from netcommon.lifecycle.node import POST, PRE, Call, Node
-from netcommon.operations.base import Operation
+from netcommon.lifecycle.node import POST, PRE
 from netcommon.plan import plan
 from runtime import ganeti
-from runtime.nic import Nic
-from runtime.record import Record
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
+    from runtime.nic import Nic
+    from runtime.record import Record
 
 INCOMING = frozenset({b"-incoming", b"--incoming"})
 

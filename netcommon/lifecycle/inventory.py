@@ -6,17 +6,19 @@ interrupted, or a service that does not answer, ends it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.facts import Link
 from netcommon.lifecycle import steps
-from netcommon.lifecycle.node import Node
 from netcommon.operations import KINDS, kind
-from netcommon.operations.base import Owned
 from netcommon.operations.link import marked
-from runtime.record import Record
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.lifecycle.node import Node
+    from netcommon.operations.base import Owned
+    from runtime.record import Record
 
 
 class Seen(NamedTuple):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from netcommon.operations.rule import left_behind as rules_left_behind
+from runtime.typed import TYPE_CHECKING
 
-from netcommon.host.base import View
-from netcommon.host.facts import Link
-from netcommon.lifecycle.node import Node
-from netcommon.log import Log
-from netcommon.operations.base import Operation, Owned
-from netcommon.operations.rule import left_behind
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.lifecycle.node import Node
+    from netcommon.log import Log
+    from netcommon.operations.base import Operation, Owned
 
 
 def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: Log) -> bool:
@@ -18,7 +21,7 @@ def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: L
     The caller holds the device's lock and has undone every record for it, so whatever else of ours is there is nobody's.
     """
     names = {operation.identity() for operation in known}
-    found = [owned for owned in _found(view, link) if owned.identity not in names]
+    found = [owned for owned in left_behind(view, link) if owned.identity not in names]
     for owned in found:
         log.warning(f"left behind with no record, removed: {owned.text}")
     requests = [request for owned in found for request in owned.requests]
@@ -28,8 +31,9 @@ def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: L
     return bool(found)
 
 
-def _found(view: View, link: Link) -> list[Owned]:
-    found = left_behind(view, link.name)
+def left_behind(view: View, link: Link) -> list[Owned]:
+    """What of ours is on the name of the device ``link``."""
+    found = rules_left_behind(view, link.name)
     if link.port_kind == "openvswitch":
         from netcommon.operations.ovs import owned_port
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
-from netcommon.host.base import Host, Identity, View
-from netcommon.log import Log
-from netcommon.settings import Settings
-from runtime.locks import Locks
-from runtime.paths import Paths
-from runtime.record import Record
-from runtime.store import Store
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netcommon.custom import Execute
     from netcommon.effects.base import Later
+    from netcommon.host.base import Host, Identity, View
+    from netcommon.log import Log
+    from netcommon.settings import Settings
+    from runtime.locks import Locks
+    from runtime.paths import Paths
+    from runtime.record import Record
+    from runtime.store import Store
 
 #: The contexts of a down (design-ifdown.rst, and our own): see docs/lifecycle.md.
 SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-failed", "hot-remove"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from runtime.typed import TYPE_CHECKING
 
-from netcommon.host.base import View
-from netcommon.host.facts import Link
-from netcommon.lifecycle.node import Node
+if TYPE_CHECKING:
+    from typing import Any
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.lifecycle.node import Node
 
 
 class Recorded:

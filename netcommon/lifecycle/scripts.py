@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from netcommon import custom
 from netcommon.lifecycle.ifup_os import own_script
-from netcommon.lifecycle.node import Call, Node
 from netcommon.options import is_communication
 from runtime.errors import HostRefused
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Call, Node
+    from runtime.nic import Nic
 
 
 class Scripts:

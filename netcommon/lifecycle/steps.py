@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
 
-from netcommon.host.base import Answer, View
-from netcommon.host.requests import Request, achieved
+from netcommon.host.base import View
+from netcommon.host.once import Once
+from netcommon.host.requests import achieved
 from netcommon.lifecycle.effects import perform
-from netcommon.lifecycle.node import Node
-from netcommon.log import Log
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
 from netcommon.operations.link import UP as LINK_UP
 from netcommon.operations.link import LinkSetting
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
-from runtime.record import Record
+from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from netcommon.effects.base import Effect
+    from netcommon.host.base import Answer
+    from netcommon.host.requests import Request
+    from netcommon.lifecycle.node import Node
+    from netcommon.log import Log
+    from runtime.record import Record
+
+    Failure = tuple[Operation, NetcommonError]
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
-
-Failure = tuple[Operation, NetcommonError]
 
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
@@ -37,6 +41,11 @@ def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]
         except UnknownKind:
             unknown.append(stored)
     return known, unknown
+
+
+def once(node: Node) -> View:
+    """The host as it is now, for one decision (netcommon.host.once)."""
+    return cast("View", Once(node.host.view()))
 
 
 def keys_of(operations: Iterable[Operation]) -> list[str]:
@@ -76,7 +85,7 @@ def _resolve(
     if not node.settings.tap_alias:
         from netcommon.lifecycle.recorded import Recorded
 
-        view = cast(View, Recorded(view, node))
+        view = cast("View", Recorded(view, node))
     warnings: list[str] = []
     made: list[Operation] = []
     refused: list[Failure] = []
@@ -111,7 +120,7 @@ def _shared(node: Node, operation: Operation, record_key: str) -> Operation:
     for key in operation.shared():
         for other in node.store.owners.others(key, record_key):
             record = node.store.read(other)
-            for theirs in decode(record)[0] if record else ():
+            for theirs in decode(record)[0] if record and record.boot == node.identity.boot else ():
                 if theirs.identity() == operation.identity() and theirs._asdict().get("found") != FOREIGN:
                     return replaced(operation, found=OURS)
     return operation
@@ -125,15 +134,47 @@ def claim(node: Node, operations: Iterable[Operation], record_key: str) -> None:
 
 def apply(node: Node, operations: Sequence[Operation], log: Log) -> None:
     """Applies them in order, in as few messages as possible. Raises HostRefused or TryAgain, naming the one that failed."""
-    pairs = [(operation, request) for operation in operations for request in operation.apply()]
-    while pairs:
-        answers = node.host.execute([request for _operation, request in pairs], stop=True)
+    pairs = requests_of(operations)
+    _carry_out(node, pairs, node.host.execute([request for _operation, request in pairs], stop=True) if pairs else [])
+    applied(node, operations, log)
+
+
+def apply_each(node: Node, lists: Sequence[Sequence[Operation]], logs: Sequence[Log]) -> list[NetcommonError | None]:
+    """As ``apply`` for each of several NICs, whose requests travel together; the failure of each that failed. Never raises it."""
+    pairs = [requests_of(operations) for operations in lists]
+    answers = node.host.execute_each([[request for _operation, request in each] for each in pairs], stop=True)
+    failures: list[NetcommonError | None] = []
+    for operations, each, said, log in zip(lists, pairs, answers, logs, strict=True):
+        try:
+            _carry_out(node, each, said)
+            applied(node, operations, log)
+            failures.append(None)
+        except NetcommonError as error:
+            failures.append(error)
+    return failures
+
+
+def requests_of(operations: Sequence[Operation]) -> list[tuple[Operation, Request]]:
+    """What applies them, each request with the operation that it is of."""
+    return [(operation, request) for operation in operations for request in operation.apply()]
+
+
+def _carry_out(node: Node, pairs: Sequence[tuple[Operation, Request]], answers: Sequence[Answer]) -> None:
+    """Goes on behind a refusal that says that it is so already. Raises HostRefused or TryAgain for the first other one."""
+    while True:
         failed = [position for position, answer in enumerate(answers) if not answer.ok][:1]
         for position in failed:
             operation, request = pairs[position]
             if not achieved(request, answers[position].errno):
                 raise refusal(operation, answers[position])
         pairs = pairs[failed[0] + 1 :] if failed else []
+        if not pairs:
+            return
+        answers = node.host.execute([request for _operation, request in pairs], stop=True)
+
+
+def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
+    """They hold: that is logged, and told to whom they say."""
     for operation in operations:
         log.info(operation.describe())
     perform(node, [effect for operation in operations for effect in operation.effects()], log)
@@ -155,7 +196,25 @@ def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Lo
 
     What another NIC owns too is left to its last owner.
     """
-    view = node.host.view()
+    undoing = undo(node, once(node), operations, record_key, log)
+    requests = undoing.requests
+    return undone(node, undoing, node.host.execute(requests, stop=False) if requests else [], record_key, log)
+
+
+class Undoing(NamedTuple):
+    """How some operations are to be reverted."""
+
+    done: list[Operation]  #: those that can be told to be undone once the requests are carried out
+    failures: list[Failure]  #: what is known to fail already
+    pairs: list[tuple[Operation, Request]]
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for _operation, request in self.pairs]
+
+
+def undo(node: Node, view: View, operations: Sequence[Operation], record_key: str, log: Log) -> Undoing:
+    """What reverts them, in reverse order."""
     failures: list[Failure] = []
     done: list[Operation] = []
     pairs: list[tuple[Operation, Request]] = []
@@ -173,7 +232,12 @@ def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Lo
             failures.append((operation, error))
         except Exception as error:  # whatever a damaged record made of it: the others are reverted all the same
             failures.append((operation, HostRefused(f"{type(error).__name__}: {error}")))
-    answers = node.host.execute([request for _operation, request in pairs], stop=False) if pairs else []
+    return Undoing(done, failures, pairs)
+
+
+def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: str, log: Log) -> list[Failure]:
+    """What failed of it; of the rest the record is an owner no more, and whoever is to be told is told."""
+    done, failures, pairs = undoing
     for (operation, request), answer in zip(pairs, answers, strict=True):
         if not answer.ok and answer.errno not in request.gone:
             failures.append((operation, refusal(operation, answer)))
@@ -196,15 +260,16 @@ def revert(node: Node, operations: Sequence[Operation], record_key: str, log: Lo
 def _sharer(node: Node, key: str, record_key: str) -> list[str]:
     """One other record that needs what ``key`` names, if there is any.
 
-    A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. What
-    cannot be read may need it.
+    A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. A NIC of an
+    earlier boot needs nothing any more. What cannot be read may need it.
     """
-    for other in node.store.owners.others(key, record_key):
+    for other in node.store.owners.each_other(key, record_key):
         try:
             record = node.store.read(other)
         except RecordTooNew:
             return [other]
-        if record is None or any(key in operation.shared() for operation in decode(record)[0]):
+        now = record is None or record.boot == node.identity.boot
+        if now and (record is None or any(key in operation.shared() for operation in decode(record)[0])):
             return [other]
     return []
 

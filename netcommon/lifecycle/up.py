@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from netcommon.host.base import View
-from netcommon.host.facts import Link
 from netcommon.lifecycle import effects, scripts, steps
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.incoming import incoming
 from netcommon.lifecycle.leftovers import sweep
-from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Call, Node, Outcome, about, alive, locks
-from netcommon.operations.base import Operation, to_json
+from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, locks
+from netcommon.operations.base import to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import device_link
-from netcommon.plan import plan
+from netcommon.plan import plan as plan_of
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
-from runtime.locks import Locks
-from runtime.nic import Nic
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
+    from runtime.locks import Locks
+    from runtime.nic import Nic
 
 
 def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
@@ -44,7 +49,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 other = node.store.read(other.key)
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
-            attempt = _Up(node, nic, call, held, run_scripts)
+            attempt = Coming(node, nic, call, held, run_scripts)
             outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
         if attempt.settled is not None:
             effects.arrived(node, attempt.settled, call.log)
@@ -59,7 +64,7 @@ FIREWALL = frozenset({"firewall", "firewall-nic"})
 ROLLBACK_SECONDS = 2.0
 
 
-class _Up:
+class Coming:
     """One up, under the locks of its device and UUID."""
 
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
@@ -69,11 +74,14 @@ class _Up:
         self.settled: Record | None = None  #: the record, where something is to be told
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
-        node, nic, view = self.node, self.nic, self.node.host.view()
+        node, nic, view = self.node, self.nic, steps.once(self.node)
         link = device_link(view, nic.interface)
         self.scripts.check()
         current = earlier if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
-        planned = self._plan(current)
+        if current and current.state == REVERTING:
+            earlier = current = self._finished(current, view)
+            view = steps.once(node)
+        planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
         old = steps.decode(current)[0] if current else []
@@ -84,14 +92,17 @@ class _Up:
         # the scripts of those who left may hang: they get a share of the time, and no other NIC waits for them
         stale = [farewell(node, record, self._leaving(record, view)) for record in stale]
         self.held.keys(steps.keys_of(keyed))
+        view = steps.once(node)  # as it is now that the keys are ours
         resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
         if aside:
             self.log.warning(f"still alive on {aside.device}: that record is closed when its device goes")
             self._move_aside(aside)
         for record in stale:
             self._clean(record, self._leaving(record, view))
+        if stale or aside:
+            view = steps.once(node)
         if sweep(node, view, link, old, self.log) or stale or aside:
-            resolved = steps.resolve(node, node.host.view(), planned, old, nic.uuid, self.log)
+            resolved = steps.resolve(node, steps.once(node), planned, old, nic.uuid, self.log)
         for operation in resolved:
             fields = operation._asdict()
             index = fields.get("tap", fields.get("ifindex", link.index))  # what is on an uplink has its own, and the tap's beside it
@@ -101,15 +112,28 @@ class _Up:
             return self._converge(current, old, resolved)
         return self._start(link, resolved)
 
-    def _plan(self, current: Record | None) -> list[Operation]:
+    def plan(self, current: Record | None) -> list[Operation]:
         """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
-        planned = [] if self.scripts.instead else plan(self.nic, self.node.settings)
+        planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
         if (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
             self.incoming = incoming(self.node, self.nic, self.call)
         owed = [operation for operation in planned if self.incoming and operation.exclusive()]
         for operation in owed:
             self.log.info(f"owed until the guest has arrived: {operation.describe()}")
         return [operation for operation in planned if operation not in owed]
+
+    def _finished(self, record: Record, view: View) -> Record | None:
+        """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
+
+        Returns what is still on record.
+        """
+        try:
+            finish(self.node, record, self._leaving(record, view), self.held)
+        except NetcommonError as error:
+            self.log.warning(f"still not undone: {error}")
+        finally:
+            self.held.release_keys()
+        return self.node.store.read(record.key)
 
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
@@ -210,13 +234,7 @@ class _Up:
         """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
         node, store = self.node, self.node.store
         record = record._replace(scripts=record.scripts or (run and self.scripts.any))
-        before = store.read(record.key)
-        try:
-            store.write(record)
-            steps.claim(node, steps.decode(record)[0], record.key)
-        except BaseException:
-            self._take_back(before, record)
-            raise
+        self._intend(record, steps.decode(record)[0])
         try:
             if first:
                 steps.apply(node, first, self.log)
@@ -236,8 +254,51 @@ class _Up:
             record = record._replace(state=UP)
             store.write(record)
         except BaseException as error:
-            self._roll_back(record, error)
+            self.roll_back(record, error)
             raise
+        self._announce(record)
+
+    def first(self) -> bool:
+        """Whether there is nothing on record of it, or of its device, and no script to run: then ``begin`` and ``end`` are all of an up.
+
+        Raises HostRefused for a script that must not be run.
+        """
+        self.scripts.check()
+        none = self.node.store.read(self.nic.uuid) is None and self.node.store.by_device(self.nic.interface) is None
+        return none and not (self.scripts.any or self.scripts.instead)
+
+    def begin(self, link: Link, resolved: list[Operation]) -> Record:
+        """Puts the intent to disk, for a caller that applies it, among others, and then calls ``end`` or ``roll_back``."""
+        record = self._record(link, resolved)
+        self._intend(record, resolved)
+        return record
+
+    def end(self, record: Record, failure: NetcommonError | None) -> Outcome:
+        """The NIC is up; or it is undone, and the failure raised."""
+        try:
+            if failure is not None:
+                raise failure
+            record, begun = record._replace(state=UP), record
+            self.node.store.write(record, begun)
+        except BaseException as error:
+            self.roll_back(record, error)
+            raise
+        self._announce(record)
+        return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
+
+    def _intend(self, record: Record, operations: list[Operation]) -> None:
+        """Raises HostRefused where the intent cannot be put on disk: nothing was changed."""
+        before = self.node.store.read(record.key)
+        try:
+            self.node.store.write(record)
+            steps.claim(self.node, operations, record.key)
+        except BaseException:
+            self._take_back(before, record)
+            raise
+
+    def _announce(self, record: Record) -> None:
+        """Tells Ganeti's files, and whoever is to be told."""
+        node = self.node
         if node.settings.ganeti_nic_files != "off":
             try:
                 ganeti.write_nic_file(node.paths, self.nic)
@@ -271,7 +332,7 @@ class _Up:
             node.store.owners.release(key, record.key)
         steps.claim(node, lasting, record.key)
 
-    def _roll_back(self, record: Record, error: BaseException) -> None:
+    def roll_back(self, record: Record, error: BaseException) -> None:
         """In reverse order, each step on its own; what cannot be undone stays recorded, for gc."""
         self.log.info(f"rolled back: {error}")
         now = self.node.clock.now()

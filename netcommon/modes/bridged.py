@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.operations.base import Operation
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ADDRESS, MTU, UP, LinkSetting
-from netcommon.options import DEFAULTS, Options
-from netcommon.settings import Settings
+from netcommon.options import DEFAULTS
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from netcommon.operations.link import ALIAS, ALIAS_LIMIT, LinkSetting
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.nic import Nic
 
 
 def alias(nic: Nic) -> LinkSetting:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from netcommon.host.facts import AF_INET
 from netcommon.operations.address import DeviceAddress
-from netcommon.operations.base import Operation
 from netcommon.operations.daemon import NodeDaemon
 from netcommon.operations.file import NicFile
 from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
-from netcommon.options import COMMUNICATION, Options
-from netcommon.settings import Settings
+from netcommon.options import COMMUNICATION
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 #: The node's address on every such tap: where cloud guests look for their metadata.
 NODE_ADDRESS = "169.254.169.254"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from netcommon.operations.base import Operation
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from netcommon.operations.base import Operation
 from netcommon.operations.link import MTU
 from netcommon.operations.ovs import Port
 from netcommon.operations.ovs_link import OpenLink, ShutLink, SwitchMtu
-from netcommon.options import Options
-from netcommon.settings import Settings
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.operations.base import Operation
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 KBIT = 1000
 

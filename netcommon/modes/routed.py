@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import Addresses, addresses_of
+from netcommon.addresses import addresses_of
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
 from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import RP_FILTER, DeviceSysctl
-from netcommon.options import Options
-from netcommon.settings import Settings
 from runtime.errors import NicInvalid
-from runtime.nic import Nic
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.addresses import Addresses
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
 
 LINK_LOCAL_GATEWAY = "fe80::1"
 LINK_LOCAL_LENGTH = 64

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-
-from netcommon.operations.base import Operation, UnknownKind, fields_of
+from netcommon.operations.base import UnknownKind, fields_of
 from netcommon.operations.stored import wrong
+from runtime.modules import load
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netcommon.operations.base import Operation
 
 #: kind -> module and class. A kind stays readable for ever: records of older versions name it.
 KINDS = {
@@ -52,7 +56,7 @@ def kind(name: str) -> type[Operation]:
         module, attribute = KINDS[name]
     except KeyError:
         raise UnknownKind(f"operation of the unknown kind {name!r}") from None
-    found: type[Operation] = getattr(import_module("netcommon.operations." + module), attribute)
+    found: type[Operation] = getattr(load("netcommon.operations." + module), attribute)
     return found
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, PROTOCOL, Address
-from netcommon.host.requests import AddAddress, DeleteAddress, Request
+from netcommon.host.requests import AddAddress, DeleteAddress
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
 from netcommon.operations.link import device_link, link_of
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 
 class DeviceAddressFields(NamedTuple):

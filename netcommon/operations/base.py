@@ -7,15 +7,16 @@ the planner wrote. It never calls the host: it reads a View and returns requests
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
-
-from netcommon.host.base import View
-from netcommon.host.requests import Request
 from runtime.errors import NetcommonError
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, ClassVar
+
     from netcommon.effects.base import Effect
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 #: What resolve found in the place of a thing that other NICs, or the administrator, may own.
 ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
@@ -118,7 +119,7 @@ def before(ifindex: int, was: object) -> str:
 
 def replaced(operation: Operation, **changes: Any) -> Operation:
     """``operation`` with some fields changed; every operation is a NamedTuple."""
-    made: Operation = cast(Any, operation)._replace(**changes)
+    made: Operation = cast("Any", operation)._replace(**changes)
     return made
 
 
@@ -158,4 +159,4 @@ def frozen(value: object) -> object:
 
 def fields_of(stored: Mapping[str, object]) -> dict[str, Any]:
     """The fields of a stored operation, lists as tuples."""
-    return {name: frozen(value) for name, value in stored.items() if name != "kind"}
+    return {name: frozen(value) if type(value) is list else value for name, value in stored.items() if name != "kind"}

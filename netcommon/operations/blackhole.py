@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
-from netcommon.host.requests import AddRoute, DeleteRoute, Request
+from netcommon.host.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.route import METRIC
 from netcommon.operations.table import table_number
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 BLACKHOLE = 6  #: RTN_BLACKHOLE
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.requests import Request, SetLink
+from netcommon.host.requests import SetLink
 from netcommon.operations.base import Operation
 from netcommon.operations.link import bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 
 class BridgePortFields(NamedTuple):

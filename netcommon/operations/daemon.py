@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.requests import Request
 from netcommon.host.requests_local import StartDaemon, StopDaemon
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.file import shown
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import ClassVar
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 #: The daemons that there are, each with its program and the Debian package that has it.
 PROGRAMS = {"communication": ("dnsmasq", "dnsmasq-base")}

@@ -6,7 +6,6 @@ Routed guests need none: the node sends them what it routes to them, and nothing
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.nfexpr import DROP, LINK_HEADER, META_OIF, compare, load, mask, meta, verdict, within
 from netcommon.host.nftables import (
@@ -24,6 +23,7 @@ from netcommon.host.nftables import (
 from netcommon.operations.base import Owned
 from netcommon.operations.guard_rules import WITHOUT, counter_of
 from netcommon.operations.shared_table import Contents, SharedTable
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

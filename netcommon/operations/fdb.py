@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.facts import LEARNED, STATIC, FdbEntry, Link
-from netcommon.host.requests import Request
+from netcommon.host.facts import LEARNED, STATIC
 from netcommon.host.requests_port import AddFdb, DeleteFdb
 from netcommon.operations.base import ABSENT, FOREIGN, Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import FdbEntry, Link
+    from netcommon.host.requests import Request
 
 
 class StaticEntryFields(NamedTuple):

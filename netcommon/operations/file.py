@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import FILE_MARK
-from netcommon.host.requests import Request
 from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
 from netcommon.operations.base import Operation, Owned
 from runtime.errors import HostRefused
 from runtime.paths import Paths
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import ClassVar
+
     from netcommon.effects.base import Effect
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 STATE = Paths().state
 MODE = 0o644  #: daemons that read it have given up their privileges

@@ -6,18 +6,22 @@ their own, and the last of the others takes the old one along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
 
-from netcommon.host.base import View
 from netcommon.host.nflayout import FAMILIES, MADE, MEMBERS, OWN, fingerprint, layouts
 from netcommon.host.nftables import BRIDGE, Drop, NftElement, NftTable, Put
-from netcommon.host.requests import NftChange, Request
+from netcommon.host.requests import NftChange
 from netcommon.host.requests_rules import LoadRules
 from netcommon.operations.base import ABSENT, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from runtime.errors import HostRefused, SettingsInvalid
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 START = "netcommon-fw-"
 OTHERWISE = "or give the NIC the firewall profile unprotected"

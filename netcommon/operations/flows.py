@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.facts import FLOW_MARK, Flow, OvsBridge
-from netcommon.host.requests import Request
+from netcommon.host.facts import FLOW_MARK
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
 from netcommon.operations.ovs import standing
 from runtime.errors import HostRefused, SettingsInvalid
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Flow, OvsBridge
+    from netcommon.host.requests import Request
 
 GUARD = "ovs/spoof-guard.j2"
 
@@ -82,7 +85,7 @@ class Flows(FlowsFields, Operation):
         prefix = "" if template == GUARD else template.removeprefix("ovs/").removesuffix(".j2") + "."
         named = [_named(line, prefix) for line in lines if line and not line.startswith("#")]
         try:
-            flows = view.flow_texts([flow for _, flow in named])
+            flows = view.flow_texts(tuple(flow for _, flow in named))
         except SettingsInvalid as error:
             raise SettingsInvalid(f"template {template}: {error}") from None
         for flow in flows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.attributes import pack_address
 from netcommon.host.facts import AF_INET
@@ -26,6 +25,7 @@ from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import Contents, SharedTable
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

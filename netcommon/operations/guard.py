@@ -7,7 +7,6 @@ of them every transaction of the node, and every new device, costs more.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.attributes import as_bytes
 from netcommon.host.facts import AF_INET, AF_INET6
@@ -20,6 +19,7 @@ from netcommon.operations.guard_keys import exact, family_of, mac, padded, wides
 from netcommon.operations.guard_rules import WITHOUT
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import Contents, SharedTable
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

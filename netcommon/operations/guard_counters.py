@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netcommon.host.nftables import BRIDGE, NETDEV
 from netcommon.operations import delivery
 from netcommon.operations.guard import INDEX
 from netcommon.operations.guard_rules import REASONS, counter_of
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.host.base import View

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from netcommon.host.attributes import LENGTHS, pack_address, split_prefix
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations import guard_rules
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 def mac(text: str) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.facts import Link
-from netcommon.host.requests import Request, SetLink
+from netcommon.host.requests import SetLink
 from netcommon.operations.base import Operation, before
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.host.requests import Request
 
 ALIAS, ADDRESS, MTU, UP = "alias", "address", "mtu", "up"
 ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL

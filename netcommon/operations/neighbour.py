@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Neighbour
-from netcommon.host.requests import AddNeighbour, DeleteNeighbour, Request
+from netcommon.host.requests import AddNeighbour, DeleteNeighbour
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.table import table_number
 from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 
 class ProxyNeighbourFields(NamedTuple):

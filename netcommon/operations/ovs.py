@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import OVS_MARK, OvsPort
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort, Request
+from netcommon.host.requests import DeleteOvsPort, PutOvsPort
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 LIMITS = ("policing", "burst", "shaping")
 

@@ -5,14 +5,17 @@ A frame of a device that is up and no port goes to the host itself, one of a por
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.requests import Request, SetLink
+from netcommon.host.requests import SetLink
 from netcommon.operations.base import Operation, before
 from netcommon.operations.link import UP, LinkSetting, device_link, link_of
 from netcommon.operations.ovs import standing
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 
 def _stray(view: View, device: str, bridge: str, owner: str) -> str:

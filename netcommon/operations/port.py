@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import Port
-from netcommon.host.requests import Request
 from netcommon.host.requests_port import SetPort
 from netcommon.operations.base import Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 ISOLATED, LEARNING, FLOOD = "isolated", "learning", "flood"
 MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST = "mcast_flood", "fastleave", "mcast_to_unicast"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.encode_tc import HANDLE, PREFERENCE, ticks
-from netcommon.host.facts import Filter
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, Request, SetPolicer, SetTbf
+from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
 from netcommon.operations.base import Operation
 from netcommon.operations.link import device_link, link_of
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Filter
+    from netcommon.host.requests import Request
 
 
 class ShaperFields(NamedTuple):

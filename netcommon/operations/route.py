@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
-from netcommon.host.requests import AddRoute, DeleteRoute, Request
+from netcommon.host.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
 from netcommon.operations.table import table_number
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.requests import AddRule, DeleteRule, Request
+from netcommon.host.requests import AddRule, DeleteRule
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN, table_number
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.requests import Request
 
 
 class PolicyRuleFields(NamedTuple):

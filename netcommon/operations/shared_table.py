@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from netcommon.host.nftables import ARP, BRIDGE, NETDEV, NO_HOOK, Clear, Drop, Put
 from netcommon.host.requests import NftChange
-from netcommon.operations.base import Operation
+from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,12 @@ class Contents(NamedTuple):
     sets: Sequence[NftSet]
     chains: Sequence[NftChain]  #: in the order in which they are made
     rules: Sequence[NftRule]  #: those of a chain in their order
+
+
+#: So many tables are kept as they were made last.
+KEPT = 32
+
+_made: dict[tuple[str, Operation], tuple[Step, ...]] = {}
 
 
 class SharedTable(Operation):
@@ -68,10 +73,20 @@ class SharedTable(Operation):
     def apply(self) -> Sequence[Request]:
         if self.now:
             return []
+        # what it holds takes longer to make than all else that is done for a NIC, and is the same for each: a resident process keeps it
+        key = (self.KIND, replaced(self, device=""))
+        steps = _made.get(key)
+        if steps is None:
+            if len(_made) >= KEPT:
+                _made.clear()
+            steps = _made[key] = self._steps()
+        return [self._change(*steps)]
+
+    def _steps(self) -> tuple[Step, ...]:
         table, sets, chains, rules = self.contents()
         # a base chain that somebody has hooked elsewhere would stay so
-        steps: list[Step] = [Put(table), *(Drop(chain) for chain in chains if chain.hook != NO_HOOK), *map(Put, sets), *map(Put, chains)]
-        return [self._change(*steps, *map(Clear, chains), *map(Put, rules))]
+        hooked = (Drop(chain) for chain in chains if chain.hook != NO_HOOK)
+        return (Put(table), *hooked, *map(Put, sets), *map(Put, chains), *map(Clear, chains), *map(Put, rules))
 
     def differs(self, view: View) -> str:
         family, name = self.place_of()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import View
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.host.base import View
 
 MAIN = 254
 LOCAL = 255

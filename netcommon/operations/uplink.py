@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from netcommon.host.base import View
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Link
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
 
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 UNICAST = 1  #: RTN_UNICAST: unreachable and its like lead nowhere

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import NamedTuple
-
-from netcommon.host.base import View
-from netcommon.host.facts import BridgeVlan, Link
-from netcommon.host.requests import AddVlan, DeleteVlan, Request
+from netcommon.host.facts import BridgeVlan
+from netcommon.host.requests import AddVlan, DeleteVlan
 from netcommon.operations.base import ABSENT, FOREIGN, Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.host.requests import Request
 
 #: Kinds of devices that a guest is behind, or nothing at all.
 DEAD_ENDS = frozenset({"tun", "dummy", "ifb"})

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from netcommon.trust import distrust
 from runtime.errors import HostRefused, SettingsInvalid
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from jinja2 import Environment
+
+    #: The text of a template by its name. Raises SettingsInvalid where there is none that may be used.
+    Source = Callable[[str], str]
 
 SHIPPED = os.path.dirname(os.path.realpath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(SHIPPED))
@@ -35,9 +39,6 @@ LONGEST = 1 << 20  #: characters of a template, and of what it makes
 
 #: What a name may be made of; a part does not begin with a dot.
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
-
-#: The text of a template by its name. Raises SettingsInvalid where there is none that may be used.
-Source = Callable[[str], str]
 
 
 def read(name: str, site: str, shipped: str = SHIPPED) -> str:

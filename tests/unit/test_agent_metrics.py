@@ -50,7 +50,7 @@ def test_counters_gauges_and_what_they_are() -> None:
     metrics.gauge("netcommon_nics", 5000, state="up")
     metrics.gauge("netcommon_nics", 4999, state="up")
     assert metrics.text() == (
-        "# HELP netcommon_hook_calls_total Calls of the hooks, by door, mode of the NIC, and outcome.\n"
+        "# HELP netcommon_hook_calls_total Calls of the hooks, by door, mode of the NIC, outcome, and path: warm or cold.\n"
         "# TYPE netcommon_hook_calls_total counter\n"
         'netcommon_hook_calls_total{door="kvm-ifup",mode="bridged",outcome="ok"} 3\n'
         "# HELP netcommon_nics NICs on record, by the state of the record.\n"

@@ -52,9 +52,9 @@ def reports(within: Folder, metrics: Metrics) -> Iterator[Reports]:
 def test_what_a_report_counts(metrics: Metrics, data: bytes, labels: tuple[str, str, str], seconds: float) -> None:
     assert count(data, metrics)
     door, mode, outcome = labels
-    assert metrics.value("netcommon_hook_calls_total", door=door, mode=mode, outcome=outcome) == 1
-    assert metrics.value("netcommon_hook_seconds", door=door, mode=mode) == 1
-    assert f'netcommon_hook_seconds_sum{{door="{door}",mode="{mode}"}} ' in metrics.text()
+    assert metrics.value("netcommon_hook_calls_total", door=door, mode=mode, outcome=outcome, path="cold") == 1
+    assert metrics.value("netcommon_hook_seconds", door=door, mode=mode, path="cold") == 1
+    assert f'netcommon_hook_seconds_sum{{door="{door}",mode="{mode}",path="cold"}} ' in metrics.text()
     assert abs(float(metrics.text().split("_sum{")[1].split("} ")[1].split("\n")[0]) - seconds) < 1e-9
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_report_counts_nothing(metrics: Metrics, data: bytes) -> None
 
 def test_a_report_arrives(state: str, reports: Reports, metrics: Metrics) -> None:
     assert tell(state, "kvm-ifup", "bridged", 0, 0.0123)
-    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok", path="cold") == 1)
 
 
 def test_no_agent_no_report(state: str) -> None:
@@ -107,7 +107,7 @@ def test_a_hook_does_not_wait_for_an_agent_that_takes_nothing(state: str, within
 def test_no_mode_that_is_none_gets_through(state: str, reports: Reports, metrics: Metrics) -> None:
     for mode in ("", "a b", "\udcff", "routed 0 1\n", "\u0661"):
         assert tell(state, "kvm-ifup", mode, 0, 0.0)
-    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="unknown", outcome="ok") == 5)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="unknown", outcome="ok", path="cold") == 5)
 
 
 def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) -> None:
@@ -121,7 +121,7 @@ def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) ->
     os.chmod(path, 0o666)
     assert subprocess.run(other, capture_output=True, check=False).returncode == 0
     assert tell(state, "kvm-ifup", "bridged", 0, 0.0)
-    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="bridged", outcome="ok", path="cold") == 1)
     assert "routed" not in metrics.text()
 
 
@@ -140,7 +140,7 @@ def test_a_namespaces_agent_only(state: str, reports: Reports, metrics: Metrics)
     python = [PYTHON, "-IS", "-c", code]
     ran = [subprocess.run([*wrap, *python], capture_output=True, text=True, check=True) for wrap in ([], ["unshare", "-n"])]
     assert [one.stdout.strip() for one in ran] == ["True", "False"]
-    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="ext", outcome="ok") == 1)
+    wait_until(lambda: metrics.value("netcommon_hook_calls_total", door="kvm-ifup", mode="ext", outcome="ok", path="cold") == 1)
 
 
 def test_without_cookies_the_namespaces_inode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -396,6 +397,27 @@ class TestExposition:
         wait_until(lambda: "metrics-file" in service.alarms.active())
         (root / "no").mkdir()
         wait_until(lambda: service.alarms.active() == {})
+
+    def test_moved_while_it_is_written(self, make: Make, paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The old file does not come back."""
+        write(paths, f"[agent]\nmetrics_file = '{root}/a.prom'\n")
+        service = make()
+        text, held = exposition.Exposition.text, threading.Event()
+        begun = threading.Event()
+
+        def slow(self: exposition.Exposition) -> str:
+            begun.set()
+            held.wait(5)
+            return text(self)
+
+        monkeypatch.setattr(exposition.Exposition, "text", slow)
+        service.serve(Agent())
+        assert begun.wait(5)
+        write(paths, f"[agent]\nmetrics_file = '{root}/b.prom'\n")
+        service.reload()
+        held.set()
+        wait_until((root / "b.prom").exists)
+        assert not (root / "a.prom").exists()
 
     def test_reloading_moves_it(self, make: Make, paths: Paths, root: Path) -> None:
         write(paths, f"[agent]\nmetrics_file = '{root}/a.prom'\nmetrics_listen = '{root}/a.sock'\n")

@@ -50,10 +50,12 @@ def test_wrong_figures_are_refused(folder: Path) -> None:
 def test_the_page(folder: Path) -> None:
     """A line for each row; faults that were mended count as found; who ran nothing says so."""
     figures.add("kill", 1500, 1, 1, "median 3 ms")
+    figures.add("endurance", 1500, 0, 0, every=4000)
     lines = figures.document(TEMPLATE, figures.collect(folder)).splitlines()
     assert len([line for line in lines if line.startswith("| ")]) == len(figures.ROWS) + 2 + 5
     (kill,) = [line for line in lines if line.startswith(f"| {figures.ROWS['kill'].fault} ")]
     assert "; median 3 ms | 1,500 | 3 | 1 | `tests/run --full --lane unit tests/unit/test_figures.py`" in kill
+    assert any("| 1,500 of 4,000 | 0 | 0 |" in line for line in lines)
     assert f"| {figures.ROWS['clock'].fault} | {figures.ROWS['clock'].bar} | not run | 1 |  |  |" in lines
 
 

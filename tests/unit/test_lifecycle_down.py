@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, OvsPort, Rule
-from netcommon.host.requests import SetLink
+from netcommon.host.facts import AF_INET, BridgeVlan, OvsPort, Rule
+from netcommon.host.requests import AddVlan, SetLink
 from netcommon.lifecycle.node import SHUTDOWN
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, TryAgain
@@ -281,6 +281,26 @@ def test_a_record_of_an_earlier_boot(sim: Sim) -> None:
     after = sim.picture()
     assert after.pop("ovs") == [port for port in before.pop("ovs") if port.name != "tap0"]
     assert after == before
+
+
+def test_what_is_shared_with_a_nic_of_an_earlier_boot(sim: Sim) -> None:
+    """That one needs nothing any more, and what it once made is gone: what is there now is this boot's, or the administrator's."""
+    sim.tap("tap1")
+    sim.up(nic("bridged, access", INTERFACE="tap1"))
+    sim.reboot()
+    uplink = sim.index("eth-brv")
+    sim.tap("tap0")
+    other = nic("bridged, access", **OTHER)
+    sim.up(other)
+    assert 10 in sim.host.kernel.vlans[uplink]
+    sim.down(other)
+    assert set(sim.host.kernel.vlans[uplink]) == {1, 20} and sim.record().boot == "boot-1"
+    assert sim.host.execute([AddVlan(uplink, BridgeVlan(10))], stop=True)[0].ok
+    sim.up(other)
+    sim.down(other)
+    assert set(sim.host.kernel.vlans[uplink]) == {1, 10, 20}
+    sim.gc()
+    assert set(sim.host.kernel.vlans[uplink]) == {1, 10, 20} and sim.records() == []
 
 
 def test_up_after_a_reboot_starts_anew(sim: Sim) -> None:

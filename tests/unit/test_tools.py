@@ -133,3 +133,10 @@ def test_guest_script_keeps_arguments_apart(tmp_path: Path) -> None:
     assert "-m 'vm and not slow'" in text
     assert "-k 'a b; reboot'" in text
     assert "NETCOMMON_TESTS_FULL=1" in text
+
+
+def test_the_longest_files_go_first() -> None:
+    files = [str(path.relative_to(bootstrap.ROOT)) for path in (bootstrap.ROOT / "tests/fault").glob("test_*.py")]
+    found = lanes.longest_first(files)
+    assert found[: len(lanes.LONGEST)] == [f"tests/fault/test_{name}.py" for name in lanes.LONGEST]
+    assert sorted(found) == sorted(files)

@@ -10,6 +10,7 @@ from netcommon.cli.output import each, json_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import DownHint
+from runtime.nic import Nic
 
 
 @click.command("down")
@@ -31,7 +32,7 @@ def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, 
     A NIC that is down already, or was never seen, is no failure. Where a process still holds the device the NIC is marked, and
     undone when the device goes; --force does not wait for that.
     """
-    from netcommon.lifecycle.down import down as leave
+    from netcommon.lifecycle.batch import down_all
 
     app: App = ctx.obj
     if bool(names) == every:
@@ -45,13 +46,16 @@ def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, 
     else:
         hints = [(name, hint(node.store, name)) for name in names]
 
-    def work(named: tuple[str, DownHint]) -> None:
-        name, given = named
-        record = node.store.read(given.uuid) if given.uuid else None
-        with results.of(record.nic if record else None, name):
-            results.done(leave(node, given, app.call(context, record.nic if record else None, final=force)))
+    nics = [record.nic if record else None for record in (node.store.read(given.uuid) if given.uuid else None for _name, given in hints)]
+    of = {id(given): nic for (_name, given), nic in zip(hints, nics, strict=True)}
+    left = down_all(node, [given for _name, given in hints], lambda given: app.call(context, of[id(given)], final=force))
 
-    each(hints, work, "down", quiet=as_json)
+    def work(named: tuple[str, Nic | None]) -> None:
+        name, nic = named
+        with results.of(nic, name):
+            results.became(next(left)[1])
+
+    each([(name, nic) for (name, _given), nic in zip(hints, nics, strict=True)], work, "down", quiet=as_json)
     ctx.exit(results.show(as_json))
 
 

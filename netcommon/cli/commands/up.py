@@ -31,8 +31,8 @@ def up(
     Again for a NIC that is up: what has drifted is mended, and nothing else is changed. `up --all --present` after a reboot brings up
     what is defined on devices that are there before any guest is, such as persistent taps.
     """
+    from netcommon.lifecycle.batch import up_all
     from netcommon.lifecycle.node import Outcome
-    from netcommon.lifecycle.up import up as join
 
     app: App = ctx.obj
     if sum(map(bool, (names, env_file, from_environment, every))) != 1:
@@ -42,12 +42,13 @@ def up(
     for problem in unreadable:
         app.log.error(problem)
 
+    there = {link.name for link in node.host.snapshot().links()} if present else {nic.interface for nic in nics}
+    joined = up_all(node, [nic for nic in nics if nic.interface in there], lambda nic: app.call(nic=nic))
+
     def work(nic: Nic) -> None:
         with results.of(nic):
-            if present and node.host.view().link(nic.interface) is None:
-                results.done(Outcome(False, f"{nic.label}: {nic.interface} is not there yet"))
-            else:
-                results.done(join(node, nic, app.call(nic=nic)))
+            missing = Outcome(False, f"{nic.label}: {nic.interface} is not there yet")
+            results.became(next(joined)[1] if nic.interface in there else missing)
 
     each(nics, work, "up", quiet=as_json)
     ctx.exit(results.show(as_json) or (USAGE if unreadable else 0))

@@ -144,10 +144,12 @@ def test_another_processes_watchdog_is_not_ours(bridged: Node) -> None:
         assert "WATCHDOG=1" in said(running, 0.2) or said(running, 1.0).count("WATCHDOG=1") == 0
 
 
-def test_hooks_are_counted(bridged: Node) -> None:
+@pytest.mark.parametrize("path", ["warm", "cold"])
+def test_hooks_are_counted(bridged: Node, path: str) -> None:
     """By door, mode and outcome; those of another network namespace by nobody."""
-    with agent(settings=METRICS) as running:
-        ok = 'netcommon_hook_calls_total{door="kvm-%s",mode="%s",outcome="%s"}'
+    switch = "" if path == "warm" else "[agent]\nhook_socket = false\n"
+    with agent(settings=METRICS.replace("[agent]\n", switch or "[agent]\n")) as running:
+        ok = 'netcommon_hook_calls_total{door="kvm-%s",mode="%s",outcome="%s"' + f',path="{path}"}}'
         describe = environment(0) | {"MODE": "bridged", "LINK": "br0", "BRIDGE": "br0"}
         for _ in range(3):
             assert rundoor("kvm-ifup", describe).status == 0
@@ -164,8 +166,8 @@ def test_hooks_are_counted(bridged: Node) -> None:
         }
         wait_until(lambda: {name: value for name, value in scraped().items() if "hook_calls" in name} == wanted, 5, "five kinds of calls")
         found = scraped()
-        assert found['netcommon_hook_seconds_count{door="kvm-ifup",mode="bridged"}'] == 5
-        assert 0 < found['netcommon_hook_seconds_sum{door="kvm-ifup",mode="bridged"}'] < 5 * 30
+        assert found[f'netcommon_hook_seconds_count{{door="kvm-ifup",mode="bridged",path="{path}"}}'] == 5
+        assert 0 < found[f'netcommon_hook_seconds_sum{{door="kvm-ifup",mode="bridged",path="{path}"}}'] < 5 * 30
         text = Path("/run/netcommon.prom").read_text()
         assert re.search(r"(?m)^process_open_fds \d+$", text)
         assert running.stop() == 0

@@ -1,0 +1,65 @@
+"""Requests for many NICs at once: what each of them asks for next goes in one message of the kernel, or one transaction of nftables."""
+
+from __future__ import annotations
+
+import errno
+
+from netcommon.host.base import NOT_TRIED
+from netcommon.host.linux import merged
+from netcommon.host.requests import RTNETLINK, NftChange, service
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.base import Answer
+    from netcommon.host.linux import LinuxHost
+    from netcommon.host.requests import Request
+
+    Unit = Sequence[Request]  #: what goes in one message
+
+
+def execute_each(host: LinuxHost, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
+    """See netcommon.host.base.Host."""
+    answers: list[list[Answer]] = [[] for _ in lists]
+    left = {number: units for number, requests in enumerate(lists) if (units := _units(requests))}
+    while left:
+        wave = {number: units.pop() for number, units in left.items()}
+        for number, said in zip(wave, _answers(host, list(wave.values()), stop), strict=True):
+            answers[number] += said
+            if stop and any(not each.ok for each in said):
+                answers[number] += [NOT_TRIED] * sum(map(len, left[number]))
+                left[number].clear()
+        left = {number: units for number, units in left.items() if units}
+    return answers
+
+
+def _units(requests: Sequence[Request]) -> list[list[Request]]:
+    """The units of one list, the first one last. Neighbouring changes of one link are one, as ``execute`` has it."""
+    return merged(requests)[::-1]
+
+
+def _answers(host: LinuxHost, wave: Sequence[Unit], stop: bool) -> list[list[Answer]]:
+    """What became of each unit of a wave."""
+    answers: list[list[Answer]] = [[] for _ in wave]
+    kernel = [number for number, unit in enumerate(wave) if service(unit[0]) == RTNETLINK]
+    said = iter(host.send([wave[number] for number in kernel], stop))
+    for number in kernel:
+        answers[number] = [next(said) for _ in wave[number]]
+    filters = [(number, change) for number, unit in enumerate(wave) for change in unit if isinstance(change, NftChange)]
+    for number, answer in _filtered(host, filters):
+        answers[number] = [answer]
+    for number, unit in enumerate(wave):
+        if not answers[number]:
+            answers[number] = [host.service(service(request)).execute(request) for request in unit]
+    return answers
+
+
+def _filtered(host: LinuxHost, changes: Sequence[tuple[int, NftChange]]) -> list[tuple[int, Answer]]:
+    """One transaction for all; if that is refused, which says nothing of the others, one for each."""
+    if len(changes) > 1:
+        steps = tuple(step for _number, change in changes for step in change.steps)
+        said = host.nftables.execute(changes[0][1]._replace(steps=steps))
+        if said.ok or said.errno == errno.ETIMEDOUT:
+            return [(number, said) for number, _change in changes]
+    return [(number, host.nftables.execute(change)) for number, change in changes]

@@ -1,0 +1,271 @@
+"""Many NICs in one process: as one by one, but with one picture of the host, and with messages that are for all of them.
+
+What is simple is done together, under the locks of all: NICs that come up where nobody was, without scripts, and NICs that go, none of
+whose scripts is owed. Every other one, and every one that does not get through the first look, is done alone by up, down or gc, which
+say why. A refusal is one NIC's: it is rolled back, or stays on its record, and the others go on.
+"""
+
+from __future__ import annotations
+
+from netcommon.lifecycle import effects, steps
+from netcommon.lifecycle.down import close, down, farewell, holder
+from netcommon.lifecycle.leftovers import left_behind
+from netcommon.lifecycle.node import Outcome, about, locks
+from netcommon.lifecycle.up import Coming, up
+from netcommon.operations.base import ABSENT
+from netcommon.operations.link import device_link
+from runtime.errors import NetcommonError
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from netcommon.effects.base import Later
+    from netcommon.host.base import View
+    from netcommon.host.facts import Link
+    from netcommon.lifecycle.node import Call, Node
+    from netcommon.log import Log
+    from netcommon.operations.base import Operation
+    from runtime.environment import DownHint
+    from runtime.locks import Locks
+    from runtime.nic import Nic
+    from runtime.record import Record
+
+    Result = Outcome | NetcommonError
+
+#: So many NICs have their locks at a time: hooks that come meanwhile wait for some tenths of a second.
+TOGETHER = 512
+
+
+def up_all(node: Node, nics: Sequence[Nic], calling: Callable[[Nic], Call]) -> Iterator[tuple[Nic, Result]]:
+    """Joins them to the network (netcommon.lifecycle.up), in their order; each with its outcome or its failure."""
+    for start in range(0, len(nics), TOGETHER):
+        chunk = nics[start : start + TOGETHER]
+        done: dict[int, Result] = {}
+        left = list(range(len(chunk)))
+        while left:
+            made = _up_together(node, {number: chunk[number] for number in left}, calling)
+            done |= made
+            left = [number for number in left if number not in done]
+            if not made:
+                break
+        for number, nic in enumerate(chunk):
+            yield nic, done[number] if number in done else _alone(lambda nic=nic: up(node, nic, calling(nic)))  # type: ignore[misc]
+
+
+def down_all(node: Node, hints: Sequence[DownHint], calling: Callable[[DownHint], Call]) -> Iterator[tuple[DownHint, Result]]:
+    """Takes them out of the network (netcommon.lifecycle.down), in their order; each with its outcome or its failure."""
+    for start in range(0, len(hints), TOGETHER):
+        chunk = hints[start : start + TOGETHER]
+        done = _down_together(node, chunk, calling)
+        for number, hint in enumerate(chunk):
+            yield hint, done[number] if number in done else _alone(lambda hint=hint: down(node, hint, calling(hint)))  # type: ignore[misc]
+
+
+def _alone(work: Callable[[], Outcome]) -> Result:
+    try:
+        return work()
+    except NetcommonError as error:
+        return error
+
+
+class _Ready(NamedTuple):
+    """A NIC that is to come up, and all that is known before the host is changed."""
+
+    coming: Coming
+    link: Link
+    operations: list[Operation]
+
+
+class _Sharing:
+    """Which NICs of a chunk may go together: of what several share, one at most makes it, and then the others wait until it is there."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._made: set[str] = set()
+
+    def admits(self, operations: Sequence[Operation]) -> bool:
+        """Whether these fit to those admitted so far; then they are admitted."""
+        shared = {key for operation in operations for key in operation.shared()}
+        new = [operation for operation in operations if operation._asdict().get("found", ABSENT) == ABSENT]
+        making = [operation for operation in new if not operation.shared() or operation.apply()]
+        made = {key for operation in making for key in (*operation.shared(), operation.place()) if key}
+        if self._made & (shared | made) or self._seen & made:
+            return False
+        self._made |= made
+        self._seen |= shared
+        return True
+
+
+def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call]) -> dict[int, Result]:
+    """The results of those that could be done together."""
+    calls = {number: calling(nic) for number, nic in nics.items()}
+    done: dict[int, Result] = {}
+    try:
+        with locks(node, next(iter(calls.values()))) as held:
+            held.devices({nic.interface for nic in nics.values()})
+            held.uuids({nic.uuid for nic in nics.values()})
+            coming = {number: Coming(node, nic, calls[number], held, run_scripts=True) for number, nic in nics.items()}
+            ready = _prepared(node, coming, held)
+            for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
+                done[number] = result
+    except NetcommonError:
+        return done  # locks or a view that are not to be had: alone each says so
+    _tell(node, [(one.coming.settled, one.coming.log) for one in ready.values() if one.coming.settled is not None])
+    return done
+
+
+def _tell(node: Node, settled: Sequence[tuple[Record, Log]]) -> None:
+    """Tells of those that are up; what is to be said again is said by one process for all of them."""
+    again = _Again()
+    view = node.host.snapshot()
+    for record, log in settled:
+        effects.arrived(node._replace(later=again), record, log, view)
+    again.hand_over(node.later)
+
+
+class _Again:
+    """A ``Later`` that waits for more."""
+
+    def __init__(self) -> None:
+        self._actions: dict[tuple[float, ...], list[Callable[[], bool]]] = {}
+
+    def __call__(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
+        self._actions.setdefault(tuple(delays), []).append(action)
+
+    def hand_over(self, later: Later) -> None:
+        """Each list of actions with the same delays, as one."""
+        for delays, actions in self._actions.items():
+            later(delays, lambda actions=actions: self._run(actions))  # type: ignore[misc]
+
+    def _run(self, actions: list[Callable[[], bool]]) -> bool:
+        actions[:] = [action for action in actions if action()]
+        return bool(actions)
+
+
+def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _Ready]:
+    """Those that nobody is in the way of, resolved against one picture of the host."""
+    planned: dict[int, list[Operation]] = {}
+    names: set[str] = set()
+    for number, one in coming.items():
+        try:
+            if not names & {one.nic.uuid, one.nic.interface} and one.first():
+                planned[number] = one.plan(None)
+                names |= {one.nic.uuid, one.nic.interface}
+        except NetcommonError:
+            continue
+    held.keys({key for operations in planned.values() for key in steps.keys_of(operations)})
+    view, sharing = node.host.snapshot(), _Sharing()
+    ready: dict[int, _Ready] = {}
+    for number, operations in planned.items():
+        one = coming[number]
+        try:
+            link = device_link(view, one.nic.interface)
+            resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
+            if not one.incoming and not left_behind(view, link) and sharing.admits(resolved):
+                ready[number] = _Ready(one, link, resolved)
+        except NetcommonError:
+            continue
+    return ready
+
+
+def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
+    """Each one's intent to disk, then the host for all, then each is done, or rolled back."""
+    going: dict[int, Record] = {}
+    results: dict[int, Result] = {}
+    try:
+        for number, one in enumerate(ready):
+            try:
+                going[number] = one.coming.begin(one.link, one.operations)
+            except NetcommonError as error:
+                results[number] = error
+        begun = [ready[number] for number in going]
+        failures = steps.apply_each(node, [one.operations for one in begun], [one.coming.log for one in begun])
+        for number, failure in zip(list(going), failures, strict=True):
+            record = going.pop(number)
+            try:
+                results[number] = ready[number].coming.end(record, failure)
+            except NetcommonError as error:
+                results[number] = error
+    except BaseException as error:
+        for number, record in going.items():
+            ready[number].coming.roll_back(record, error)
+        raise
+    return [results[number] for number in range(len(ready))]
+
+
+def _down_together(node: Node, hints: Sequence[DownHint], calling: Callable[[DownHint], Call]) -> dict[int, Result]:
+    """The results of those whose UUID says which NIC is meant, and that nobody holds."""
+    meant = {number: hint for number, hint in enumerate(hints) if hint.uuid and hint.device}
+
+    def leaves(view: View, record: Record, call: Call) -> bool:
+        return call.final or not holder(node, view, record, call)
+
+    calls = {number: calling(hint) for number, hint in meant.items()}
+    names = {number: (hint.uuid, hint.uuid, hint.device) for number, hint in meant.items()}
+    return undo_together(node, names, calls, leaves, min((call.deadline for call in calls.values()), default=0.0))
+
+
+def undo_together(
+    node: Node,
+    names: Mapping[int, tuple[str, str, str]],
+    calls: Mapping[int, Call],
+    leaves: Callable[[View, Record, Call], bool],
+    deadline: float,
+) -> dict[int, Result]:
+    """Undoes those of the records, by key, UUID and device, for which ``leaves`` says so under their locks.
+
+    Those are waited for until ``deadline``. The answer has the results of those that could be undone together; nothing was done to the
+    others. Does not raise NetcommonError.
+    """
+    done: dict[int, Result] = {}
+    if not names:
+        return done
+    try:
+        with locks(node, next(iter(calls.values()))._replace(deadline=deadline)) as held:
+            held.devices({device for _key, _uuid, device in names.values()})
+            held.uuids({uuid for _key, uuid, _device in names.values()})
+            now: dict[int, tuple[Record, list[Operation]]] = {}
+            keys: set[str] = set()
+            for number, (key, _uuid, device) in names.items():
+                record = node.store.read(key)
+                if record is None or record.device != device or record.moved or record.scripts or record.boot != node.identity.boot:
+                    continue
+                operations, unknown = steps.decode(record)
+                if not unknown and key not in keys:
+                    now[number] = (record, operations)
+                    keys.add(key)
+            calls = {number: about(calls[number], record) for number, (record, _operations) in now.items()}
+            held.keys({key for _record, operations in now.values() for key in steps.keys_of(operations)})
+            view = node.host.snapshot()
+            going = {number: each for number, each in now.items() if leaves(view, each[0], calls[number])}
+            last = _last(going)
+            done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
+    except NetcommonError:
+        return done  # locks or a view that are not to be had: alone each says so
+    return done
+
+
+def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
+    """Those that are the last ones of several to leave something that they share: what becomes of it shows when the others have left."""
+    sharing: dict[str, list[int]] = {}
+    for number, (_record, operations) in going.items():
+        for key in steps.keys_of(operations):
+            sharing.setdefault(key, []).append(number)
+    return {numbers[-1] for numbers in sharing.values() if len(numbers) > 1}
+
+
+def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
+    """Undoes them: requests first, since none of them takes away what another needs."""
+    undoing = {number: steps.undo(node, view, operations, record.key, calls[number].log) for number, (record, operations) in going.items()}
+    records = {number: farewell(node, record, calls[number], known=True) for number, (record, _operations) in going.items()}
+    answers = node.host.execute_each([each.requests for each in undoing.values()], stop=False)
+    done: dict[int, Result] = {}
+    for (number, each), said in zip(undoing.items(), answers, strict=True):
+        record, call = records[number], calls[number]
+        try:
+            close(node, record, steps.undone(node, each, said, record.key, call.log), call)
+            done[number] = Outcome(True, f"{record.nic.label} is down on {record.device}")
+        except NetcommonError as error:
+            done[number] = error
+    return done
