@@ -23,9 +23,9 @@ from netagent.service import Service, start_delay
 from netagent.tend import BUSY, DOOR, OWING, Dropped, Result
 from netagent.work import Key, Pool
 from netagent.workers import Worker
+from netcommon.lifecycle import steps
 from netcommon.lifecycle.node import Call
 from netcommon.log import Log
-from netcommon.operations.base import Operation
 from runtime.errors import NetcommonError
 
 #: Sorts of work: one record; one whose scripts may take long; many records; reaping; adopting; what an effect does again.
@@ -186,7 +186,7 @@ class Jobs:
         wanting: list[str] = []
         entries: list[Entry] = []
         dropped: list[Dropped] = []
-        known: dict[tuple[str, Operation], bool] = {}
+        known: steps.Known = {}
         mute: set[str] = set()
         for key in worker.tender.keys() if keys is None else keys:
             record = worker.tender.read(key)

@@ -18,7 +18,7 @@ from netcommon.lifecycle.gc import FAILED, KEPT, collect
 from netcommon.lifecycle.incoming import arrived
 from netcommon.lifecycle.node import Call, Node, about, alive
 from netcommon.log import Log
-from netcommon.operations.base import Operation, intent, replaced
+from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard import NicGuard
 from netcommon.operations.guard_counters import dropped
 from runtime.errors import NetcommonError, TryAgain
@@ -38,9 +38,6 @@ BRIEFLY = 5.0
 NOTHING, UNDONE, MENDED, BUSY, FAILURE, REPORTED = "nothing", "undone", "mended", "busy", "failed", "reported"
 OWING = "owing"  #: nothing yet: the site's scripts are owed, which may take long
 
-
-#: Kinds of operations that are the same whichever NIC has them: tables of nftables with constant rules.
-COMMON = frozenset({"guard-table", "delivery-table", "gateway-arp-table", "firewall"})
 
 #: Labels, and how many frames.
 Dropped = tuple[dict[str, str], int]
@@ -86,7 +83,7 @@ class Tender:
         here = self.node.identity
         return record.boot != here.boot or record.netns == here.netns
 
-    def examine(self, record: Record, view: View, known: dict[tuple[str, Operation], bool]) -> tuple[bool, list[Dropped]]:
+    def examine(self, record: Record, view: View, known: steps.Known) -> tuple[bool, list[Dropped]]:
         """Whether the record needs a look of its own, by a snapshot; and what the spoof guard has dropped of it. Changes nothing.
 
         ``known``: which operations that many NICs share hold by this snapshot.
@@ -95,15 +92,8 @@ class Tender:
         if record.state != UP or not alive(node, view, record) or arrived(node, record):
             return record.state != CLOSING or _let_go(node, view, record), []
         operations = steps.decode(record)[0]
-        own = [operation for operation in operations if operation.KIND not in COMMON]
-        drifted = bool(steps.drift(view, own))
-        for operation in operations:
-            if operation.KIND in COMMON:
-                like = operation.KIND, replaced(operation, device="") if "device" in operation._asdict() else operation
-                if like not in known:
-                    known[like] = not steps.drift(view, [operation])
-                drifted = drifted or not known[like]
-        counts = [pair for operation in own if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
+        drifted = bool(steps.drift(view, operations, known))
+        counts = [pair for operation in operations if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
         labels = {"instance": record.nic.instance, "device": record.device}
         return drifted, [({**labels, "reason": reason}, number) for reason, number in counts if number]
 

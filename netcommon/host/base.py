@@ -95,6 +95,14 @@ class View(Protocol):
         """The elements of all sets of one table."""
         ...
 
+    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
+        """Those of ``nft_rules`` that are in one chain."""
+        ...
+
+    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
+        """Those of ``nft_elements`` whose key begins with a device's index, as four bytes."""
+        ...
+
     def sysctl(self, path: str) -> str | None:
         """The value of /proc/sys/``path``, or None where there is no such file. ``path`` uses slashes: "net/ipv4/ip_forward"."""
         ...

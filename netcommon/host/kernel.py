@@ -109,9 +109,7 @@ class KernelView:
             return None
         raise untold("links", found)
 
-    def _dump(
-        self, what: str, request: Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING
-    ) -> list[bytes]:
+    def _dump(self, what: str, request: Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING) -> list[bytes]:
         found = self._netlink.dump(request, wanted)
         if isinstance(found, list):
             return found

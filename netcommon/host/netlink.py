@@ -209,9 +209,7 @@ class Netlink:
                 except PermissionError:
                     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, QUEUE)
                 seconds = int(self.timeout)
-                made.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(seconds, int((self.timeout - seconds) * 1e6) or 1)
-                )
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(seconds, int((self.timeout - seconds) * 1e6) or 1))
                 for option in (NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK):
                     made.setsockopt(SOL_NETLINK, option, 1)
             except OSError:

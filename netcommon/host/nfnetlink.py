@@ -105,7 +105,6 @@ class Nftables:
         failures = self.netlink.transact([message for message, _ in pairs])
         return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
 
-
     def _encoded(self, todo: Sequence[Step]) -> list[tuple[Encoded, int]]:
         """The messages. Those of a whole table, the same each time, are kept: they take longer to make than to carry out."""
         if len(todo) < LARGE:

@@ -63,6 +63,12 @@ class NftView:
                     found += _sane(lambda data: list(nfdecode.elements(data)), body)
         return found
 
+    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
+        return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
+
+    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
+        return [element for element in self.nft_elements(family, table) if element.key[:4] == index]
+
     def _nft_one(self, request: Encoded) -> bytes | None:
         from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket
 

@@ -190,8 +190,12 @@ class Ovsdb(OvsReader):
         except (Lost, FileNotFoundError):
             return Answer(errno.ETIMEDOUT, f"OVS port {port.name}: whether it was made is not known ({lost})")
         if said is None:
-            return None if not lost.late else Answer(
-                errno.ETIMEDOUT, f"OVS port {port.name}: it is in the database, but ovs-vswitchd has not taken it in time ({lost})"
+            return (
+                None
+                if not lost.late
+                else Answer(
+                    errno.ETIMEDOUT, f"OVS port {port.name}: it is in the database, but ovs-vswitchd has not taken it in time ({lost})"
+                )
             )
         if said.errno == errno.EAGAIN:
             return None if not lost.late else Answer(errno.ETIMEDOUT, f"OVS port {port.name}: it was not made in time ({lost})")
@@ -234,4 +238,3 @@ class Ovsdb(OvsReader):
             if type(number) is int:
                 return number
         return -1
-

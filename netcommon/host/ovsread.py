@@ -108,9 +108,7 @@ class OvsReader:
     def _port(self, name: str, deadline: float) -> OvsPort | None:
         """See ``port``; its bridge is the real one. Raises Lost and FileNotFoundError."""
         named = ["name", "==", name]
-        rows = self._rows(
-            [select("Port", ovsrows.PORT_COLUMNS, named), select("Interface", ovsrows.INTERFACE_COLUMNS, named)], deadline
-        )
+        rows = self._rows([select("Port", ovsrows.PORT_COLUMNS, named), select("Interface", ovsrows.INTERFACE_COLUMNS, named)], deadline)
         if not rows[0]:
             return None
         row = rows[0][0]

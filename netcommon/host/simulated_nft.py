@@ -245,3 +245,9 @@ class SimulatedNft:
     def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
         found = self._nft.tables.get((family, table))
         return [] if found is None else list(found.elements.values())
+
+    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
+        return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
+
+    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
+        return [element for element in self.nft_elements(family, table) if element.key[:4] == index]

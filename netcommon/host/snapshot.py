@@ -144,6 +144,14 @@ class Snapshot:
     def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
         return self._once(("nft elements", family, table), lambda: self._view.nft_elements(family, table))
 
+    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
+        rules = self._once(("nft chained", family, table), lambda: _grouped(self.nft_rules(family, table), lambda rule: rule.chain))
+        return rules.get(chain, [])
+
+    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
+        key = "nft indexed", family, table
+        return self._once(key, lambda: _grouped(self.nft_elements(family, table), lambda element: element.key[:4])).get(index, [])
+
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))
 

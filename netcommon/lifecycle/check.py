@@ -35,11 +35,11 @@ class Report(NamedTuple):
         return self.alive and self.record.state == UP and not self.drift and not self.unknown
 
 
-def check(node: Node, view: View, record: Record) -> Report:
-    """Verifies every operation of ``record`` against ``view``, which may be a snapshot. Changes nothing."""
+def check(node: Node, view: View, record: Record, known: steps.Known | None = None) -> Report:
+    """Verifies every operation of ``record`` against ``view``, which may be a snapshot. Changes nothing. ``known``: as for steps.drift."""
     operations, unknown = steps.decode(record)
     there = alive(node, view, record)
-    drift = steps.drift(view, operations) if there else []
+    drift = steps.drift(view, operations, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):

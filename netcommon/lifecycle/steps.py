@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     Failure = tuple[Operation, NetcommonError]
 
+    #: What was found of an operation, by its kind and without its device.
+    Known = dict[tuple[str, Operation], str]
+
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
 
@@ -274,10 +277,23 @@ def _sharer(node: Node, key: str, record_key: str) -> list[str]:
     return []
 
 
-def drift(view: View, operations: Iterable[Operation]) -> list[tuple[Operation, str]]:
-    """The operations that do not hold, each with what differs."""
-    found = ((operation, _differs(view, operation)) for operation in operations)
-    return [(operation, text) for operation, text in found if text]
+def drift(view: View, operations: Iterable[Operation], known: Known | None = None) -> list[tuple[Operation, str]]:
+    """The operations that do not hold, each with what differs.
+
+    ``known``, for many NICs on one snapshot: what was found of operations that they have in common.
+    """
+    found = []
+    for operation in operations:
+        if known is None or not operation.common():
+            text = _differs(view, operation)
+        else:
+            like = operation.KIND, replaced(operation, device="") if "device" in operation._asdict() else operation
+            if like not in known:
+                known[like] = _differs(view, operation)
+            text = known[like]
+        if text:
+            found.append((operation, text))
+    return found
 
 
 def _differs(view: View, operation: Operation) -> str:

@@ -52,6 +52,10 @@ class Operation(Protocol):
         """
         return False
 
+    def common(self) -> bool:
+        """Whether it is the same, but for the name of the device, whichever NIC has it: then one look at it is enough. Not by default."""
+        return False
+
     def unmarked(self) -> bool:
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False

@@ -79,6 +79,9 @@ class FirewallTable(FirewallTableFields, Operation):
     CHOSEN = frozenset({"table", "rules", "found"})
     BEFORE = frozenset[str]()
 
+    def common(self) -> bool:
+        return True
+
     def shared(self) -> tuple[str, ...]:
         key = f"firewall-{self.nfproto}-{self.profile}"
         return (f"{key}@{self.table}" if self.table else key,)
@@ -174,7 +177,7 @@ class FirewallMember(FirewallMemberFields, Operation):
         return "" if self._there(view) else "the device is not in the table's set"
 
     def _there(self, view: View) -> bool:
-        return any(found[:4] == self.element()[:4] for found in view.nft_elements(self.nfproto, self.table))
+        return any(found[:4] == self.element()[:4] for found in view.nft_elements_of(self.nfproto, self.table, INDEX.pack(self.ifindex)))
 
     def revert(self, view: View) -> Sequence[Request]:
         there: NftTable | None = view.nft_table(self.nfproto, self.table) if self.table else None

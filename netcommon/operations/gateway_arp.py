@@ -104,7 +104,7 @@ class GatewayArp(GatewayArpFields, Operation):
 
     def _there(self, view: View) -> NftElement | None:
         key = INDEX.pack(self.ifindex)
-        return next((element for element in view.nft_elements(ARP, NAME) if element.key == key), None)
+        return next(iter(view.nft_elements_of(ARP, NAME, key)), None)
 
     def apply(self) -> Sequence[Request]:
         element = self._element()

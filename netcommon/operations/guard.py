@@ -166,7 +166,7 @@ class NicGuard(NicGuardFields, Operation):
             return f"chain {name} is gone"
         if there != self._in:
             return f"chain {name} is not as we made it: hook {there.hook}, priority {there.priority}"
-        if [rule for rule in view.nft_rules(NETDEV, self.table) if rule.chain == name] != [self._rule()]:
+        if list(view.nft_rules_of(NETDEV, self.table, name)) != [self._rule()]:
             return "its rules are not as we made them"
         now, wanted = {_place(each) for each in self._there(view)}, {_place(each) for each in self.elements()}
         if now == wanted:
@@ -175,7 +175,7 @@ class NicGuard(NicGuardFields, Operation):
 
     def _there(self, view: View) -> list[NftElement]:
         index, places = INDEX.pack(self.ifindex), ((NETDEV, self.table), (BRIDGE, delivery.NAME))
-        return [element for place in places for element in view.nft_elements(*place) if element.key[:4] == index]
+        return [element for place in places for element in view.nft_elements_of(*place, index)]
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.ifindex <= 0:

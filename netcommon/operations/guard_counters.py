@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 def dropped(guard: NicGuard, view: View) -> dict[str, int]:
     """Packets since the guard was put in place, by reason; empty where it is not there."""
     index, tables = INDEX.pack(guard.ifindex), [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])]
-    packets = {each.set: each.packets for table in tables for each in view.nft_elements(*table) if each.key == index}
+    packets = {each.set: each.packets for table in tables for each in view.nft_elements_of(*table, index) if each.key == index}
     return {reason: packets[counter_of(reason)] for reason in (*REASONS, delivery.PROMISC) if counter_of(reason) in packets}

@@ -57,6 +57,9 @@ class SharedTable(Operation):
         """All of it."""
         raise NotImplementedError
 
+    def common(self) -> bool:
+        return True
+
     def shared(self) -> tuple[str, ...]:
         return (f"nft-{self.place_of()[1]}",)
 

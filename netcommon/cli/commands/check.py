@@ -8,6 +8,7 @@ from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import each, emit, json_option, say
 from netcommon.cli.results import Results
+from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.check import check as examine
 from netcommon.lifecycle.node import Node
@@ -45,9 +46,10 @@ def _reports(app: App, node: Node, names: tuple[str, ...], quiet: bool) -> list[
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
     reports: list[Report] = []
+    known: steps.Known = {}
 
     def work(record: Record) -> None:
-        reports.append(examine(node, view, record))
+        reports.append(examine(node, view, record, known))
 
     each(records, work, "check", quiet)
     return reports
