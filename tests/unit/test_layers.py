@@ -19,9 +19,10 @@ LAYERS: dict[str, set[str]] = {
     "netcommon.log": {"runtime"},
     "netcommon.trust": set(),
     "netcommon.report": set(),
-    "netcommon.runner": set(),
+    "netcommon.family": {"runtime"},
+    "netcommon.runner": {"runtime", "netcommon.family"},
     "netcommon.templates": {"runtime", "netcommon.trust"},
-    "netcommon.settings": {"runtime"},
+    "netcommon.settings": {"runtime", "netcommon"},
     "netcommon.host": {"runtime", "netcommon.trust", "netcommon.runner", "netcommon.templates"},
     "netcommon.effects": {"runtime", "netcommon.host", "netcommon.log"},
     "netcommon.operations": {"runtime", "netcommon.host", "netcommon.templates", "netcommon.effects"},
@@ -54,12 +55,14 @@ LAYERS["netcommon.dns"] = {"runtime", "netcommon.settings", "netcommon.log"}
 LAYERS["netcommon.install"] = BELOW_LIFECYCLE | {"netcommon.lifecycle"}
 LAYERS["netcommon.doctor"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.install"}
 LAYERS["netcommon.doors"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.install", "netcommon.dns"}
-LAYERS["netcommon.cli"] = LAYERS["netcommon.doors"] | {"netcommon.doctor", "netcommon.doors"}
-LAYERS["netagent"] = BELOW_LIFECYCLE | {"netcommon.lifecycle"}
+LAYERS["netcommon.views"] = BELOW_LIFECYCLE | {"netcommon.lifecycle"}
+LAYERS["netcommon.cli"] = LAYERS["netcommon.doors"] | {"netcommon.doctor", "netcommon.doors", "netcommon.views"}
+LAYERS["netagent"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.doors"}
 LAYERS["hooks"] = {"netcommon.doors", "netcommon.install"}
 
 #: Parts of a layer that lie in files of their own beside it.
 SAME_LAYER = {
+    "netcommon.settings_cache": "netcommon.settings",
     "netcommon.settings_file": "netcommon.settings",
     "netcommon.settings_schema": "netcommon.settings",
     "netcommon.options": "netcommon.settings",

@@ -1,0 +1,62 @@
+"""netcommon explain: why a NIC is as it is."""
+
+from __future__ import annotations
+
+import locale
+import sys
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.commands.tree import draws
+from netcommon.cli.names import EXPECTED, complete, defined, matching
+from netcommon.cli.output import emit, json_option
+from netcommon.views.explain import Explanation, document, explained, foreseen
+from netcommon.views.explain_text import text
+from netcommon.views.text import ASCII, UNICODE
+from runtime import definitions
+from runtime.errors import NicInvalid
+
+
+@click.command("explain")
+@click.argument("names", nargs=-1, required=True, metavar="NIC...", shell_complete=complete)
+@json_option
+@click.pass_obj
+def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
+    """Explain NICs: each setting with where it comes from, each thing that was done and whether it holds, and what to do next.
+
+    A NIC is named by its UUID, its device or INSTANCE/INDEX; INSTANCE means all of its NICs. Changes nothing and needs no root.
+    """
+    node = app.node(strict=False, readonly=True)
+    records, problems = node.store.all()
+    for problem in problems:
+        app.log.warning(problem)
+    view = node.host.snapshot()
+    labels = {record.key: record.nic.label for record in records}
+    found: dict[str, Explanation] = {}
+    for name in names:
+        meant = matching(records, name)
+        found |= {record.key: explained(node, view, record, labels) for record in meant}
+        if not meant:
+            one = _defined(app, name)
+            found[one.key] = one
+    if as_json:
+        emit(document(found.values()))
+        return
+    on = sys.stdout.isatty() and not app.environ.get("NO_COLOR")
+    style = (UNICODE if draws(sys.stdout.encoding or "ascii", locale.getencoding()) else ASCII)._replace(colour=on)
+    click.echo("\n\n".join(text(one, style) for one in found.values()), color=on)
+
+
+def _defined(app: App, name: str) -> Explanation:
+    """One that is described beforehand. Raises NicInvalid where there is none of that name."""
+    try:
+        nic = defined(app.paths, name)
+    except definitions.DefinitionInvalid:
+        raise
+    except NicInvalid:
+        raise NicInvalid("NIC", name, EXPECTED) from None
+    return foreseen(nic, app.settings(strict=False))
+
+
+COMMANDS = {"explain": explain}

@@ -1,0 +1,69 @@
+"""netcommon tree: the node at a glance."""
+
+from __future__ import annotations
+
+import locale
+import os
+import sys
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import chosen
+from netcommon.cli.output import emit, json_option, ticker, untick
+from netcommon.views.document import document
+from netcommon.views.gather import gather
+from netcommon.views.model import NodeView
+from netcommon.views.text import ASCII, UNICODE, text
+
+#: How often somebody at a terminal is told how far it is.
+STEP = 100
+
+
+@click.command("tree")
+@click.option("--ascii", "as_ascii", is_flag=True, help="Draw with ASCII alone, as where the locale is not UTF-8.")
+@click.option(
+    "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="auto: on a terminal, unless NO_COLOR is set."
+)
+@json_option
+@click.pass_obj
+def tree(app: App, as_ascii: bool, color: str, as_json: bool) -> None:
+    """Show the node: its bridges, Open vSwitch bridges and routing tables, and the NICs on each with what has drifted.
+
+    Changes nothing and needs no root. The exit status is 0 whatever is found: netcommon check has one that tells.
+    """
+    node = seen(app)
+    if as_json:
+        emit(document(node))
+        return
+    on = color == "always" or (color == "auto" and sys.stdout.isatty() and not app.environ.get("NO_COLOR"))
+    style = UNICODE if draws(sys.stdout.encoding or "ascii", locale.getencoding()) and not as_ascii else ASCII
+    click.echo(text(node, style._replace(colour=on)), color=on)
+
+
+def seen(app: App) -> NodeView:
+    """The node as it is now, from one snapshot; what is wrong with records is part of it."""
+    node = app.node(strict=False, readonly=True)
+    problems: list[str] = []
+    records = chosen(node.store, (), problems)
+    tick = ticker()
+
+    def progress(done: int) -> None:
+        if done % STEP == 0:
+            tick(f"{done} of {len(records)} NICs")
+
+    try:
+        return gather(node, node.host.snapshot(), os.uname().nodename, records, problems, progress)
+    finally:
+        untick()
+
+
+def draws(stream: str, of_locale: str) -> bool:
+    """Whether lines can be drawn with more than ASCII: both the stream and the locale, which the terminal follows, are UTF-8.
+
+    Python itself writes UTF-8 in the locale C (PEP 540), whatever the terminal makes of it.
+    """
+    return {name.lower().replace("_", "-") for name in (stream, of_locale)} <= {"utf-8", "utf8"}
+
+
+COMMANDS = {"tree": tree}

@@ -1,0 +1,242 @@
+"""A NIC explained: what was asked for and by whom, what was done, whether it holds, and what to do where it does not. The model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from netcommon.host.base import View
+from netcommon.lifecycle import steps
+from netcommon.lifecycle.check import Report
+from netcommon.lifecycle.node import Node
+from netcommon.operations.base import Operation, intent
+from netcommon.options import DEFAULTS, is_communication
+from netcommon.options_schema import OPTIONS
+from netcommon.plan import plan
+from netcommon.settings import Settings
+from netcommon.tags import given
+from netcommon.views import words
+from netcommon.views.gather import examine
+from netcommon.views.plain import meaning
+from runtime.environment import environment_of
+from runtime.errors import NetcommonError, NicInvalid
+from runtime.nic import Nic
+from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+
+SCHEMA, VERSION = "netcommon-explain", 1
+
+#: The state of a NIC that is described beforehand and on no record.
+DEFINED = "defined"
+
+NOBODY: Mapping[str, str] = {}
+
+#: Whether a step holds.
+HOLDS, DIFFERS, UNKNOWN = "holds", "differs", "unknown"
+
+#: What the hypervisor says of a NIC, and what that decides.
+VARIABLES = (
+    "MODE",
+    "LINK",
+    "MAC",
+    "IP",
+    "VLAN",
+    "NETWORK_NAME",
+    "NETWORK_SUBNET",
+    "NETWORK_GATEWAY",
+    "NETWORK_SUBNET6",
+    "NETWORK_GATEWAY6",
+)
+
+
+class Origin(NamedTuple):
+    """One setting, and where it came from."""
+
+    name: str
+    value: str
+    origin: str
+    given: bool  #: somebody gave it; else it is the default
+    overrules: tuple[str, ...] = ()  #: weaker places, each with its value
+    note: str = ""  #: why it does nothing for this NIC
+
+
+class Step(NamedTuple):
+    """One operation."""
+
+    kind: str
+    means: str  #: in plain words
+    does: str  #: as an administrator would type it
+    holds: str  #: HOLDS, DIFFERS or UNKNOWN
+    differs: str
+    shared_with: tuple[str, ...]  #: the labels of other NICs that need it too
+
+
+class Explanation(NamedTuple):
+    """All of one NIC."""
+
+    label: str
+    key: str
+    uuid: str
+    device: str
+    mode: str
+    link: str
+    state: str
+    alive: bool
+    good: bool
+    door: str  #: who called: "kvm-ifup", "cli", ...
+    created: float  #: seconds since the epoch; 0: never
+    origins: tuple[Origin, ...]
+    steps: tuple[Step, ...]
+    owed: tuple[str, ...]
+    today: tuple[str, ...]  #: how a start with today's settings would differ
+    advice: tuple[str, ...]  #: what to do next; empty where nothing is to be done
+
+
+def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
+    """A NIC on record. ``labels``: of all records, by key, for what is shared."""
+    (report, untold), nic = examine(node, view, record), record.nic
+    operations, unknown = steps.decode(record)
+    seen = [_step(node, view, record, operation, report.alive, labels) for operation in operations]
+    for stored in unknown:
+        kind = str(stored.get("kind"))
+        seen.append(Step(kind, "An operation that this version does not know.", kind, UNKNOWN, "cannot be told", ()))
+    today = _today(view, node.settings, operations, report)
+    return Explanation(
+        nic.label,
+        record.key,
+        nic.uuid,
+        nic.interface,
+        nic.mode,
+        nic.link,
+        record.state,
+        report.alive,
+        report.good and not untold,
+        record.door,
+        record.created,
+        origins(nic, node.settings, _caller(record.door)),
+        tuple(seen),
+        report.owed,
+        tuple(today),
+        tuple(_advice(view, report, bool(untold), today)),
+    )
+
+
+def _caller(door: str) -> str:
+    """Who described the NIC."""
+    return "the command line" if door == "cli" else f"the caller of {door}" if door else "its caller"
+
+
+def foreseen(nic: Nic, settings: Settings) -> Explanation:
+    """A NIC that is described beforehand, and not up. Raises NicInvalid where its description or the settings do not fit it."""
+    made = [Step(one.KIND, meaning(one), one.describe(), UNKNOWN, "not done yet", ()) for one in plan(nic, settings)]
+    said = origins(nic, settings, "netcommon define")
+    advice = (f"netcommon up {nic.uuid}, or start the guest, whose QEMU calls kvm-ifup",)
+    return Explanation(
+        nic.label, nic.uuid, nic.uuid, nic.interface, nic.mode, nic.link, DEFINED, False, False, "", 0, said, tuple(made), (), (), advice
+    )
+
+
+def _step(node: Node, view: View, record: Record, operation: Operation, there: bool, labels: Mapping[str, str]) -> Step:
+    shared = sorted({other for key in operation.shared() for other in node.store.owners.others(key, record.key)})
+    holds, differs = UNKNOWN, "the device is gone"
+    if there:
+        try:
+            found = steps.drift(view, [operation])
+            holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, "")
+        except NetcommonError as error:
+            differs = f"cannot be told: {error}"
+    return Step(operation.KIND, meaning(operation), operation.describe(), holds, differs, tuple(labels.get(key, key) for key in shared))
+
+
+def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
+    """What the hypervisor said; then each option that the mode has, as today's settings and the NIC's tags give it."""
+    said = environment_of(nic)
+    found = [Origin(name, said[name], door, True) for name in VARIABLES if said.get(name)]
+    try:
+        options = list(given(nic, settings))
+    except NicInvalid as error:
+        return (*found, Origin("options", "", str(error), True, (), "the tags or settings are wrong today"))
+    for option in OPTIONS:
+        places = [each for each in options if each.name == option.name]
+        means = nic.mode in option.modes and (option.name == "spoof_guard" or not is_communication(nic))
+        note = "" if means else "instance communication does without" if is_communication(nic) else f"nothing in mode {nic.mode}"
+        if places:
+            weaker = tuple(f"{place.origin} ({shown(place.name, place.value)})" for place in places[:-1])
+            found.append(Origin(option.name, shown(option.name, places[-1].value), places[-1].origin, True, weaker, note))
+        elif means:
+            found.append(Origin(option.name, shown(option.name, getattr(DEFAULTS, option.name)), "the default", False))
+    return tuple(found)
+
+
+def shown(name: str, value: object) -> str:
+    """The value of an option, as the settings file would say it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and name.startswith("rate_"):
+        return words.rate(value)
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
+
+
+def _today(view: View, settings: Settings, operations: Sequence[Operation], report: Report) -> list[str]:
+    """What today's settings would do that was not done, and the other way round."""
+    nic = report.record.nic
+    try:
+        planned = {intent(one): one for one in plan(nic, settings)}
+    except NicInvalid as error:
+        return [f"it would be refused: {error}"]
+    if report.record.state != UP:
+        return []
+    done = {intent(one): one for one in operations}
+    fresh = [
+        one for key, one in planned.items() if key not in done and one.describe() not in report.owed and _comes_to_something(view, one)
+    ]
+    stale = [one for key, one in done.items() if key not in planned]
+    return [f"also: {meaning(one)}" for one in fresh] + [f"no more: {meaning(one)}" for one in stale]
+
+
+def _comes_to_something(view: View, planned: Operation) -> bool:
+    """Whether there is anything to do for it on this host: there is no rule into a table that is a bridge."""
+    try:
+        return bool(planned.resolve(view, []))
+    except NetcommonError:
+        return True
+
+
+def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> Iterable[str]:
+    """What to do next."""
+    record, nic = report.record, report.record.nic
+    if not report.alive:
+        yield "its device is gone: `netcommon gc` undoes what is left of it"
+    elif record.state == APPLYING:
+        yield "a hook is at work, or was killed at it: if so it is still in a minute, `netcommon gc` undoes it; then start the guest again"
+    elif record.state == CLOSING:
+        yield "nothing: the guest is shutting down, and the NIC goes with its device; `netcommon down --force` does not wait for that"
+    elif record.state == REVERTING:
+        yield "not all of it could be undone: `netcommon gc` tries again; `journalctl -t netcommon` says what failed"
+    elif report.unknown:
+        yield "it was brought up by another version of netcommon: use that one"
+    if not report.alive or record.state != UP:
+        return
+    if nic.mode == "bridged" and report.drift and _missing(view, nic.link):
+        yield f"create the bridge {nic.link}, which is not there"
+    if untold:
+        yield "run this as root; where not even root is told, `netcommon doctor` says which service of the node is in the way"
+    if report.drift:
+        yield f"`netcommon repair {record.device}` makes it again; where it does not last, `journalctl` tells what else ran at that moment"
+    if report.owed:
+        yield "nothing: what is owed is done when the guest, which is still migrating in, is here"
+    if today:
+        yield "what today's settings would do otherwise is done at the guest's next start"
+
+
+def _missing(view: View, name: str) -> bool:
+    try:
+        return view.link(name) is None
+    except NetcommonError:
+        return False
+
+
+def document(explanations: Iterable[Explanation]) -> Mapping[str, Any]:
+    """The schema of ``netcommon explain --json`` (docs/seeing.md)."""
+    from netcommon.views.document import plain
+
+    return {"schema": SCHEMA, "version": VERSION, "nics": [plain(each) for each in explanations]}
