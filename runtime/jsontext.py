@@ -55,8 +55,8 @@ class Decoder:
         """
         try:
             return self._scan(text, 0)
-        except StopIteration:
-            raise IncompleteError("Expecting value: char 0") from None
+        except (StopIteration, SystemError):  # json.decoder, which has the error for broken grammar, is not loaded: Python 3.11 trips then
+            raise IncompleteError("Expecting value") from None
         except ValueError as error:
             if type(error) is ValueError:
                 raise

@@ -73,7 +73,7 @@ class Nftables:
 
     def __init__(self, timeout: float) -> None:
         self.netlink = Nfnetlink(timeout)
-        self._kept: list[tuple[Sequence[Step], list[tuple[Encoded, int]]]] = []
+        self._kept: list[tuple[object, list[tuple[Encoded, int]]]] = []
 
     def close(self) -> None:
         self.netlink.close()
@@ -109,11 +109,12 @@ class Nftables:
         """The messages. Those of a whole table, the same each time, are kept: they take longer to make than to carry out."""
         if len(todo) < LARGE:
             return nfencode.steps(todo)
-        for steps, pairs in self._kept:
-            if steps == todo:
+        wanted = [(type(step), type(step[0]), step) for step in todo]  # named tuples of one content are equal, whatever their class
+        for known, pairs in self._kept:
+            if known == wanted:
                 return pairs
         pairs = nfencode.steps(todo)
-        self._kept = [*self._kept[1 - KEPT :], (list(todo), pairs)]
+        self._kept = [*self._kept[1 - KEPT :], (wanted, pairs)]
         return pairs
 
 

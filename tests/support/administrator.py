@@ -8,6 +8,7 @@ from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
 
+CONFIG = "/etc/netcommon/config.toml"
 NFT = """table inet site {
   set admins { type ipv4_addr; elements = { 192.0.2.5, 192.0.2.6 } }
   chain input { type filter hook input priority 0; policy accept; ip saddr @admins accept; iifname "tap0" counter accept; }
@@ -36,7 +37,7 @@ def own_things(node: Node) -> None:
     run("ip", "neighbour", "add", "192.0.2.77", "lladdr", "aa:77:00:00:00:01", "dev", "up0", "nud", "permanent")
     run("bridge", "fdb", "add", "aa:77:00:00:00:02", "dev", "up1", "master", "static")
     run("nft", "-f", "-", stdin=NFT)
-    Path("/etc/netcommon/config.toml").write_text("# the site's\n")
+    Path(CONFIG).write_text("# the site's\n")
 
 
 def own_ports(ovs: OpenVswitch) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from netcommon.lifecycle.check import check
+from netcommon.settings_cache import SETTLED
 from runtime.folder import TEMPORARY
 from tests.kernel.test_doors_parallel import environment, ours
-from tests.support.administrator import own_ports, own_things, vlan_bridge
+from tests.support.administrator import CONFIG, own_ports, own_things, vlan_bridge
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
@@ -51,6 +52,7 @@ class Host:
         self.node, self.nic = node, nic
         self.tap: Tap | None = None
         self.plug()
+        wait_until(lambda: time.time() - os.stat(CONFIG).st_ctime > SETTLED, 5, "hooks keep what they read of the settings")
         for _ in range(2):  # the first makes what stays: the folders
             self.up()
             self.whole = network()

@@ -44,6 +44,7 @@ EXCLUDED = (
     ("nft", "handle, packets, bytes", "numbers given by the order of creation; counters"),
     ("nft", "order of tables without a hook in common", "nothing passes both"),
     ("files", "/run/netcommon/locks", "a fixed set of empty lock files, kept"),
+    ("files", "/run/netcommon/settings.json", "the settings as they were read last, kept"),
 )
 
 _LINK_DROPPED = {"operstate", "link_index", "ifindex", "inet6_addr_gen_mode", "num_tx_queues", "num_rx_queues", "allmulti"}
@@ -262,7 +263,7 @@ def _tree(folder: str) -> Iterable[tuple[str, str]]:
             path = f"{where}/{name}"
             status = os.lstat(path)
             mode = stat.filemode(status.st_mode)
-            if path == "/run/netcommon/locks":
+            if path in ("/run/netcommon/locks", "/run/netcommon/settings.json"):
                 continue
             if stat.S_ISLNK(status.st_mode):
                 yield path, f"{mode} -> {os.readlink(path)}"

@@ -76,3 +76,16 @@ def test_it_loads_no_regular_expressions() -> None:
     )
     ran = subprocess.run([PYTHON, "-IS", "-c", program, str(ROOT)], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("text", ["{", '{"a":1,}', "[1,", '"\n"', "x"])
+def test_broken_for_a_hook(text: str) -> None:
+    """Which has not loaded the module json: nor is it needed for the error."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from runtime.jsontext import Decoder, IncompleteError\n"
+        f"try: Decoder().first({text!r})\n"
+        "except IncompleteError: print('incomplete', 'json' in sys.modules)"
+    )
+    done = subprocess.run(["/usr/bin/python3", "-IS", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("incomplete False\n", "")

@@ -62,7 +62,7 @@ TABLE: tuple[Difference, ...] = (
     ),
     Difference(
         "spoof guard",
-        r'\+ nft: \{"(table|chain|set|rule)": \{.*"netcommon-guard-\d\d".*',
+        r'\+ nft: \{"(table|chain|set|rule)": \{.*"netcommon-(guard-\d\d|delivery)".*',
         lambda environment: environment.mode in ("bridged", "routed"),
         "what the guest sends is checked, in tables of our own: on by default",
     ),
