@@ -83,11 +83,11 @@ def collect(seconds: float = 1000) -> list[str]:
 
 
 def leftovers() -> list[str]:
-    """Files below /run/netcommon but locks and the marker of the namespace."""
+    """Files below /run/netcommon but locks, the marker of the namespace, and the settings as they were read last."""
     return [
         str(path)
         for path in Path("/run/netcommon").rglob("*")
-        if not path.is_dir() and path.parent.name != "locks" and not path.name.startswith("netns.")
+        if not path.is_dir() and path.parent.name != "locks" and not path.name.startswith(("netns.", "settings.json"))
     ]
 
 

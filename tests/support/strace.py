@@ -93,7 +93,8 @@ def counted(door: str, variables: Mapping[str, str], arguments: Sequence[str], c
 
 
 def _traced(door: str, variables: Mapping[str, str], arguments: Sequence[str], *options: str) -> tuple[Ended, list[str]]:
-    argv = ["strace", "-qq", "-o", TRACE, *options, str(HOOKS / door), *arguments]
+    cold = HOOKS / "cold" / door  # what the launcher hands over to an agent is not done by the process that is traced
+    argv = ["strace", "-qq", "-o", TRACE, *options, str(cold if cold.exists() else HOOKS / door), *arguments]
     environment = {**BASE, **variables}
     try:
         done = subprocess.run(
