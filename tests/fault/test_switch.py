@@ -26,7 +26,7 @@ from tests.support.cases import SWITCHED, Host, network
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
-from tests.support.rundoor import BASE, HOOKS, rundoor
+from tests.support.rundoor import BASE, rundoor
 from tests.support.sample import FULL, sample
 from tests.support.snapshot import diff, snapshot
 
@@ -141,7 +141,7 @@ def paused(
     """Runs the door, halts it at the system call, does ``then``, lets it go on: status, stderr, seconds since then."""
     argv = ["strace", "-qq", "-o", strace.TRACE, "-e", f"trace={point.call}", f"--inject={point.call}:signal=STOP:when={point.number}"]
     tracer = subprocess.Popen(
-        [*argv, str(HOOKS / door), *arguments],
+        [*argv, strace.door_of(door), *arguments],
         env={**BASE, **variables},
         cwd="/",
         stdin=subprocess.DEVNULL,

@@ -25,14 +25,15 @@ def test_the_agent_sets_right_what_a_daemon_took(node: Node, ovs: OpenVswitch) -
     with agent() as running, watched() as seen:
         switched.host.up()
         for daemon, plight in [(daemon, plight) for daemon in DAEMONS for plight in PLIGHTS][:: 1 if FULL else -2]:
-            switched.strike(Point(daemon, plight))
-            switched.heal(Point(daemon, plight))
+            point = Point(daemon, plight)
+            switched.strike(point)
+            switched.heal(point)
             begun = time.monotonic()
             wait_until(lambda: not seen.drift(), BAR, f"{daemon} {plight}: {running.output}")
             took.append(time.monotonic() - begun)
             assert diff(switched.host.whole, {**network(), "files": switched.host.whole["files"]}) == []
             assert running.descriptors < 100
-        switched.down_again()
+        switched.down_again(point)
     assert diff({**switched.host.bare, "files": {}}, {**snapshot(), "files": {}}) == []
     figures.add("ovs", len(took), 0, 0, f"with the agent, {max(took):.2f} s at most after the daemon was there again")
     assert max(took) < BAR * slowness()

@@ -92,9 +92,14 @@ def counted(door: str, variables: Mapping[str, str], arguments: Sequence[str], c
     return sum(line.startswith(f"{call}(") for line in lines)
 
 
+def door_of(name: str) -> str:
+    """The file that does a door's work: what the launcher hands over to an agent is not done by the process that is traced."""
+    cold = HOOKS / "cold" / name
+    return str(cold if cold.exists() else HOOKS / name)
+
+
 def _traced(door: str, variables: Mapping[str, str], arguments: Sequence[str], *options: str) -> tuple[Ended, list[str]]:
-    cold = HOOKS / "cold" / door  # what the launcher hands over to an agent is not done by the process that is traced
-    argv = ["strace", "-qq", "-o", TRACE, *options, str(cold if cold.exists() else HOOKS / door), *arguments]
+    argv = ["strace", "-qq", "-o", TRACE, *options, door_of(door), *arguments]
     environment = {**BASE, **variables}
     try:
         done = subprocess.run(

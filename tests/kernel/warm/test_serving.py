@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtime.folder import TEMPORARY
 from runtime.locks import number
 from tests.kernel.test_doors_parallel import ended, environment, good, start
 from tests.support.agent import Agent, agent
@@ -260,7 +261,8 @@ def test_an_agent_that_dies_under_load(placed: Node, number_of_signal: int) -> N
         for nic in range(8):
             assert rundoor("kvm-ifdown", environment(nic), f"tap{nic}", "hot-remove").status == 0
         running.rested()
-    assert [line for line in diff(before, snapshot()) if "/agent" not in line and "/locks/" not in line] == []
+    # what a killed agent was writing goes with a later gc
+    assert [line for line in diff(before, snapshot()) if not any(part in line for part in ("/agent", "/locks/", TEMPORARY))] == []
 
 
 def test_a_slow_nic_holds_no_other(placed: Node) -> None:
