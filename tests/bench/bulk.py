@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from netcommon.doors.call import open_node
+from netcommon.lifecycle import steps
 from netcommon.lifecycle.batch import down_all, up_all
 from netcommon.lifecycle.check import check
 from netcommon.lifecycle.node import HOT_REMOVE, Call, Clock, Node, Outcome
@@ -30,6 +31,8 @@ from runtime.nic import Nic
 from runtime.paths import Paths
 
 MODES = {"bridged": {"MODE": "bridged", "LINK": "br0"}, "routed": {"MODE": "routed", "LINK": "100"}}
+#: Where Open vSwitch runs.
+OPENVSWITCH = "openvswitch"
 MOST = 1000  #: a bridge takes 1023 ports
 LISTINGS = (["ip", "-d", "-j", "link"], ["ip", "-j", "rule"], ["ip", "-j", "route", "show", "table", "all"])
 
@@ -47,7 +50,7 @@ def nics(mode: str, count: int, guard: bool) -> list[Nic]:
     return [
         nic_from_environment(
             {
-                **MODES[mode],
+                **(MODES.get(mode) or {"MODE": OPENVSWITCH, "LINK": "ovs0"}),
                 "INTERFACE": f"tap{number}",
                 "IP": address(number),
                 "MAC": f"aa:00:00:11:{number // 256:02x}:{number % 256:02x}",
@@ -81,6 +84,18 @@ def ip(lines: Sequence[str]) -> None:
     subprocess.run(["ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
+def by_others(mode: str, count: int, up: bool) -> None:
+    """What ours is compared with: one ``ip -batch``, or one transaction of ovs-vsctl(8) with the external_ids that ours bear."""
+    if mode != OPENVSWITCH:
+        ip([line for number in range(count) for line in by_hand(mode, number, up)])
+        return
+    words = ["ovs-vsctl"]
+    for number in range(count):
+        tap = f"tap{number}"
+        words += ["--", "add-port", "ovs0", tap, f"external_ids:number={number}"] if up else ["--", "del-port", "ovs0", tap]
+    subprocess.run(words, check=True)
+
+
 def list_all() -> None:
     for command in LISTINGS:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -108,7 +123,8 @@ def good(results: Sequence[tuple[object, object]]) -> None:
 def examined(node: Node) -> None:
     records, problems = node.store.all()
     view = node.host.snapshot()
-    reports = [check(node, view, record) for record in records]
+    known: steps.Known = {}
+    reports = [check(node, view, record, known) for record in records]
     if problems or not reports or not all(report.good for report in reports):
         raise RuntimeError("check finds fault with what was just made")
 
@@ -121,9 +137,9 @@ def measure(mode: str, count: int, rounds: int, guard: bool) -> dict[str, Any]:
     hints = [DownHint(nic.uuid, nic.interface) for nic in wanted]
     ip([f"tuntap add tap{number} mode tap" for number in range(count)])
     work: dict[str, Callable[[], object]] = {
-        "ip up": lambda: ip([line for number in range(count) for line in by_hand(mode, number, True)]),
+        "ip up": lambda: by_others(mode, count, True),
         "ip listings": list_all,
-        "ip down": lambda: ip([line for number in range(count) for line in by_hand(mode, number, False)]),
+        "ip down": lambda: by_others(mode, count, False),
         "up": lambda: good(list(up_all(node, wanted, lambda _nic: Call(log, time.monotonic() + 60)))),
         "check": lambda: examined(node),
         "down": lambda: good(list(down_all(node, hints, lambda _hint: Call(log, time.monotonic() + 60, context=HOT_REMOVE, final=True)))),
