@@ -87,6 +87,16 @@ def defined(paths: Paths, name: str) -> Nic:
     return nic
 
 
+def defined_only(paths: Paths, name: str) -> Nic:
+    """The same for a name that is on no record: where there is no definition either, the NicInvalid says what names there are."""
+    try:
+        return defined(paths, name)
+    except definitions.DefinitionInvalid:
+        raise
+    except NicInvalid:
+        raise NicInvalid("NIC", name, EXPECTED) from None
+
+
 def _fits(rule: Callable[[str], str], name: str) -> bool:
     try:
         rule(name)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netcommon.host.base import View
-    from netcommon.operations.base import Operation
 
 NAME = "netcommon-delivery"
 PROMISC = "promisc"  #: why a frame is not delivered
@@ -65,9 +64,6 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
 
     def contents(self) -> Contents:
         return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (POSTROUTING,), (RULE,))
-
-    def _as(self, now: bool) -> Operation:
-        return self._replace(now=now)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

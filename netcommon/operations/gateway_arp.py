@@ -65,9 +65,6 @@ class ArpTable(ArpTableFields, SharedTable):
     def contents(self) -> Contents:
         return Contents(TABLE, (GATEWAYS,), (OUTPUT,), (RULE,))
 
-    def _as(self, now: bool) -> Operation:
-        return self._replace(now=now)
-
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         there = view.nft_table(ARP, NAME)

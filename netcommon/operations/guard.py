@@ -63,9 +63,6 @@ class GuardTable(GuardTableFields, SharedTable):
         table = NftTable(NETDEV, name, f"{MARK} spoof guard")
         return Contents(table, guard_rules.sets(name), guard_rules.chains(name), guard_rules.rules(name))
 
-    def _as(self, now: bool) -> Operation:
-        return self._replace(now=now)
-
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         chains = view.nft_chains(NETDEV)

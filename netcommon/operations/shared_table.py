@@ -7,7 +7,7 @@ from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
 from runtime.errors import HostRefused
-from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,15 +35,15 @@ KEPT = 32
 _made: dict[tuple[str, Operation], tuple[Step, ...]] = {}
 
 
-class SharedTable(Operation):
+class SharedTable(Operation, Protocol):
     """The table, made by the first NIC that needs it, removed by the last one's down.
 
     For a NIC that is new the table's being there is taken for its being whole; ``check`` compares every rule. A kind's fields are
     ``device``, and ``now``, which ``resolve`` fills in: whether there is nothing to do.
     """
 
-    CHOSEN = frozenset({"now"})
-    BEFORE = frozenset[str]()
+    CHOSEN: ClassVar[frozenset[str]] = frozenset({"now"})
+    BEFORE: ClassVar[frozenset[str]] = frozenset()
     PURPOSE: ClassVar[str]  #: whose rules they are, in words
     WITHOUT: ClassVar[str]  #: how an administrator does without it
     device: str
@@ -51,11 +51,11 @@ class SharedTable(Operation):
 
     def place_of(self) -> tuple[int, str]:
         """The table's family and name, without making what it holds."""
-        raise NotImplementedError
+        ...
 
     def contents(self) -> Contents:
         """All of it."""
-        raise NotImplementedError
+        ...
 
     def common(self) -> bool:
         return True
@@ -68,10 +68,7 @@ class SharedTable(Operation):
         link, there = device_link(view, self.device), view.nft_table(family, name)
         if there is not None and not there.ours:
             raise HostRefused(f"nftables table {self._words()} is not ours: nft delete table {self._words()}")
-        return [self._as(now=there is not None and not (marked(link) and self.differs(view)))]
-
-    def _as(self, now: bool) -> Operation:
-        raise NotImplementedError
+        return [replaced(self, now=there is not None and not (marked(link) and self.differs(view)))]
 
     def apply(self) -> Sequence[Request]:
         if self.now:

@@ -9,13 +9,11 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
-from netcommon.cli.names import EXPECTED, complete, defined, matching
+from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import emit, json_option
 from netcommon.views.explain import Explanation, document, explained, foreseen
 from netcommon.views.explain_text import text
 from netcommon.views.text import ASCII, UNICODE
-from runtime import definitions
-from runtime.errors import NicInvalid
 
 
 @click.command("explain")
@@ -50,12 +48,7 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 def _defined(app: App, name: str) -> Explanation:
     """One that is described beforehand. Raises NicInvalid where there is none of that name."""
-    try:
-        nic = defined(app.paths, name)
-    except definitions.DefinitionInvalid:
-        raise
-    except NicInvalid:
-        raise NicInvalid("NIC", name, EXPECTED) from None
+    nic = defined_only(app.paths, name)
     return foreseen(nic, app.settings(strict=False))
 
 

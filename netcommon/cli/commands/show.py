@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.names import EXPECTED, complete, defined, matching
+from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import emit, fields, json_option, say
 from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
@@ -17,9 +17,8 @@ from netcommon.lifecycle.steps import decode
 from netcommon.operations.base import Operation
 from netcommon.operations.guard import NicGuard
 from netcommon.operations.guard_counters import dropped
-from runtime import definitions
 from runtime.environment import environment_of
-from runtime.errors import NetcommonError, NicInvalid
+from runtime.errors import NetcommonError
 from runtime.record import Record
 
 Document = dict[str, Any]
@@ -69,12 +68,7 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 def _defined(app: App, name: str) -> dict[str, Document]:
     """What is defined under this name, but not up. Raises NicInvalid where nothing is."""
-    try:
-        nic = defined(app.paths, name)
-    except definitions.DefinitionInvalid:
-        raise
-    except NicInvalid:
-        raise NicInvalid("NIC", name, EXPECTED) from None
+    nic = defined_only(app.paths, name)
     return {nic.uuid: {"state": "defined", "nic": environment_of(nic), "operations": []}}
 
 
