@@ -39,8 +39,8 @@ class Family:
                     self._known[child] = handle
                     waiting.append(child)
 
-    def search(self, number: int, until: float) -> bool:
-        """Sends it to all others that bear the mark and have begun after us, and opens them; whether there was one, and there is time.
+    def search(self, until: float, kill: bool = False) -> bool:
+        """Opens all others that bear the mark and have begun after us, or kills them; whether there was one, and there is time.
 
         Those that there is no room for are killed.
         """
@@ -64,19 +64,25 @@ class Family:
                 os.close(handle)
                 continue
             found = True
-            if number == signal.SIGKILL or len(self._known) >= MOST:
+            if kill or len(self._known) >= MOST:
                 _send(handle, signal.SIGKILL)
                 os.close(handle)
             else:
-                _send(handle, number)
                 self._known[int(name)] = handle
         return found
 
     def signal(self, number: int) -> None:
-        """Sends it to the group and to all that are open."""
+        """Sends it to the group and to all that are open, once to each: who cleans up at a signal does so again at the next."""
+        apart = [handle for pid, handle in self._known.items() if not self._in_group(pid)]
         signal_group(self.pid, number)
-        for handle in self._known.values():
+        for handle in apart:
             _send(handle, number)
+
+    def _in_group(self, pid: int) -> bool:
+        try:
+            return os.getpgid(pid) == self.pid
+        except ProcessLookupError:
+            return False
 
     def close(self) -> None:
         """Lets go of the handles."""

@@ -186,22 +186,23 @@ def _readable(descriptor: int, seconds: float) -> bool:
 def _end(handle: int, output: _Output, clock: Callable[[], float], family: Family) -> float:
     """SIGTERM, then SIGKILL when GRACE is over, to the group and to its descendants, also those in other sessions.
 
-    To look for them takes time too, on a busy machine or where there are thousands: it is part of GRACE, and then of REAP, and whoever is
-    found gets the signal at once. Returns until when (by ``clock``) the end of the program may be waited for.
+    To look for them takes time too, on a busy machine or where there are thousands: it is part of GRACE, and then of REAP. All are found
+    before the first gets SIGTERM, since what is born after that is what they clean up with. Returns until when (by ``clock``) the end of
+    the program may be waited for.
     """
     end = clock() + GRACE
     last = end + REAP
     try:
         family.descend(end - GRACE / 2)
+        family.search(end - GRACE / 2)
         family.signal(signal.SIGTERM)
-        family.search(signal.SIGTERM, end - GRACE / 2)
         _follow(handle, output, end, clock)
         for other in family.handles:  # a child may need its grace though the script ended at once
             _readable(other, end - clock())
         family.descend(last)  # those that were born meanwhile too
         family.signal(signal.SIGKILL)
         family.close()
-        while family.search(signal.SIGKILL, last):
+        while family.search(last, kill=True):
             select.poll().poll(PAUSE * 1000)
     finally:
         family.close()

@@ -116,6 +116,19 @@ def test_a_script_that_cleans_up_at_sigterm(go: Go, tmp_path: Path) -> None:
     assert (result.timed_out, result.status, result.ok) == (True, 3, False)
 
 
+@pytest.mark.parametrize("start", ["exec ", "", "setsid "])
+def test_who_cleans_up_is_told_once(go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    told = os.killpg
+
+    def slowly(group: int, number: int) -> None:
+        told(group, number)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(os, "killpg", slowly)
+    go(f"#!/bin/sh\n{start}bash -c 'trap \"echo told >>{{here}}/said\" TERM; while :; do sleep 0.01; done'\n", seconds=1.0)
+    assert (tmp_path / "said").read_text() == "told\n"
+
+
 def test_children_are_ended_with_a_script_that_hangs(go: Go) -> None:
     result = go("#!/bin/bash\nsleep 100 & echo $!\n( sleep 100 & echo $!; wait ) &\nwait\n", seconds=2.0)
     children = [int(word) for word in result.output.split()]
@@ -132,6 +145,22 @@ def test_a_child_in_another_session_is_ended_with_a_script_that_hangs(go: Go) ->
 def test_a_child_in_another_session_may_clean_up(go: Go, tmp_path: Path) -> None:
     go("#!/bin/sh\nsetsid bash -c 'trap \"touch {here}/cleaned; exit\" TERM; sleep 100 & wait'\n", seconds=2.0)
     assert (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize("start", ["", "setsid "])
+def test_what_is_started_to_clean_up_with_is_left_to_do_it(go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    """It bears the mark as well, and would be found on a machine where looking takes its time."""
+    listed = os.listdir
+
+    def slowly(path: str) -> list[str]:
+        time.sleep(0.1)
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", slowly)
+    trap = "sleep 0.2 || touch {here}/hurt; touch {here}/cleaned; exit"
+    go(f"#!/bin/sh\n{start}bash -c 'trap \"{trap}\" TERM; sleep 100 & wait'\n", seconds=1.0)
+    assert (tmp_path / "cleaned").exists()
+    assert not (tmp_path / "hurt").exists()
 
 
 def test_a_child_that_holds_the_output_does_not_hold_the_hook(go: Go) -> None:
