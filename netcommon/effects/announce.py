@@ -16,6 +16,8 @@ from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.effects.base import Scene
     from netcommon.host.base import View
     from netcommon.host.facts import Link
@@ -46,14 +48,14 @@ class Announce(AnnounceFields, Effect):
 
     def perform(self, scene: Scene) -> None:
         view = scene.view or scene.host.view()
-        links = [link for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
-        if not links:
+        targets = [(family, link) for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
+        if not targets:
             scene.log.info(f"announced to nobody: no uplink of table {self.table or 'main'} is known (no default route, no rule into it)")
             return
         try:
-            self._send(scene, view)
+            self._send(scene, view, targets)
         finally:
-            scene.later(AGAIN, lambda: self._again(scene))
+            scene.later(AGAIN, lambda: self._again(scene, targets))
 
     def describe(self) -> str:
         return f"announce {', '.join((*self.ipv4, *self.ipv6))} on the uplinks of table {self.table or 'main'}"
@@ -66,26 +68,28 @@ class Announce(AnnounceFields, Effect):
         links = uplinks(view, family, table_number(view, self.table, []))
         return [link for link in links if len(link.address) == MAC and link.address != NO_MAC]
 
-    def _again(self, scene: Scene) -> bool:
+    def _again(self, scene: Scene, targets: Sequence[tuple[int, Link]]) -> bool:
+        """To the same uplinks, as they are now: to find them costs a look at all routes of the table, thousands on some nodes."""
         if not scene.current():
             return False
+        view = scene.host.view()
         try:
-            self._send(scene, scene.host.view())
+            links = [(family, view.link_at(known.index)) for family, known in targets]
+            self._send(scene, view, [(family, link) for family, link in links if link is not None])
         except NetcommonError as error:
             scene.log.warning(f"{self.describe()}: {error}")
         return True
 
-    def _send(self, scene: Scene, view: View) -> None:
-        """Looks at the host each time: an uplink may have come up, or have got its address, meanwhile. Raises HostRefused."""
+    def _send(self, scene: Scene, view: View, targets: Sequence[tuple[int, Link]]) -> None:
+        """An uplink may have come up, or have got its address, since it was found. Raises HostRefused."""
         problems: list[str] = []
         requests: list[Request] = []
-        for family in (AF_INET, AF_INET6):
-            for link in self._uplinks(view, family) if self._addresses(family) else ():
-                source = view.link_local(link.index) if family == AF_INET6 else ""
-                if family == AF_INET6 and not source:
-                    problems.append(f"{link.name} has no IPv6 address to speak from yet")
-                    continue
-                requests += [SendFrame(link.index, frame) for frame in self._frames(family, link.address, source)]
+        for family, link in targets:
+            source = view.link_local(link.index) if family == AF_INET6 else ""
+            if family == AF_INET6 and not source:
+                problems.append(f"{link.name} has no IPv6 address to speak from yet")
+                continue
+            requests += [SendFrame(link.index, frame) for frame in self._frames(family, link.address, source)]
         answers = scene.host.execute(requests, stop=False) if requests else []
         problems += [answer.text for answer in answers if not answer.ok]
         if problems:
