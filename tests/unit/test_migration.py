@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.base import Answer
-from netcommon.host.facts import LEARNED, PROTOCOL
+from netcommon.host.facts import AF_INET, LEARNED, PROTOCOL, Route
+from netcommon.host.memory_view import MemoryView
 from netcommon.host.requests import AddRoute, Request, SendFrame
 from netcommon.lifecycle.arrivals import complete_instance
 from netcommon.lifecycle.check import Report, check, repair
@@ -190,3 +192,26 @@ def test_the_table_of_the_documents_is_that_of_the_code() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")]
     assert {name: when for name, when, _why in rows} == {f"`{name}`": "after" if exclusive(name) else "both" for name in KINDS}
     assert all(why.strip() for _name, _when, why in rows)
+
+
+def test_who_is_announced_looks_at_all_routes_twice(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the route that shall be made, and for the uplinks. Each look lists the table, which has thousands on some nodes."""
+    asked: list[object] = []
+    routes = MemoryView.routes
+
+    def counted(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        asked.append((family, table, destination))
+        return routes(view, family, table, destination)
+
+    monkeypatch.setattr(MemoryView, "routes", counted)
+    sim.up(ROUTED)
+    ((delays, again),) = sim.scheduled
+    assert all(again() for _ in delays) and frames(sim) == 2 * (1 + len(delays))
+    assert asked == [(AF_INET, 100, "10.0.0.5/32"), (AF_INET, 100, "0.0.0.0/0")]
+
+
+def test_an_uplink_that_goes_is_told_no_more(sim: Sim) -> None:
+    sim.up(ROUTED)
+    ((_delays, again),) = sim.scheduled
+    sim.host.remove_link("eth-br0")
+    assert again() and frames(sim) == 2
