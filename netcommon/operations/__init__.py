@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from netcommon.operations.base import UnknownKind, fields_of
 from netcommon.operations.stored import wrong
-from runtime.modules import load
+from runtime.errors import NetcommonError
+from runtime.modules import EXTENSIONS, load
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,9 +56,46 @@ def kind(name: str) -> type[Operation]:
     try:
         module, attribute = KINDS[name]
     except KeyError:
-        raise UnknownKind(f"operation of the unknown kind {name!r}") from None
+        return _of_extension(name)
     found: type[Operation] = getattr(load("netcommon.operations." + module), attribute)
     return found
+
+
+def every() -> list[type[Operation]]:
+    """The classes of all kinds, those of the site's extensions among them. Raises SettingsInvalid for an extension that cannot be used."""
+    found = [kind(name) for name in KINDS]
+    if EXTENSIONS:
+        from netcommon.extensions import operations
+
+        found += [one for name in EXTENSIONS for one in operations(name)]
+    return found
+
+
+def _of_extension(name: str) -> type[Operation]:
+    """The class of a kind EXTENSION/NAME. Raises UnknownKind, with what to do about it."""
+    extension, slash, _own = name.partition("/")
+    if not slash:
+        raise UnknownKind(f"operation of the unknown kind {name!r}")
+    from netcommon.extensions import operations
+
+    try:
+        for one in operations(extension):
+            known: str = one.KIND
+            if known == name:
+                found: type[Operation] = one
+                return found
+    except NetcommonError as error:
+        raise UnknownKind(f"operation of the kind {name!r}: {error}") from None
+    raise UnknownKind(f"operation of the kind {name!r}: the extension {extension} does not have it any more")
+
+
+def unusable(stored: Mapping[str, object]) -> str:
+    """Why an operation on record cannot be worked with, and what to do about it; "" if it can be."""
+    try:
+        from_json(stored)
+    except UnknownKind as error:
+        return str(error)
+    return ""
 
 
 def from_json(stored: Mapping[str, object]) -> Operation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netcommon.host.facts import FLOW_MARK
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
+from netcommon.operations.guard_flows import FOLLOWED, guard_flows
 from netcommon.operations.link import device_link
 from netcommon.operations.ovs import standing
 from runtime.errors import HostRefused, SettingsInvalid
@@ -78,6 +79,8 @@ class Flows(FlowsFields, Operation):
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
+        if template == GUARD and _unchanged(view.template(GUARD)):
+            return list(guard_flows(dict(self.words), dict(self.lists)))
         from netcommon.templates import render  # takes longer than all the rest
 
         variables: dict[str, object] = {**dict(self.words), **{name: list(words) for name, words in self.lists}}
@@ -102,8 +105,9 @@ class Flows(FlowsFields, Operation):
             return "the port is gone"  # or will be made anew, with another number
         found = view.flows(self.switch, self.cookie)
         now = [flow.text for flow in found if flow.port == port.ofport]
-        missing = [flow for flow in self.flows if flow not in now]
-        strange = len(found) - sum(flow in self.flows for flow in now)
+        wanted = self.flows if set(self.flows) <= set(now) else _reprinted(view, self.flows)
+        missing = [flow for flow in wanted if flow not in now]
+        strange = len(found) - sum(flow in wanted for flow in now)
         words = [f"{len(missing)} of its {len(self.flows)} flows are missing"] if missing else []
         words += [f"{strange} flows are there that are not its own"] if strange else []
         return ", ".join(words)
@@ -115,8 +119,9 @@ class Flows(FlowsFields, Operation):
     def counters(self, view: View) -> Sequence[tuple[str, int]]:
         """How many packets were met by the flows of each name."""
         met = {flow.text: flow.packets for flow in view.flows(self.switch, self.cookie)}
+        known = self.flows if set(self.flows) <= set(met) else _reprinted(view, self.flows)
         found: dict[str, int] = {}
-        for name, flow in zip(self.names, self.flows, strict=True):
+        for name, flow in zip(self.names, known, strict=True):
             if name:
                 found[name] = found.get(name, 0) + met.get(flow, 0)
         return tuple(found.items())
@@ -195,6 +200,20 @@ class FlowsEnd(FlowsEndFields, Operation):
 
     def undo(self) -> str:
         return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
+
+
+def _unchanged(template: str) -> bool:
+    from hashlib import sha256
+
+    return sha256(template.encode()).hexdigest() == FOLLOWED
+
+
+def _reprinted(view: View, flows: Sequence[str]) -> Sequence[str]:
+    """Flows as the Open vSwitch of now prints them, which need not be the one that was asked, or written of, when they were made."""
+    try:
+        return view.flow_texts([",actions=".join(flow.rsplit(" actions=", 1)) for flow in flows])
+    except SettingsInvalid:
+        return flows
 
 
 def _switch(view: View, bridge: str) -> OvsBridge:

@@ -78,7 +78,14 @@ def _declared(made: type[Operation]) -> dict[str, str]:
     for each in reversed(made.__mro__):
         if "_fields" in vars(each):
             fields = vars(each).get("__annotations__", {})
-    return {name: getattr(kind, "__forward_arg__", kind) for name, kind in fields.items()}
+    # as text, also where the module of an extension evaluates its annotations
+    texts = {name: getattr(kind, "__forward_arg__", kind) for name, kind in fields.items()}
+    return {name: kind.__name__ if kind.__class__ is type else str(kind) for name, kind in texts.items()}
+
+
+def unstorable(made: type[Operation]) -> str:
+    """The first field of an operation whose declared type no record can hold, and its type; "" if all can be held."""
+    return next((f"{name}: {kind}" for name, kind in declared(made).items() if kind not in TYPES), "")
 
 
 def wrong(made: type[Operation], values: Mapping[str, object]) -> str:

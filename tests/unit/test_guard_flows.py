@@ -1,0 +1,86 @@
+"""The guard's flows, said in Python, are what our template makes and Open vSwitch prints."""
+
+from __future__ import annotations
+
+import time
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netcommon.host.openflow import OpenFlow
+from netcommon.host.patience import Patience
+from netcommon.modes import openvswitch_flows
+from netcommon.operations import from_json
+from netcommon.operations.flows import GUARD, Flows
+from netcommon.operations.guard_flows import FOLLOWED, guard_flows
+from netcommon.options import options_of
+from netcommon.settings import Settings
+from netcommon.templates import read, render
+from runtime.errors import SettingsInvalid
+from tests.support.sim import Sim, nic
+
+NOBODYS = "/nonexistent"
+SWITCHES = ("allow_mac_spoofing", "allow_ip_spoofing", "allow_dhcp_spoofing", "allow_restricted_traffic")
+PREFIXES = ("10.0.0.6", "10.9.0.0/24", "fd00::5", "fd02::/64", "2001:db8::1")
+
+
+def by_template(made: Flows) -> list[tuple[str, str]]:
+    """As a site's copy of the template makes them."""
+    switch = OpenFlow(NOBODYS, cast(Patience, SimpleNamespace(seconds=20.0)), time.monotonic)
+    text = render(GUARD, {**dict(made.words), **{name: list(words) for name, words in made.lists}}, lambda name: read(name, NOBODYS))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    named = [(name, flow) if flow else ("", name) for name, _, flow in (line.partition(": ") for line in lines)]
+    return list(zip((name for name, _ in named), switch.texts([flow for _, flow in named]), strict=True))
+
+
+@settings(max_examples=60)
+@given(
+    st.sets(st.sampled_from(SWITCHES)),
+    st.sets(st.sampled_from(PREFIXES)),
+    st.sets(st.integers(1, 40), max_size=12),
+    st.sampled_from(["", "eui64"]),
+    st.sampled_from(["10.0.0.5", ""]),
+)
+def test_the_same_as_the_template(allowed: set[str], more: set[str], vids: set[int], link_local: str, ip: str) -> None:
+    tags = [f"netcommon:0:{name}" for name in allowed]
+    tags += [f"netcommon:0:{'prefixes' if '/' in address else 'addresses'}:{address}" for address in more]
+    tags += [f"netcommon:0:link_local:{link_local}"] if link_local else []
+    one = nic("openvswitch", IP=ip, VLAN="".join(f":{vid}" for vid in sorted(vids)), TAGS=" ".join(sorted(tags)))
+    _end, made = openvswitch_flows.flows(one, options_of(one, Settings(nic={"spoof_guard": True})))
+    assert list(guard_flows(dict(made.words), dict(made.lists))) == by_template(made)
+
+
+def test_the_template_is_the_one_that_is_followed() -> None:
+    assert sha256(read(GUARD, NOBODYS).encode()).hexdigest() == FOLLOWED
+
+
+def test_a_sites_own_template_takes_its_place(tmp_path: object) -> None:
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True}))
+    sim.host.templates[GUARD] = "priority=65001,actions=drop"
+    sim.up(nic("openvswitch"))
+    assert [flow.text for flow in sim.host.openflow.all] == ["priority=65001 actions=drop"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_switch_that_prints_otherwise(tmp_path: object, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """After an upgrade of Open vSwitch: the flows are its own as long as it takes ours for the same; else they are made anew."""
+    from netcommon.host.simulated_openflow import Tables
+
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True}))
+    sim.up(nic("openvswitch"))
+    tables = sim.host.openflow
+    tables.all = [flow._replace(text=flow.text.upper(), packets=1) for flow in tables.all]
+
+    def texts(self: Tables, flows: list[str]) -> list[str]:
+        if not known:
+            raise SettingsInvalid("no flows")
+        return [flow.replace(",actions=", " actions=").upper() for flow in flows]
+
+    monkeypatch.setattr(Tables, "texts", texts)
+    (made,) = [each for each in map(from_json, sim.record().operations) if isinstance(each, Flows)]
+    assert (made.differs(sim.host.view()) == "") == known
+    assert (sum(dict(made.counters(sim.host.view())).values()) > 0) == known
