@@ -36,13 +36,13 @@ else:
         @classmethod
         def _complete(cls, values, named):
             fields, defaults = cls._fields, cls._field_defaults
-            rest = fields[len(values) :]
-            missing = [name for name in rest if name not in named and name not in defaults]
-            strange = [name for name in named if name not in rest]
-            if missing or strange or len(values) > len(fields):
-                wrong = f"without {', '.join(missing)}" if missing else f"with {', '.join(strange) or 'too many values'}"
-                raise TypeError(f"{cls.__name__} {wrong}")
-            return (*values, *[named[name] if name in named else defaults[name] for name in rest])
+            try:
+                rest = [named.pop(name) if name in named else defaults[name] for name in fields[len(values) :]]
+            except KeyError as error:
+                raise TypeError(f"{cls.__name__} without {error.args[0]}") from None
+            if named or len(values) > len(fields):
+                raise TypeError(f"{cls.__name__} with {', '.join(named) or 'too many values'}")
+            return (*values, *rest)
 
         @classmethod
         def _make(cls, values):
