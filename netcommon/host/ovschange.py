@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OURS = "netcommon-"  #: what our keys in external_ids begin with
 
+COUNTING = 3  #: how many operations of a Change are for the whole transaction: the count for vswitchd, the comment, its number
+
 
 class Standing(NamedTuple):
     """The Port row that has the name already (there is one at most, by the schema's index), and QoS rows that we made for it."""
@@ -69,22 +71,33 @@ def lent(name: str, shapers: Sequence[str], users: Sequence[Row]) -> tuple[str, 
     return tuple(row for row in shapers if row in used)
 
 
-def put(port: OvsPort, fake: Fake | None, before: Standing) -> Change:
+def put(port: OvsPort, fake: Fake | None, before: Standing, name: str = "") -> Change:
     """Makes the port of a real bridge; ``fake``: for that VLAN of it. A row of this NIC's on the bridge is kept, another replaced.
 
-    What is kept is everything that others have set: other_config, QoS, and the Interface row with its policing and iface-id.
+    What is kept is everything that others have set: other_config, QoS, and the Interface row with its policing and iface-id. ``name``:
+    what tells its new rows from another's of the same transaction.
     """
     places = [_same("Bridge", ["name"], [{"name": port.bridge}], ["name", "==", port.bridge])]
     if fake is not None:
         believed = {"name": fake.name, "tag": fake.tag, "fake_bridge": True}
         places = [_here(port.bridge, fake.row), _same("Port", list(believed), [believed], ["_uuid", "==", ["uuid", fake.row]])]
-    qos, shaping = _shaped(port, before)
-    rows, changes = _updated(port, before, qos) if before.interface else _replaced(port, before, qos)
+    qos, shaping = _shaped(port, before, name)
+    rows, changes = _updated(port, before, qos) if before.interface else _replaced(port, before, qos, name)
     believed_shapers = [{"_uuid": ["uuid", each]} for each in before.shapers]
     rows.append(_same("QoS", ["_uuid"], believed_shapers, made_for(port.name, port.owner)))
     changes += shaping
-    end = [_counted(), {"op": "comment", "comment": f"netcommon: port {port.name} on {port.bridge}"}, _number()]
+    end = counted(f"port {port.name} on {port.bridge}")
     return Change([*places, *rows, *changes, *end], len(places), len(rows))
+
+
+def counted(words: str) -> list[Operation]:
+    """The end of a transaction that vswitchd is waited for: COUNTING operations, the last of which tells what it shows then."""
+    return [_counted(), comment(words), _number()]
+
+
+def comment(words: str) -> Operation:
+    """What the database's log says of a transaction."""
+    return {"op": "comment", "comment": f"netcommon: {words}"}
 
 
 def delete(name: str, row: str, shapers: Sequence[str] = (), wait: bool = False) -> list[Operation]:
@@ -92,9 +105,9 @@ def delete(name: str, row: str, shapers: Sequence[str] = (), wait: bool = False)
 
     ``wait``: the last is as in put.
     """
-    operations = [*_unshaped(row, shapers), *([_take_out(row)] if row else [])]
-    operations.append({"op": "comment", "comment": f"netcommon: port {name} removed"})
-    return [*operations, _counted(), _number()] if wait else operations
+    operations = [*_unshaped(row, shapers), *([take_out(row)] if row else [])]
+    words = f"port {name} removed"
+    return [*operations, *(counted(words) if wait else [comment(words)])]
 
 
 def take(port: OvsPort, row: Row, owner: str) -> list[Operation]:
@@ -104,7 +117,7 @@ def take(port: OvsPort, row: Row, owner: str) -> list[Operation]:
     return [
         _same("Port", list(believed), [believed], *this),
         {"op": "mutate", "table": "Port", "where": this, "mutations": [["external_ids", "insert", _map(((OVS_MARK, owner),))]]},
-        {"op": "comment", "comment": f"netcommon: port {port.name} taken over"},
+        comment(f"port {port.name} taken over"),
     ]
 
 
@@ -130,7 +143,7 @@ def made_for(name: str, owner: str) -> list[Any]:
     return ["external_ids", "includes", _map(((OVS_MARK, owner), (SHAPED, name)))]
 
 
-def _shaped(port: OvsPort, before: Standing) -> tuple[dict[str, Any], list[Operation]]:
+def _shaped(port: OvsPort, before: Standing, name: str) -> tuple[dict[str, Any], list[Operation]]:
     """The Port row's column qos, where it is to be set, and the changes of QoS rows."""
     if not port.shaping:
         gone = [row for row in before.shapers if row not in before.lent]
@@ -143,7 +156,8 @@ def _shaped(port: OvsPort, before: Standing) -> tuple[dict[str, Any], list[Opera
     if before.shapers:
         there = ["uuid", before.shapers[0]]
         return {"qos": there}, [{"op": "update", "table": "QoS", "where": [["_uuid", "==", there]], "row": row}]
-    return {"qos": ["named-uuid", "made_qos"]}, [{"op": "insert", "table": "QoS", "row": row, "uuid-name": "made_qos"}]
+    made = f"made_qos{name}"
+    return {"qos": ["named-uuid", made]}, [{"op": "insert", "table": "QoS", "row": row, "uuid-name": made}]
 
 
 def _unshaped(row: str, shapers: Sequence[str]) -> list[Operation]:
@@ -169,20 +183,20 @@ def _interface_ids(port: OvsPort) -> tuple[tuple[str, str], ...]:
     return (*port.interface_ids, (POLICED, str(port.policing))) if port.policing else port.interface_ids
 
 
-def _replaced(port: OvsPort, before: Standing, qos: dict[str, Any]) -> tuple[list[Operation], list[Operation]]:
+def _replaced(port: OvsPort, before: Standing, qos: dict[str, Any], name: str) -> tuple[list[Operation], list[Operation]]:
     stale = [{"_uuid": ["uuid", before.row]}] if before.row else []
     ids = _map(port.external_ids)
-    made = {"name": port.name, "interfaces": ["named-uuid", "made_interface"], "external_ids": ids, **_vlans(port), **qos}
+    made = {"name": port.name, "interfaces": ["named-uuid", f"made_interface{name}"], "external_ids": ids, **_vlans(port), **qos}
     interface = {"name": port.name, "external_ids": _map(_interface_ids(port)), **_policing(port, before)}
-    changes: list[Operation] = [_take_out(before.row)] if stale else []
+    changes: list[Operation] = [take_out(before.row)] if stale else []
     changes += [
-        {"op": "insert", "table": "Interface", "row": interface, "uuid-name": "made_interface"},
-        {"op": "insert", "table": "Port", "row": made, "uuid-name": "made_port"},
+        {"op": "insert", "table": "Interface", "row": interface, "uuid-name": f"made_interface{name}"},
+        {"op": "insert", "table": "Port", "row": made, "uuid-name": f"made_port{name}"},
         {
             "op": "mutate",
             "table": "Bridge",
             "where": [["name", "==", port.bridge]],
-            "mutations": [["ports", "insert", ["set", [["named-uuid", "made_port"]]]]],
+            "mutations": [["ports", "insert", ["set", [["named-uuid", f"made_port{name}"]]]]],
         },
     ]
     return [_same("Port", ["_uuid"], stale, ["name", "==", port.name])], changes
@@ -248,7 +262,8 @@ def _number() -> Operation:
     return {"op": "select", "table": "Open_vSwitch", "where": [], "columns": ["next_cfg"]}
 
 
-def _take_out(row: str) -> Operation:
+def take_out(row: str) -> Operation:
+    """The Port row leaves its bridge, and so goes."""
     return {
         "op": "mutate",
         "table": "Bridge",

@@ -16,9 +16,10 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-    from netcommon.host.ovsrows import Fake
+    from netcommon.host.ovsrows import Fake, Operation
     from netcommon.host.requests import DeleteOvsPort
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
@@ -122,6 +123,22 @@ class Ovsdb(OvsReader):
             return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is marked is not known ({lost})")
         return DONE if failed < 0 else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now ({why})")
 
+    def together(self, operations: Sequence[Operation], words: str, wait: bool = True, gone: bool = False) -> bool:
+        """One transaction for many ports; whether it was done, and is taken by vswitchd, which need not be known where ports go."""
+        limit = self._timeout
+        try:
+            end = ovschange.counted(words) if wait else [ovschange.comment(words)]
+            results, failed, _ = self._transact([*operations, *end], self._clock() + limit)
+            if failed >= 0:
+                return False
+            return not wait or self._let_go(self._count(results[-1], "next_cfg"), self._clock() + limit * (LET_GO if gone else 1)) or gone
+        except Lost as lost:
+            if lost.late:
+                self.patience.lost()
+        except FileNotFoundError:
+            pass
+        return False
+
     def _to_delete(self, name: str, owner: str, deadline: float) -> tuple[str, str, list[str]]:
         """The Port row ("": none), its Interface row if we limit it, and the QoS rows that we made. Raises Lost, FileNotFoundError."""
         asked = [
@@ -174,12 +191,7 @@ class Ovsdb(OvsReader):
 
     def _state(self, port: OvsPort, deadline: float) -> Answer | None:
         """What vswitchd says of the port; None where it says nothing yet. Raises Lost."""
-        there = self._port(port.name, deadline)
-        if there is None or not ovsrows.agrees(there, port):
-            return Answer(errno.EAGAIN, f"OVS port {port.name}: somebody else has changed it meanwhile")
-        if there.error or there.ofport < 0:
-            return Answer(errno.EIO, f"OVS port {port.name}: {there.error or 'ovs-vswitchd could not open it'}")
-        return DONE if there.ofport else None
+        return ovsrows.said_of(self._port(port.name, deadline), port)
 
     def _became(self, port: OvsPort, lost: Lost, deadline: float) -> Answer | None:
         """After an answer was lost: what the database says of the change; None if it is worth another attempt."""

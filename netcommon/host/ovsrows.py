@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.attributes import MalformedError
-from netcommon.host.base import Answer
+from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import OVS_MARK, OvsPort
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -183,6 +183,15 @@ def agrees(there: OvsPort, port: OvsPort) -> bool:
     ids = set(port.external_ids) <= set(there.external_ids) and set(port.interface_ids) <= set(there.interface_ids)
     limits = all(not wanted or now == wanted for now, wanted in zip(_limits(there), _limits(port), strict=True))
     return plain[0] == plain[1] and ids and limits
+
+
+def said_of(there: OvsPort | None, port: OvsPort) -> Answer | None:
+    """What vswitchd says of ``port``, by the rows that are there; None where it says nothing yet."""
+    if there is None or not agrees(there, port):
+        return Answer(errno.EAGAIN, f"OVS port {port.name}: somebody else has changed it meanwhile")
+    if there.error or there.ofport < 0:
+        return Answer(errno.EIO, f"OVS port {port.name}: {there.error or 'ovs-vswitchd could not open it'}")
+    return DONE if there.ofport else None
 
 
 def _limits(port: OvsPort) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import errno
 
 from netcommon.host.base import NOT_TRIED
 from netcommon.host.linux import merged
-from netcommon.host.requests import RTNETLINK, NftChange, service
+from netcommon.host.requests import RTNETLINK, DeleteOvsPort, NftChange, PutOvsPort, TakeOvsPort, service
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from netcommon.host.requests import Request
 
     Unit = Sequence[Request]  #: what goes in one message
+
+OvsChange = (PutOvsPort, TakeOvsPort, DeleteOvsPort)
 
 
 def execute_each(host: LinuxHost, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
@@ -49,6 +51,12 @@ def _answers(host: LinuxHost, wave: Sequence[Unit], stop: bool) -> list[list[Ans
     filters = [(number, change) for number, unit in enumerate(wave) for change in unit if isinstance(change, NftChange)]
     for number, answer in _filtered(host, filters):
         answers[number] = [answer]
+    ports = [(number, change) for number, unit in enumerate(wave) for change in unit if isinstance(change, OvsChange)]
+    if len(ports) > 1:
+        from netcommon.host.ovsbatch import execute_all  # few nodes have Open vSwitch
+
+        for (number, _change), answer in zip(ports, execute_all(host.ovsdb, [change for _number, change in ports]), strict=True):
+            answers[number] = [answer]
     for number, unit in enumerate(wave):
         if not answers[number]:
             answers[number] = [host.service(service(request)).execute(request) for request in unit]

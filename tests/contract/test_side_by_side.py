@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from netcommon.host.base import NOT_TRIED
-from netcommon.host.facts import AF_INET, Route, Rule
+from netcommon.host.facts import AF_INET, OVS_MARK, OvsPort, Route, Rule
+from netcommon.host.linux import LinuxHost
 from netcommon.host.nftables import NETDEV, NftSet, NftTable, Put
-from netcommon.host.requests import AddRoute, AddRule, DeleteRule, NftChange, Request, SetLink, SetSysctl
+from netcommon.host.ovsread import OvsReader
+from netcommon.host.ovsrows import agrees
+from netcommon.host.requests import (
+    AddRoute,
+    AddRule,
+    DeleteOvsPort,
+    DeleteRule,
+    NftChange,
+    PutOvsPort,
+    Request,
+    SetLink,
+    SetSysctl,
+)
+from tests.contract.ovs_by_hand import intent
 from tests.contract.worlds import World, index, view
 
 TAPS = ("tap0", "tap1", "tap2")
@@ -75,3 +91,73 @@ def test_a_refused_transaction_is_one_lists(world: World) -> None:
     answers = world.host.execute_each([change("one"), change("two", bad), change("three")], stop=True)
     assert [each[0].ok for each in answers] == [True, False, True]
     assert sorted(table.name for table in view(world).nft_tables(NETDEV)) == ["one", "three"]
+
+
+def ports(world: World, count: int, **changes: object) -> list[OvsPort]:
+    for number in range(count):
+        world.tap(f"tap{number}")
+    return [
+        OvsPort(f"tap{number}", "ovs0", tag=number + 1, external_ids=((OVS_MARK, f"uuid-{number}"),))._replace(**changes)  # type: ignore[arg-type]
+        for number in range(count)
+    ]
+
+
+def put(world: World, wanted: list[OvsPort]) -> list[int]:
+    return [said[0].errno for said in world.host.execute_each([[PutOvsPort(port)] for port in wanted], stop=True)]
+
+
+def test_ports_of_open_vswitch(ovs_world: World) -> None:
+    """Each is attached when it is answered, and gone when that is."""
+    wanted = ports(ovs_world, 3)
+    assert put(ovs_world, wanted) == [0] * 3
+    found = {port.name: port for port in view(ovs_world).ovs_ports()}
+    assert [intent(found[port.name]) for port in wanted] == wanted and all(port.ofport > 0 for port in found.values())
+    gone = [[DeleteOvsPort(port.name, port.owner, wait=number > 0)] for number, port in enumerate(wanted)]
+    assert [said[0].errno for said in ovs_world.host.execute_each(gone, stop=False)] == [0] * 3
+    assert list(view(ovs_world).ovs_ports()) == []
+
+
+def test_ports_go_in_few_transactions(monkeypatch: pytest.MonkeyPatch, ovs_world: World) -> None:
+    """The first ones, the state before and after included, cost as much as all."""
+    if not isinstance(ovs_world.host, LinuxHost):
+        return  # a simulated switch has no database
+    asked: list[int] = []
+    transact = OvsReader._transact
+
+    def counted(self: OvsReader, operations: Sequence[dict[str, Any]], deadline: float) -> tuple[list[Any], int, str]:
+        asked.append(len(operations))
+        return transact(self, operations, deadline)
+
+    monkeypatch.setattr(OvsReader, "_transact", counted)
+    wanted = ports(ovs_world, 40)
+    assert put(ovs_world, wanted) == [0] * 40 and len(asked) == 4
+    asked.clear()
+    gone = [[DeleteOvsPort(port.name, port.owner, wait=True)] for port in wanted]
+    assert {said[0].errno for said in ovs_world.host.execute_each(gone, stop=False)} == {0} and len(asked) == 2
+
+
+def test_a_port_that_is_refused_is_one_lists(ovs_world: World) -> None:
+    """A value out of range, no bridge, no device, a row that has the name already, twice the same name: the others are as good."""
+    wanted = ports(ovs_world, 6)
+    ovs_world.ovs_port("ovs0", "tap3")
+    wanted[0] = wanted[0]._replace(tag=5000)
+    wanted[1] = wanted[1]._replace(bridge="ovs9")
+    wanted[2] = wanted[2]._replace(name="nothing")
+    assert put(ovs_world, wanted) == [errno.EINVAL, errno.ENOENT, errno.EIO, 0, 0, 0]
+    found = {port.name: port.tag for port in view(ovs_world).ovs_ports() if port.ofport > 0}
+    assert found == {"tap3": 4, "tap4": 5, "tap5": 6}
+    assert put(ovs_world, [wanted[4], wanted[4]._replace(tag=9)]) == [0, 0]
+    again = view(ovs_world).ovs_port("tap4")
+    assert again is not None and again.tag == 9
+
+
+def test_ports_with_limits_and_anothers(ovs_world: World) -> None:
+    """What needs more than one step is done alone; what bears another's mark stays."""
+    policed = {"policing": 1000, "burst": 100}
+    wanted = [port._replace(**(policed if number < 2 else {"shaping": 10**6})) for number, port in enumerate(ports(ovs_world, 4))]
+    assert put(ovs_world, wanted) == [0] * 4
+    assert all(agrees(view(ovs_world).ovs_port(port.name) or port._replace(bridge=""), port) for port in wanted)
+    owners = [wanted[0].owner, "another", wanted[2].owner, wanted[3].owner]
+    gone = [[DeleteOvsPort(port.name, owner, wait=True)] for port, owner in zip(wanted, owners, strict=True)]
+    assert [said[0].errno for said in ovs_world.host.execute_each(gone, stop=False)] == [0, errno.ENOENT, 0, 0]
+    assert [port.name for port in view(ovs_world).ovs_ports()] == ["tap1"] and list(view(ovs_world).ovs_shapers()) == []
