@@ -7,10 +7,12 @@ import errno
 from netcommon.host.base import NOT_TRIED
 from netcommon.host.linux import merged
 from netcommon.host.requests import RTNETLINK, DeleteOvsPort, NftChange, PutOvsPort, TakeOvsPort, service
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from netcommon.host.base import Answer
     from netcommon.host.linux import LinuxHost
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     Unit = Sequence[Request]  #: what goes in one message
 
 OvsChange = (PutOvsPort, TakeOvsPort, DeleteOvsPort)
+FlowChange = (PutFlows, DeleteFlows)
 
 
 def execute_each(host: LinuxHost, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
@@ -51,12 +54,11 @@ def _answers(host: LinuxHost, wave: Sequence[Unit], stop: bool) -> list[list[Ans
     filters = [(number, change) for number, unit in enumerate(wave) for change in unit if isinstance(change, NftChange)]
     for number, answer in _filtered(host, filters):
         answers[number] = [answer]
-    ports = [(number, change) for number, unit in enumerate(wave) for change in unit if isinstance(change, OvsChange)]
-    if len(ports) > 1:
-        from netcommon.host.ovsbatch import execute_all  # few nodes have Open vSwitch
-
-        for (number, _change), answer in zip(ports, execute_all(host.ovsdb, [change for _number, change in ports]), strict=True):
-            answers[number] = [answer]
+    for kinds, together in ((OvsChange, _ports), (FlowChange, _flows)):
+        numbers = [number for number, unit in enumerate(wave) for change in unit if isinstance(change, kinds)]
+        if len(numbers) > 1:
+            for number, answer in zip(numbers, together(host, [wave[number][0] for number in numbers]), strict=True):
+                answers[number] = [answer]
     for number, unit in enumerate(wave):
         if not answers[number]:
             answers[number] = [host.service(service(request)).execute(request) for request in unit]
@@ -71,3 +73,15 @@ def _filtered(host: LinuxHost, changes: Sequence[tuple[int, NftChange]]) -> list
         if said.ok or said.errno == errno.ETIMEDOUT:
             return [(number, said) for number, _change in changes]
     return [(number, host.nftables.execute(change)) for number, change in changes]
+
+
+def _ports(host: LinuxHost, changes: Sequence[Any]) -> list[Answer]:
+    from netcommon.host.ovsbatch import execute_all  # few nodes have Open vSwitch
+
+    return execute_all(host.ovsdb, changes)
+
+
+def _flows(host: LinuxHost, changes: Sequence[Any]) -> list[Answer]:
+    from netcommon.host.ovs_view import openflow
+
+    return openflow(host).execute_all(changes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netcommon.host.base import NOT_TRIED
-from netcommon.host.facts import AF_INET, OVS_MARK, OvsPort, Route, Rule
+from netcommon.host.facts import AF_INET, FLOW_MARK, OVS_MARK, OvsPort, Route, Rule
 from netcommon.host.linux import LinuxHost
 from netcommon.host.nftables import NETDEV, NftSet, NftTable, Put
 from netcommon.host.ovsread import OvsReader
@@ -25,6 +25,7 @@ from netcommon.host.requests import (
     SetLink,
     SetSysctl,
 )
+from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from tests.contract.ovs_by_hand import intent
 from tests.contract.worlds import World, index, view
 
@@ -161,3 +162,22 @@ def test_ports_with_limits_and_anothers(ovs_world: World) -> None:
     gone = [[DeleteOvsPort(port.name, owner, wait=True)] for port, owner in zip(wanted, owners, strict=True)]
     assert [said[0].errno for said in ovs_world.host.execute_each(gone, stop=False)] == [0, errno.ENOENT, 0, 0]
     assert [port.name for port in view(ovs_world).ovs_ports()] == ["tap1"] and list(view(ovs_world).ovs_shapers()) == []
+
+
+def test_flows_of_open_vswitch(ovs_world: World) -> None:
+    """Those of all ports are one bundle; where it is refused, each port's are tried by themselves."""
+    wanted = ports(ovs_world, 3)
+    assert put(ovs_world, wanted) == [0] * 3
+    cookies = [FLOW_MARK | number for number in range(3)]
+    changes = [
+        PutFlows("ovs0", port.name, cookie, (f"priority={cookie & 3} actions=drop",)) for port, cookie in zip(wanted, cookies, strict=True)
+    ]
+
+    def flows() -> dict[int, list[str]]:
+        return {cookie: [flow.text for flow in view(ovs_world).flows("ovs0", cookie)] for cookie in cookies}
+
+    assert [said[0].ok for said in ovs_world.host.execute_each([[change] for change in changes], stop=True)] == [True] * 3
+    assert flows() == {cookie: [f"priority={cookie & 3} actions=drop"] for cookie in cookies}
+    again: list[list[Request]] = [[DeleteFlows("ovs0", cookies[0])], [changes[1]._replace(port="tap9")], [changes[2]._replace(flows=())]]
+    assert [said[0].ok for said in ovs_world.host.execute_each(again, stop=False)] == [True, False, True]
+    assert flows() == {cookies[0]: [], cookies[1]: ["priority=1 actions=drop"], cookies[2]: []}
