@@ -186,6 +186,8 @@ def environment() -> None:
     stamp = VENV / "netcommon-key"
     if stamp.exists() and stamp.read_text() == key:
         return
+    if VENV.is_symlink():
+        raise SetupFailed(f"{VENV} is a link to {VENV.readlink()}, which would be made anew for this checkout: remove the link")
     say("Python environment in .venv (pip, a minute at most)")
     command([PYTHON, "-m", "venv", "--clear", str(VENV)])
     pip = [str(VENV / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "--cache-dir", str(cache() / "pip")]

@@ -140,3 +140,16 @@ def test_the_longest_files_go_first() -> None:
     found = lanes.longest_first(files)
     assert found[: len(lanes.LONGEST)] == [f"tests/fault/test_{name}.py" for name in lanes.LONGEST]
     assert sorted(found) == sorted(files)
+
+
+def test_an_environment_that_is_a_link_is_not_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It would be the one of another checkout, which is in use there."""
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "kept").touch()
+    link = tmp_path / ".venv"
+    link.symlink_to(others)
+    monkeypatch.setattr(bootstrap, "VENV", link)
+    with pytest.raises(bootstrap.SetupFailed, match="is a link to"):
+        bootstrap.environment()
+    assert (others / "kept").exists()
