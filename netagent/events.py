@@ -9,9 +9,9 @@ Mark = tuple[str, object]
 
 #: Sorts of marks: a device by index, and by name; the settings of a device (its index); a VLAN of a bridge's port (index and VID, 0 for
 #: all); a family's uplinks; an address or a prefix; a table of nftables (family and name); a bridge of Open vSwitch; an instance that
-#: migrates in.
+#: migrates in; a mark of packets by which a policy rule selects (its bits, and which bits count).
 INDEX, NAME, SETTINGS, VLAN, UPLINKS = "index", "name", "settings", "vlan", "uplinks"
-ADDRESS, TABLE, SWITCH, INSTANCE = "address", "table", "switch", "instance"
+ADDRESS, TABLE, SWITCH, INSTANCE, FWMARK = "address", "table", "switch", "instance", "fwmark"
 
 
 class LinkGone(NamedTuple):

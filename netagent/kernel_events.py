@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from struct import error
 from sys import byteorder
 
-from netagent.events import ADDRESS, INDEX, NAME, SETTINGS, UPLINKS, VLAN, Changed, Event, Gone, LinkGone, Mark, Overrun
+from netagent.events import ADDRESS, FWMARK, INDEX, NAME, SETTINGS, UPLINKS, VLAN, Changed, Event, Gone, LinkGone, Mark, Overrun
 from netagent.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
 from netcommon.host import decode
 from netcommon.host.attributes import MalformedError, attributes, string, u32
 from netcommon.host.encode import (
     AF_BRIDGE,
-    FRA_IIFNAME,
     IFF_UP,
     IFINFO,
     IFLA_ADDRESS,
@@ -36,7 +35,6 @@ from netcommon.host.encode import (
     RTM_NEWROUTE,
     RTM_NEWRULE,
     RTM_NEWVLAN,
-    RULE,
 )
 from netcommon.host.facts import PROTOCOL
 
@@ -113,9 +111,11 @@ class KernelEvents(Listener):
         if kind in (RTM_NEWLINK, RTM_DELLINK):
             yield from self._link(kind, body)
         elif kind in (RTM_NEWRULE, RTM_DELRULE):
-            iif = string(attributes(body, RULE.size).get(FRA_IIFNAME))
-            if iif:
-                yield _either(kind == RTM_DELRULE, (NAME, iif))
+            rule = decode.rule(body)
+            if rule.iif:
+                yield _either(kind == RTM_DELRULE, (NAME, rule.iif))
+            elif rule.mask:
+                yield _either(kind == RTM_DELRULE, (FWMARK, (rule.mark, rule.mask)))
         elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
             yield from _route(kind, body)
         elif kind == RTM_DELNEIGH:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from netagent.events import ADDRESS, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
+from netagent.events import ADDRESS, FWMARK, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.nflayout import OWN
 from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
 from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
+from netcommon.operations.mark import name_of, shifted
 from runtime.record import UP, Record
 
 Stored = Mapping[str, Any]
@@ -26,6 +27,7 @@ class Entry(NamedTuple):
     state: str
     instance: str
     marks: frozenset[Mark]
+    label: str = ""  #: of the NIC, for people
 
     @property
     def settled(self) -> bool:
@@ -99,7 +101,8 @@ class Nics:
 
 def entry_of(record: Record) -> Entry:
     """The entry of a record."""
-    return Entry(record.key, record.uuid, record.device, record.ifindex, record.state, record.nic.instance, frozenset(marks_of(record)))
+    marks, nic = frozenset(marks_of(record)), record.nic
+    return Entry(record.key, record.uuid, record.device, record.ifindex, record.state, nic.instance, marks, nic.label)
 
 
 def marks_of(record: Record) -> set[Mark]:
@@ -123,6 +126,13 @@ def _of_kind(kind: str, stored: Stored) -> set[Mark]:
         return {(TABLE, (NETDEV, stored.get("name")))}
     if kind == "delivery-table":
         return {(TABLE, (BRIDGE, DELIVERY))}
+    if kind in ("mark-table", "mark", "mark-rule"):
+        number, mask = stored.get("number"), stored.get("mask")
+        if type(number) is not int or type(mask) is not int or not mask:
+            return set()
+        if kind == "mark-rule":
+            return {(FWMARK, (shifted(number, mask), mask))}
+        return {(TABLE, (family, name_of(number, mask))) for family in (INET, ARP)}
     if kind == "gateway-arp-table":
         return {(TABLE, (ARP, ARP_TABLE))}
     if kind in ("firewall", "firewall-nic"):

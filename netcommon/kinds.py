@@ -47,6 +47,20 @@ class Whole(NamedTuple):
         return int(text)
 
 
+class Bits(NamedTuple):
+    """Neighbouring bits of a number of 32 bits, 0 for none; TOML has 0x for such numbers."""
+
+    @property
+    def expected(self) -> str:
+        return "neighbouring bits of 32, such as 0xfff0000, or 0 for none"
+
+    def read(self, value: Any) -> object:
+        # adding its lowest bit to a row of ones leaves none of them
+        if type(value) is not int or not 0 <= value < 1 << 32 or value & (value + (value & -value)):
+            raise ValueError
+        return value
+
+
 class Seconds(NamedTuple):
     """A time in seconds, with or without a fraction."""
 

@@ -10,9 +10,10 @@ import errno
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from netcommon.host.counters import Counters
     from netcommon.host.facts import (
         Address,
         BridgeVlan,
@@ -101,6 +102,10 @@ class View(Protocol):
 
     def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
         """Those of ``nft_elements`` whose key begins with a device's index, as four bytes."""
+        ...
+
+    def counters(self) -> Mapping[int, Counters]:
+        """What every device has carried, by its index."""
         ...
 
     def sysctl(self, path: str) -> str | None:

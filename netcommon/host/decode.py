@@ -13,6 +13,8 @@ from netcommon.host.encode import (
     BRIDGE_VLAN_INFO_UNTAGGED,
     BRVLAN,
     FR_ACT_TO_TBL,
+    FRA_FWMARK,
+    FRA_FWMASK,
     FRA_IIFNAME,
     FRA_PRIORITY,
     FRA_PROTOCOL,
@@ -58,8 +60,9 @@ RTA_MULTIPATH, RTA_VIA = 9, 18
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE = 1, 1, 2
 
-#: The attributes of a rule that selects by incoming interface alone and looks up a table; 0 pads.
-PLAIN = frozenset({0, FRA_IIFNAME, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, FRA_SUPPRESS_PREFIXLEN})
+#: The attributes of a rule that selects by nothing and looks up a table, those that one selects by; 0 pads.
+PLAIN = frozenset({0, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, FRA_SUPPRESS_PREFIXLEN})
+BY_DEVICE, BY_MARK = PLAIN | {FRA_IIFNAME}, PLAIN | {FRA_FWMARK, FRA_FWMASK}
 NO_SUPPRESSION = 0xFFFFFFFF
 ANYWHERE = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 
@@ -112,19 +115,21 @@ def _holders(data: dict[int, bytes], carrier: bytes) -> int:
 
 
 def rule(body: bytes) -> Rule:
-    """RTM_NEWRULE, whatever it selects by; one without an interface has iif "" and is not plain."""
+    """RTM_NEWRULE, whatever it selects by; one that selects by nothing is not plain."""
     family, dst, src, tos, table, _, _, action, flags = _unpack(RULE, body)
     found = attributes(body, RULE.size)
     iif = string(found.get(FRA_IIFNAME))
+    mark, mask = u32(found.get(FRA_FWMARK)), u32(found.get(FRA_FWMASK))
     plain = (
-        bool(iif)
+        found.keys() <= (BY_DEVICE if iif else BY_MARK)
+        and bool(iif or mask)
         and not (dst or src or tos or flags & ~FIB_RULE_IIF_DETACHED)
         and action == FR_ACT_TO_TBL
-        and found.keys() <= PLAIN
         and u32(found.get(FRA_SUPPRESS_PREFIXLEN), NO_SUPPRESSION) == NO_SUPPRESSION
     )
     protocol = found.get(FRA_PROTOCOL, b"\0")
-    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, u32(found.get(FRA_TABLE), table), protocol[0] if protocol else 0, plain)
+    number = protocol[0] if protocol else 0
+    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, u32(found.get(FRA_TABLE), table), number, plain, mark, mask)
 
 
 def route(body: bytes) -> Route | None:

@@ -50,7 +50,7 @@ IFLA_BRIDGE_FLAGS, IFLA_BRIDGE_VLAN_INFO = 0, 2
 BRIDGE_FLAGS_MASTER = 1
 BRIDGE_VLAN_INFO_PVID, BRIDGE_VLAN_INFO_UNTAGGED = 2, 4
 
-FRA_IIFNAME, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL = 3, 6, 15, 21
+FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_FWMASK, FRA_PROTOCOL = 3, 6, 10, 15, 16, 21
 FR_ACT_TO_TBL = 1
 
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_TABLE = 1, 4, 5, 6, 15
@@ -85,7 +85,8 @@ def _rule(rule: Rule) -> bytes:
     table = rule.table if rule.table < 256 else RT_TABLE_UNSPEC
     return (
         RULE.pack(rule.family, 0, 0, 0, table, 0, 0, FR_ACT_TO_TBL, 0)
-        + text(FRA_IIFNAME, rule.iif)
+        + (text(FRA_IIFNAME, rule.iif) if rule.iif else b"")
+        + (number(FRA_FWMARK, rule.mark) + number(FRA_FWMASK, rule.mask) if rule.mask else b"")
         + number(FRA_PRIORITY, rule.preference)
         + number(FRA_TABLE, rule.table)
         + attribute(FRA_PROTOCOL, bytes((rule.protocol,)))

@@ -38,14 +38,16 @@ class Link(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A policy rule that selects by incoming interface alone (ip-rule(8))."""
+    """A policy rule that selects by incoming interface, or by mark, alone (ip-rule(8))."""
 
     family: int
     preference: int
     iif: str
     table: int
     protocol: int = PROTOCOL
-    plain: bool = True  #: False: it has selectors besides iif, so it is not one that we could have made
+    plain: bool = True  #: False: it has other selectors, or both, so it is not one that we could have made
+    mark: int = 0  #: of a packet, in the bits of ``mask``
+    mask: int = 0  #: 0: it does not look at the mark
 
 
 class Route(NamedTuple):

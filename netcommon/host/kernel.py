@@ -11,14 +11,16 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
     from netcommon.host.attributes import Encoded
+    from netcommon.host.counters import Counters
     from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
     from netcommon.host.netlink import Filter, Netlink
 
     Fact = TypeVar("Fact")
+    Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
@@ -96,6 +98,11 @@ class KernelView:
         """Pairs of device index and VLAN of all bridge ports."""
         return self._vlans(0)
 
+    def counters(self) -> Mapping[int, Counters]:
+        from netcommon.host import counters  # no hook asks
+
+        return _sane(counters.counters, self._dump("counters", counters.dump()))
+
     def _vlans(self, index: int) -> list[tuple[int, BridgeVlan]]:
         gone = frozenset({errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOENT})
         bodies = self._dump("VLANs", encode.dump_vlans(index), None, gone)
@@ -122,7 +129,7 @@ def _vlans(body: bytes) -> list[tuple[int, BridgeVlan]]:
     return list(decode.vlans(body))
 
 
-def _sane(decoder: Callable[[bytes], Fact], body: bytes) -> Fact:
+def _sane(decoder: Callable[[Told], Fact], body: Told) -> Fact:
     """What ``decoder`` makes of a message; one that it cannot read is no answer."""
     try:
         return decoder(body)

@@ -10,8 +10,9 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from netcommon.host.counters import Counters
     from netcommon.host.facts import (
         Address,
         BridgeVlan,
@@ -108,6 +109,12 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
 
     def filters(self, index: int) -> Sequence[Filter]:
         return self._kernel.tc.filters(index)
+
+    def counters(self) -> Mapping[int, Counters]:
+        from netcommon.host.counters import Counters
+
+        kernel = self._kernel
+        return {index: kernel.counters.get(index, Counters()) for index in kernel.links}
 
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)

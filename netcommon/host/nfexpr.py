@@ -13,7 +13,7 @@ from netcommon.host.attributes import as_bytes, attribute
 BE32, BE64 = Struct(">I"), Struct(">Q")
 
 LINK_HEADER, NETWORK_HEADER, TRANSPORT_HEADER = 0, 1, 2  #: NFT_PAYLOAD_*
-META_PROTOCOL, META_IIF, META_OIF, META_L4PROTO = 1, 4, 5, 16  #: NFT_META_*
+META_PROTOCOL, META_MARK, META_IIF, META_OIF, META_L4PROTO = 1, 3, 4, 5, 16  #: NFT_META_*
 EQUAL, DIFFERENT, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(6)  #: NFT_CMP_*
 SECOND_REGISTER = 9  #: NFT_REG32_01; the kernel writes the first one as NFT_REG_1
 VERDICT_REGISTER = 0
@@ -60,6 +60,11 @@ def meta(key: int, register: int = 0) -> bytes:
     return expression("meta", number(2, key) + number(1, _register(register)))
 
 
+def assign(key: int, register: int = 0) -> bytes:
+    """The register into what the kernel knows of the packet, such as its mark."""
+    return expression("meta", number(2, key) + number(3, _register(register)))
+
+
 def compare(value: bytes, operator: int = EQUAL, register: int = 0) -> bytes:
     """Goes on where the register stands so to ``value``; of numbers in network order the greater is the greater."""
     return expression("cmp", number(1, _register(register)) + number(2, operator) + nest(3, attribute(1, value)))
@@ -67,8 +72,13 @@ def compare(value: bytes, operator: int = EQUAL, register: int = 0) -> bytes:
 
 def mask(value: bytes, register: int = 0) -> bytes:
     """Only these bits of the register stay."""
-    at = number(1, _register(register)) + number(2, _register(register)) + number(3, len(value))
-    return expression("bitwise", at + number(6, 0) + nest(4, attribute(1, value)) + nest(5, attribute(1, bytes(len(value)))))
+    return altered(value, bytes(len(value)), register)
+
+
+def altered(kept: bytes, changed: bytes, register: int = 0) -> bytes:
+    """Only the bits ``kept`` of the register stay, and then the bits ``changed`` are turned over."""
+    at = number(1, _register(register)) + number(2, _register(register)) + number(3, len(kept))
+    return expression("bitwise", at + number(6, 0) + nest(4, attribute(1, kept)) + nest(5, attribute(1, changed)))
 
 
 def within(name: str, absent: bool = False, register: int = 0) -> bytes:

@@ -10,7 +10,8 @@ from runtime.typed import NamedTuple
 #: Families (NFPROTO_*).
 INET, ARP, NETDEV, BRIDGE = 1, 3, 5, 7
 
-#: Hooks: of netdev (NF_NETDEV_*), of arp (NF_ARP_*), and of bridge (NF_BR_*).
+#: Hooks: of inet (NF_INET_*), of netdev (NF_NETDEV_*), of arp (NF_ARP_*), and of bridge (NF_BR_*).
+INET_PREROUTING = 0
 INGRESS, EGRESS = 0, 1
 ARP_IN, ARP_OUT = 0, 1
 BRIDGE_POSTROUTING = 4

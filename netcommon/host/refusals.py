@@ -65,7 +65,8 @@ def subject(request: Request, named: Named = named) -> str:
         case SetLink():
             return _link(request, named)
         case AddRule(rule) | DeleteRule(rule):
-            return f"rule {rule.preference} iif {rule.iif} lookup {rule.table}"
+            by = f"iif {rule.iif}" if rule.iif else f"fwmark {rule.mark:#x}/{rule.mask:#x}"
+            return f"rule {rule.preference} {by} lookup {rule.table}"
         case AddRoute(route) | DeleteRoute(route):
             device = f" dev {named(route.index)}" if route.index else ""
             return f"route {route.destination}{device} table {route.table}"

@@ -45,7 +45,7 @@ class AddRule(NamedTuple):
 
 
 class DeleteRule(NamedTuple):
-    """Deletes one rule of this interface, preference, table and protocol; the kernel does not compare other selectors."""
+    """Deletes one rule of this interface or mark, preference, table and protocol; the kernel does not compare other selectors."""
 
     rule: Rule
 

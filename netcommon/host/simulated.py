@@ -14,6 +14,7 @@ from netcommon.host.simulated_tc import TrafficControl
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from netcommon.host.counters import Counters
     from netcommon.host.facts import Address, Neighbour, Route
     from netcommon.host.requests import SetLink
 
@@ -60,6 +61,7 @@ class Kernel:
         ]
         self.routes: list[Route] = []
         self.neighbours: list[Neighbour] = []
+        self.counters: dict[int, Counters] = {}  #: what devices have carried, as a test says
         self.addresses: list[Address] = []
         self.vlans: dict[int, dict[int, BridgeVlan]] = {}
         self.bridge_ports = BridgePorts(self)

@@ -6,9 +6,10 @@ from netcommon.host.base import View
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.counters import Counters
     from netcommon.host.facts import (
         Address,
         BridgeVlan,
@@ -151,6 +152,9 @@ class Snapshot:
     def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
         key = "nft indexed", family, table
         return self._once(key, lambda: _grouped(self.nft_elements(family, table), lambda element: element.key[:4])).get(index, [])
+
+    def counters(self) -> Mapping[int, Counters]:
+        return self._once("counters", self._view.counters)
 
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))

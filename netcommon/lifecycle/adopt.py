@@ -9,6 +9,7 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 
 from __future__ import annotations
 
+from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.host.requests import DeleteRule, TakeOvsPort
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.gc import at_work
@@ -20,6 +21,7 @@ from netcommon.operations.base import ABSENT, FOREIGN, replaced, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ALIAS, LinkSetting, device_link
 from netcommon.operations.link import UP as LINK_UP
+from netcommon.operations.mark import TapMark
 from netcommon.operations.ovs_link import ShutLink
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
@@ -219,10 +221,11 @@ def _ours(operation: Operation, view: View) -> Operation:
 
 def _replacing(view: View, old: Operation, new: Operation) -> list[Request]:
     """What puts our mark in the place of Ganeti's unmarked rule or route, for this operation."""
-    if isinstance(new, PolicyRule):
+    if isinstance(new, PolicyRule | TapMark):
         plain = [
             rule
-            for rule in view.rules(new.family, new.device)
+            for family in ((new.family,) if isinstance(new, PolicyRule) else (AF_INET, AF_INET6))
+            for rule in view.rules(family, new.device)
             if rule.iif == new.device and rule.plain and rule.table == new.number and rule.protocol in (RTPROT_UNSPEC, RTPROT_BOOT)
         ]
         removed: list[Request] = [DeleteRule(rule) for rule in plain]

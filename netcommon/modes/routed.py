@@ -45,13 +45,28 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     if AF_INET6 in addresses.families:
         operations += _gateway6(nic, options, addresses)
     if nic.link:
-        operations += [PolicyRule(family, tap, nic.link, settings.rule_preference) for family in addresses.families]
+        operations += _selected(nic, settings, addresses)
     operations += _proxies(nic, options, addresses)
     if options.blackhole:
         from netcommon.operations.blackhole import Blackhole
 
         operations += [Blackhole(family, each, nic.link) for family in addresses.families for each in addresses.destinations(family)]
     return [*operations, *_routes(nic, addresses)]
+
+
+def _selected(nic: Nic, settings: Settings, addresses: Addresses) -> list[Operation]:
+    """What has the guest's packets looked up in its table: a rule of its own, or the mark that all NICs of the table share."""
+    tap, mask, preference = nic.interface, settings.rule_mark, settings.rule_preference
+    if not mask:
+        return [PolicyRule(family, tap, nic.link, preference) for family in addresses.families]
+    from netcommon.host.nftables import ARP, INET
+    from netcommon.operations.mark import MarkTable, TapMark
+    from netcommon.operations.mark_rule import MarkRule
+
+    arp = AF_INET in addresses.families
+    made: list[Operation] = [MarkRule(family, nic.link, mask, preference) for family in addresses.families]
+    made += [MarkTable(tap, family, nic.link, mask) for family in ((INET, ARP) if arp else (INET,))]
+    return [*made, TapMark(tap, nic.link, mask, arp, preference)]
 
 
 def _check(nic: Nic, options: Options, addresses: Addresses) -> None:

@@ -29,6 +29,9 @@ KINDS = {
     "fdb-entry": ("fdb", "StaticEntry"),
     "sysctl": ("sysctl", "DeviceSysctl"),
     "rule": ("rule", "PolicyRule"),
+    "mark-table": ("mark", "MarkTable"),
+    "mark": ("mark", "TapMark"),
+    "mark-rule": ("mark_rule", "MarkRule"),
     "route": ("route", "GuestRoute"),
     "prefix-route": ("route", "PrefixRoute"),
     "blackhole": ("blackhole", "Blackhole"),
@@ -62,12 +65,18 @@ def kind(name: str) -> type[Operation]:
 
 
 def every() -> list[type[Operation]]:
-    """The classes of all kinds, those of the site's extensions among them. Raises SettingsInvalid for an extension that cannot be used."""
-    found = [kind(name) for name in KINDS]
-    if EXTENSIONS:
-        from netcommon.extensions import operations
+    """The classes of all kinds, those of the site's extensions among them.
 
-        found += [one for name in EXTENSIONS for one in operations(name)]
+    Without those of an extension that cannot be used: what is theirs alone nobody else can tell, and so it stays (lifecycle.inventory).
+    """
+    found = [kind(name) for name in KINDS]
+    for name in EXTENSIONS:
+        from netcommon.extending import operations
+
+        try:
+            found += operations(name)
+        except NetcommonError:
+            continue
     return found
 
 
@@ -76,7 +85,7 @@ def _of_extension(name: str) -> type[Operation]:
     extension, slash, _own = name.partition("/")
     if not slash:
         raise UnknownKind(f"operation of the unknown kind {name!r}")
-    from netcommon.extensions import operations
+    from netcommon.extending import operations
 
     try:
         for one in operations(extension):

@@ -30,6 +30,7 @@ class Owned(NamedTuple):
     requests: tuple[Request, ...]
     owner: str = ""  #: the NIC's UUID where the mark says it
     device: str = ""  #: the NIC's device it belongs to, "" where that is gone or the mark does not say
+    shared: tuple[str, ...] = ()  #: the keys by which NICs claim it, as of Operation.shared
 
 
 class Operation(Protocol):

@@ -45,8 +45,7 @@ class Blackhole(BlackholeFields, Operation):
         return Route(self.family, self.number, self.destination, 0, scope=0, metric=METRIC[self.family] + 1, type=BLACKHOLE)
 
     def shared(self) -> tuple[str, ...]:
-        key = f"blackhole-{self.family}-{self.destination}"
-        return (f"{key}@{self.number}" if self.number else key,)
+        return (_key(self.family, self.destination, self.number),)
 
     def exclusive(self) -> bool:
         """While the guest is still on another node, its packets are to go there."""
@@ -103,8 +102,13 @@ class Blackhole(BlackholeFields, Operation):
                 routes = view.routes(family, route.table, route.destination)
                 ways = [view.link_at(other.index) for other in routes if other.protocol == PROTOCOL and other.type != BLACKHOLE]
                 device = next((link.name for link in ways if link is not None), "")
+                key = _key(family, route.destination, route.table)
                 text = f"blackhole {route.destination} in table {route.table}"
-                yield Owned(_identity(route), text, (DeleteRoute(route._replace(index=0)),), device=device)
+                yield Owned(_identity(route), text, (DeleteRoute(route._replace(index=0)),), device=device, shared=(key,))
+
+
+def _key(family: int, destination: str, table: int) -> str:
+    return f"blackhole-{family}-{destination}" + (f"@{table}" if table else "")
 
 
 def _identity(route: Route) -> str:

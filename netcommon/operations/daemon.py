@@ -78,7 +78,8 @@ class NodeDaemon(NodeDaemonFields, Operation):
         for name in PROGRAMS:
             daemon = view.daemon(name)
             if daemon is not None:
-                yield Owned(f"daemon {name}", f"process {daemon.pid}, the {_program(name)} of {name}", (StopDaemon(name),))
+                text, identity = f"process {daemon.pid}, the {_program(name)} of {name}", f"daemon {name}"
+                yield Owned(identity, text, (StopDaemon(name),), shared=(identity,))
 
 
 def _program(name: str) -> str:

@@ -72,7 +72,7 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
             links = (view.link_at(INDEX.unpack(each.key[:4])[0]) for each in view.nft_elements(BRIDGE, NAME))
             alive = next((link.name for link in links if link is not None), "")
             made = cls("no device")
-            yield Owned(made.identity(), f"nftables table bridge {NAME}", tuple(made.revert(view)), device=alive)
+            yield Owned(made.identity(), f"nftables table bridge {NAME}", tuple(made.revert(view)), device=alive, shared=made.shared())
 
 
 def elements(ifindex: int, mac: bytes) -> list[NftElement]:

@@ -124,4 +124,5 @@ class NicFile(NicFileFields, Operation):
                 tuple(requests),
                 owner=file.owner,
                 device=link.name if link is not None and link.alias.startswith(file.owner + " ") else "",
+                shared=(f"file {file.path}",),
             )

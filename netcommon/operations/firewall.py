@@ -83,8 +83,7 @@ class FirewallTable(FirewallTableFields, Operation):
         return True
 
     def shared(self) -> tuple[str, ...]:
-        key = f"firewall-{self.nfproto}-{self.profile}"
-        return (f"{key}@{self.table}" if self.table else key,)
+        return (_key(self.nfproto, self.profile, self.table),)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self
@@ -132,7 +131,12 @@ class FirewallTable(FirewallTableFields, Operation):
         for table in _ours(view):
             text = f"nft table {FAMILIES[table.family]} {table.name}"
             family, name = (BRIDGE, table.name.removesuffix(OWN)) if table.name.endswith(OWN) else table[:2]
-            yield Owned(_identity(family, name), text, (NftChange(text, (Drop(table),), OTHERWISE),))
+            key = _key(family, name.removeprefix(START).rpartition("-")[0], name)
+            yield Owned(_identity(family, name), text, (NftChange(text, (Drop(table),), OTHERWISE),), shared=(key,))
+
+
+def _key(nfproto: int, profile: str, table: str) -> str:
+    return f"firewall-{nfproto}-{profile}" + (f"@{table}" if table else "")
 
 
 class FirewallMemberFields(NamedTuple):

@@ -70,7 +70,8 @@ class ArpTable(ArpTableFields, SharedTable):
         there = view.nft_table(ARP, NAME)
         if there is not None and there.ours:
             change = NftChange("gateway_arp of no device", (Drop(TABLE),), WITHOUT)
-            yield Owned(f"gateway-arp-table {NAME}", f"nftables table arp {NAME}", (change,))
+            made = cls("no device")
+            yield Owned(made.identity(), f"nftables table arp {NAME}", (change,), shared=made.shared())
 
 
 class GatewayArpFields(NamedTuple):

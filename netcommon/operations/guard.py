@@ -71,7 +71,8 @@ class GuardTable(GuardTableFields, SharedTable):
                 alive = [name for chain in chains if chain.table == table.name and (name := _guarded(view, index_of(chain.name)))]
                 made = cls("no device", table.name)
                 text = f"nftables table netdev {table.name}"
-                yield Owned(made.identity(), text, tuple(made.revert(view)), device=alive[0] if alive else "")
+                device = alive[0] if alive else ""
+                yield Owned(made.identity(), text, tuple(made.revert(view)), device=device, shared=made.shared())
 
 
 class NicGuardFields(NamedTuple):

@@ -23,7 +23,7 @@ def device_link(view: View, device: str) -> Link:
     """The link ``device``. Raises HostRefused where there is none."""
     link = view.link(device)
     if link is None:
-        raise HostRefused(f"device {device} does not exist")
+        raise HostRefused(f"device {device} does not exist: its hypervisor makes it when the guest starts")
     return link
 
 

@@ -50,8 +50,7 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return True
 
     def shared(self) -> tuple[str, ...]:
-        key = f"neighbour-{self.address}"
-        return (f"{key}@{self.port}" if self.port else key,)
+        return (_key(self.address, self.port),)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
@@ -103,7 +102,12 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
                 ways = [view.link_at(route.index) for route in routes if route.protocol == PROTOCOL]
                 device = next((link.name for link in [*ways, at] if link is not None and link.holders >= 0), "")
                 text = f"proxy neighbour {entry.address} on {at.name if at else f'device {entry.index}'}"
-                yield Owned(_identity(entry), text, (DeleteNeighbour(entry),), device=device)
+                keys = (_key(entry.address, at.name if at else ""),)
+                yield Owned(_identity(entry), text, (DeleteNeighbour(entry),), device=device, shared=keys)
+
+
+def _key(address: str, port: str) -> str:
+    return f"neighbour-{address}" + (f"@{port}" if port else "")
 
 
 class GatewayNeighbourFields(NamedTuple):

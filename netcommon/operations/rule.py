@@ -49,17 +49,8 @@ class PolicyRule(PolicyRuleFields, Operation):
             return []  # every lookup ends there anyway
         made = self._replace(number=number)
         same = made._same(view)
-        for other in view.rules(self.family, self.device):
-            if other.protocol == PROTOCOL or other in same or other.table == number:
-                continue
-            version = 4 if self.family == AF_INET else 6
-            text = (
-                f"a rule that is not ours applies to {self.device}, left by an earlier guest or another script: "
-                f"ip -{version} rule del iif {other.iif} lookup {other.table} preference {other.preference}"
-            )
-            if other.plain and other.preference <= self.preference:
-                raise HostRefused(text)  # it comes first: the guest would reach another one's network
-            warnings.append(text)
+        others = [rule for rule in view.rules(self.family, self.device) if rule not in same]
+        refuse_strange(others, number, self.preference, warnings)
         if same:
             made = made._replace(found=OURS if any(rule.protocol == PROTOCOL for rule in same) else FOREIGN)
         return [made]
@@ -96,10 +87,26 @@ class PolicyRule(PolicyRuleFields, Operation):
     def owned(cls, view: View) -> Iterable[Owned]:
         for family in (AF_INET, AF_INET6):
             for rule in view.rules(family):
-                link = view.link(rule.iif) if rule.protocol == PROTOCOL and rule.plain else None
+                ours = rule.protocol == PROTOCOL and rule.plain and rule.iif != ""
+                link = view.link(rule.iif) if ours else None
                 # a rule for a device that is there and no guest's was made by another with our number
-                if rule.protocol == PROTOCOL and rule.plain and (link is None or link.holders >= 0 or marked(link)):
+                if ours and (link is None or link.holders >= 0 or marked(link)):
                     yield _owned(rule)
+
+
+def refuse_strange(rules: Iterable[Rule], number: int, preference: int, warnings: list[str]) -> None:
+    """Raises HostRefused for one of a device's rules that leads to another table before ``preference``; warns of those after it."""
+    for rule in rules:
+        if rule.protocol == PROTOCOL or rule.table == number:
+            continue
+        version = 4 if rule.family == AF_INET else 6
+        text = (
+            f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script: "
+            f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
+        )
+        if rule.plain and rule.preference <= preference:
+            raise HostRefused(text)  # it comes first: the guest would reach another one's network
+        warnings.append(text)
 
 
 def left_behind(view: View, device: str) -> list[Owned]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.nftables import ARP, BRIDGE, NETDEV, NO_HOOK, Clear, Drop, Put
+from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV, NO_HOOK, Clear, Drop, Put
 from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from netcommon.host.nftables import NftChain, NftRule, NftSet, NftTable, Step
     from netcommon.host.requests import Request
 
-FAMILIES = {ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
+FAMILIES = {INET: "inet", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
 
 
 class Contents(NamedTuple):

@@ -142,7 +142,8 @@ class UplinkVlan(UplinkVlanFields, Operation):
         for port in ports:
             taken = _taker(view, port, self.vid)
             if taken:
-                raise HostRefused(f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken}")
+                why = f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken}"
+                raise HostRefused(f"{why}: delete that, or use another VLAN")
             found = FOREIGN if any(vlan.vid == self.vid for vlan in view.vlans(port.index)) else ABSENT
             made.append(known._replace(port=port.name, ifindex=port.index, found=found))
         return made
@@ -217,7 +218,7 @@ def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
         found = [port for port in ports if port.name in named]
         missing = sorted(set(named) - {port.name for port in found})
         if missing:
-            raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it")
+            raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it: correct the settings")
         return found
     ports = [port for port in ports if port.kind not in DEAD_ENDS and not port.name.startswith("vif")]
     better = [port for port in ports if port.kind != "veth"]

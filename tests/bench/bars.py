@@ -15,6 +15,7 @@ SWITCH_BULK = 1.5  #: times the time of one ovs-vsctl
 GROWTH = 1.15
 CHECK = 5.0
 IDLE = 0.005
+LOOKUP = 1.5  #: times that with few NICs
 MEMORY = 120  #: MB
 DESCRIPTORS = 64  #: more than at the start: each of 16 workers of the agent opens up to four when it works for the first time
 
@@ -39,6 +40,7 @@ def bars(told: Told) -> Iterator[Bar]:
     yield from bursts(told["bursts"])
     yield from bulk(told["bulk"])
     yield from growth(told["growth"])
+    yield from lookup(told["lookup"])
 
 
 def latency(mode: str, found: Told, guard: str, warm: float, cold: float) -> Iterator[Bar]:
@@ -98,6 +100,16 @@ def growth(found: Told) -> Iterator[Bar]:
         yield Bar(f"{mode}, {counts[-1]} NICs present: its descriptors", f"flat: at most {DESCRIPTORS} more", measured, more <= DESCRIPTORS)
         idle = last["idle cpu"]
         yield Bar(f"{mode}, {counts[-1]} NICs present: CPU of an idle agent", f"< {IDLE:.1%}", f"{idle:.2%}", idle < IDLE)
+
+
+def lookup(found: Told) -> Iterator[Bar]:
+    """Held by the design that is for it; the other is what it is measured against."""
+    costs = found["marks"]
+    few, many = next(iter(costs)), list(costs)[-1]
+    times = round(costs[many] / costs[few], 2)
+    yield Bar(
+        f"a route lookup, {many} routed NICs present, with marks", f"≤ {LOOKUP:g} of that with {few}", f"{times:.2f}", times <= LOOKUP
+    )
 
 
 def grown(by_count: Told, name: str, way: str, count: str) -> float:

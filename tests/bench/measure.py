@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from tests.bench import bulk, burst, growth, latency, page, ratios
+from tests.bench import bulk, burst, growth, latency, lookup, page, ratios
 from tests.bench.nics import BRIDGE, KERNEL, SWITCH, SWITCHED
 from tests.bench.place import prepared
 from tests.support.bootstrap import say
@@ -35,10 +35,12 @@ class Extent(NamedTuple):
     bulk: int
     bulk_rounds: int
     idle: float
+    routed: tuple[int, ...]
+    lookup_rounds: int
 
 
-FULL = Extent(41, 500, 2, (0, 100, 1000, 5000), 31, 500, 5, 70)
-SAMPLE = Extent(7, 20, 1, (0, 100), 5, 50, 2, 2)
+FULL = Extent(41, 500, 2, (0, 100, 1000, 5000), 31, 500, 5, 70, (10, 100, 1000, 5000), 31)
+SAMPLE = Extent(7, 20, 1, (0, 100), 5, 50, 2, 2, (10, 100), 5)
 
 
 def latencies(extent: Extent) -> dict[str, Any]:
@@ -86,7 +88,12 @@ def bulked(extent: Extent) -> list[dict[str, Any]]:
     return found
 
 
-PARTS: dict[str, Callable[[Extent], Any]] = {"latency": latencies, "bursts": bursts, "growth": grown, "bulk": bulked}
+def looked_up(extent: Extent) -> dict[str, Any]:
+    say(f"route lookups with {', '.join(str(count) for count in extent.routed)} routed NICs")
+    return lookup.lookups(extent.routed, extent.lookup_rounds)
+
+
+PARTS: dict[str, Callable[[Extent], Any]] = {"latency": latencies, "bursts": bursts, "growth": grown, "bulk": bulked, "lookup": looked_up}
 
 
 def machine() -> dict[str, Any]:

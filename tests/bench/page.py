@@ -93,6 +93,12 @@ def agents(found: Told) -> str:
     return table(["mode", "present", "resident, MB", "descriptors", "CPU when nothing happens"], rows)
 
 
+def lookup(found: Told) -> str:
+    counts = list(next(iter(found.values())))
+    rows = [[name, *(f"{costs[count]:.2f}" for count in counts)] for name, costs in found.items()]
+    return table(["microseconds a lookup, by NICs present", *counts], rows)
+
+
 def bulk(found: Sequence[Told]) -> str:
     rows = []
     for one in found:
@@ -145,6 +151,7 @@ def document(told: Told, template: str) -> str:
         "growth": growth(told["growth"]),
         "agent": agents(told["growth"]),
         "bulk": bulk(told["bulk"]),
+        "lookup": lookup(told["lookup"]),
     }
     for name, part in parts.items():
         template = template.replace("{" + name + "}", part)

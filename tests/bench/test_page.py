@@ -48,6 +48,7 @@ def told(wall: float = 0.3, growth: float = 1.0) -> dict[str, Any]:
             }
             for mode in ("bridged", "openvswitch")
         ],
+        "lookup": {"a rule for each NIC": {"10": 0.5, "5000": 40.0}, "marks": {"10": 0.5, "5000": 0.5 * growth}},
     }
 
 
@@ -83,6 +84,11 @@ def test_what_the_kernel_takes_longer_does_not_count() -> None:
     assert bars.grown(by_count, "warm", "up", "1000") == round((30 - (2 - 0.2)) / 3, 2)
     assert [one.met for one in bars.bars(told(0.3, 1.2)) if one.what == "bridged, warm, 1000 NICs present: up"] == [False]
     assert [one.met for one in bars.bars(told(0.3, 1.1)) if one.what == "bridged, warm, 1000 NICs present: up"] == [True]
+
+
+@pytest.mark.parametrize(("times", "met"), [(1.5, True), (1.6, False)])
+def test_a_lookup_is_held_to_that_with_few_nics(times: float, met: bool) -> None:
+    assert [one.met for one in bars.bars(told(0.3, times)) if one.what.startswith("a route lookup")] == [met]
 
 
 def test_plots_are_whole_and_the_same_again() -> None:

@@ -81,6 +81,21 @@ def test_the_rule_with_our_preference_becomes_ours(guest: Guest) -> None:
     assert guest.cli.host.view().rules(AF_INET, "tap0") == [Rule(AF_INET, 500, "tap0", 100, PROTOCOL)]
 
 
+def test_where_tables_are_marked_ganetis_rule_goes(guest: Guest) -> None:
+    """It would lead whoever gets the device's name next to this guest's table."""
+    etc = Path(guest.cli.paths.etc)
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "config.toml").write_text("[rules]\nmark = 0xff00\n")
+    guest.nic(A, "routed", "guests", "10.0.0.5", descriptor=20)
+    guest.tap("tap0", 20, bridge="")
+    guest.cli.host.kernel.add_rule(Rule(AF_INET, 32765, "tap0", 100, protocol=3))
+    assert guest.adopt() == {A: ("tap0", "adopted")}
+    view = guest.cli.host.view()
+    assert view.rules(AF_INET, "tap0") == []
+    assert [rule for rule in view.rules(AF_INET, "") if rule.mask] == [Rule(AF_INET, 500, "", 100, mark=0x6400, mask=0xFF00)]
+    guest.cli("check")
+
+
 def test_several_queues(guest: Guest) -> None:
     guest.nic(A)
     guest.plug(A, "20:21")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,17 @@ ROUTED: dict[str, Callable[[], None]] = {
 }
 
 
+MARK = "netcommon-mark-100-ff00"
+MARKED: dict[str, Callable[[], None]] = {
+    "nft flush ruleset": shell("nft flush ruleset"),
+    "the table that marks is deleted": shell(f"nft delete table inet {MARK}"),
+    "the one for ARP is deleted": shell(f"nft delete table arp {MARK}"),
+    "the device's element is deleted": shell(f"nft delete element inet {MARK} taps {{ tap0 }}"),
+    "IPv4 rule of the mark": shell("ip rule del fwmark 0x6400/0xff00"),
+    "IPv6 rule of the mark": shell("ip -6 rule del fwmark 0x6400/0xff00"),
+}
+
+
 def flap(device: str) -> None:
     """Down and up, with the administrator's own default routes put back."""
     shell(
@@ -156,6 +168,23 @@ def test_routed(routed: tuple[Site, Watched]) -> None:
             before = snapshot()
             took[what] = mended(running, seen, what, damage)
             assert strange(diff(before, snapshot())) == [], what
+    report(took)
+
+
+def test_marked(node: Node) -> None:
+    """With one rule for all NICs of the table."""
+    settings, took = "[rules]\nmark = 0xff00\n", dict[str, float]()
+    Path("/etc/netcommon/config.toml").write_text(settings)
+    site = Site(node, "100")
+    site.tap("tap0")
+    with watched() as seen:
+        site.up(site.nic(IP="192.0.2.5", NETWORK_SUBNET="192.0.2.0/24", TAGS=TAGS))
+        assert seen.drift() == [] and MARK in run("nft", "list", "tables")
+        for what, damage in MARKED.items():
+            with agent(settings=settings) as running:
+                before = snapshot()
+                took[what] = mended(running, seen, what, damage)
+                assert strange(diff(before, snapshot())) == [], what
     report(took)
 
 
