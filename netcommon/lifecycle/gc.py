@@ -134,7 +134,9 @@ def collect(node: Node, record: Record, call: Call) -> str:
 
 
 def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> str:
-    """Removes one thing that was on no record, under the locks of its device and of the NIC that its mark names, if it still is on none.
+    """Removes one thing that was on no record, under the locks of its device, of the NIC that its mark names, and of what NICs share.
+
+    A NIC may have come since the records were read that has it on its own: it stays.
 
     ``again``: the records, read anew since. Returns REMOVED, KEPT or FAILED; never raises NetcommonError.
     """
@@ -148,6 +150,9 @@ def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> st
             for record in (node.store.by_device(thing.device), node.store.read(thing.owner)):
                 if record and any(operation.identity() == thing.identity for operation in steps.decode(record)[0]):
                     return KEPT
+            held.keys(thing.shared)
+            if any(node.store.owners.others(key, "") for key in thing.shared):
+                return KEPT
             answers = node.host.execute(thing.requests, stop=False)
     except NetcommonError as error:
         call.log.warning(f"{thing.text}: {error}")
