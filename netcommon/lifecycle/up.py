@@ -147,11 +147,14 @@ class Coming:
                 self._move_aside(left)
 
     def _move_aside(self, record: Record) -> None:
-        """Makes room for this NIC's own record; what the earlier one shares with others goes along."""
-        store = self.node.store
-        moved = store.move_aside(record)
-        operations = steps.decode(moved)[0]
-        steps.claim(self.node, operations, moved.key)
+        """Makes room for this NIC's own record; what the earlier one shares with others goes along.
+
+        It is an owner under its new name before it has that: a kill in between would leave what it has made without one, and the next NIC
+        that needs it would take it for the administrator's.
+        """
+        store, operations = self.node.store, steps.decode(record)[0]
+        steps.claim(self.node, operations, record._replace(moved=True).key)
+        store.move_aside(record)
         for key in steps.keys_of(operations):
             store.owners.release(key, record.key)
 

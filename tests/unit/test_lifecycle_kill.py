@@ -9,6 +9,7 @@ import pytest
 
 from netcommon import custom
 from netcommon.lifecycle.check import check
+from runtime.environment import DownHint
 from runtime.nic import Nic
 from tests.support.sample import sample
 from tests.support.sim import MODES, UUIDS, Killed, Mortal, Sim, nic, plain
@@ -230,3 +231,33 @@ def test_a_down_killed_at_a_sites_script_is_finished(tmp_path: Path, monkeypatch
     sim.gc()
     assert told.read_text() == "down\n"
     assert sim.picture() == sim.before and sim.files() == []
+
+
+@pytest.mark.parametrize("mode", ["bridged, hybrid", "routed, all options"])
+def test_who_is_killed_as_a_nic_comes_up_elsewhere_loses_nobodys_share(tmp_path: Path, mode: str) -> None:
+    """Its record on the first tap is moved aside: who shares an uplink's VLAN or switch with it takes neither for the administrator's."""
+    for life in range(20):  # that is when
+        sim = Sim(str(tmp_path / str(life)))
+        for tap in ("tap1", "tap2"):
+            sim.tap(tap)
+            sim.host.remove_link(tap)
+        sim.host.remove_link("tap0")
+        alone = sim.picture()
+        for tap in ("tap0", "tap1", "tap2"):
+            sim.tap(tap)
+        sim.up(nic(mode))
+        with Mortal(sim, life) as mortal:
+            sim.up(nic("bridged", INTERFACE="tap1"))
+        assert len(mortal.steps) == life
+        sim.gc()
+        changes = {"INTERFACE": "tap2", "INTERFACE_INDEX": "1", **OTHER}
+        changes |= {"IP": "10.0.0.7", "TAGS": "netcommon:1:uplink_proxy:both netcommon:1:addresses:fd00::7"} if "routed" in mode else {}
+        sim.up(nic(mode, **changes))
+        sim.host.remove_link("tap0")
+        sim.gc()
+        for name in (UUIDS[0], UUIDS[1]):
+            sim.down(DownHint(name))
+        for tap in ("tap1", "tap2"):
+            sim.host.remove_link(tap)
+        sim.gc()
+        assert sim.picture() == alone, (life, mortal.steps[-1:])
