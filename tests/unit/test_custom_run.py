@@ -118,11 +118,11 @@ def test_a_script_that_cleans_up_at_sigterm(go: Go, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start", ["exec ", "", "setsid "])
 def test_who_cleans_up_is_told_once(go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
-    told = os.killpg
+    told, twice = os.killpg, "told\ntold\n"
 
     def slowly(group: int, number: int) -> None:
         told(group, number)
-        time.sleep(0.1)
+        until(lambda: twice in (tmp_path / "said").read_text() if (tmp_path / "said").exists() else False, 0.1)
 
     monkeypatch.setattr(os, "killpg", slowly)
     go(f"#!/bin/sh\n{start}bash -c 'trap \"echo told >>{{here}}/said\" TERM; while :; do sleep 0.01; done'\n", seconds=1.0)
@@ -153,7 +153,7 @@ def test_what_is_started_to_clean_up_with_is_left_to_do_it(go: Go, tmp_path: Pat
     listed = os.listdir
 
     def slowly(path: str) -> list[str]:
-        time.sleep(0.1)
+        until((tmp_path / "hurt").exists, 0.1)
         return listed(path)
 
     monkeypatch.setattr(os, "listdir", slowly)

@@ -20,7 +20,7 @@ from tests.support.reaping import CAP, GRACE, UNFINISHED, UUIDS, World, historie
 from tests.support.sample import FULL
 
 #: Each example is a machine of its own.
-some = settings(max_examples=1000 if FULL else 40)
+some = settings(max_examples=300 if FULL else 40)
 
 ALL = ("up", "incoming", "kill", "down", "close", "die", "lose", "stray", "hold", "release", "arrive", "wait", "reap", "restart")
 
