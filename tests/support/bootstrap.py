@@ -41,6 +41,7 @@ PROGRAMS = {
         "knotd": "knot",
         "kdig": "knot-dnsutils",
         "systemd-analyze": "systemd",
+        "qemu-system-x86_64": "qemu-system-x86",
     },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Makes the pages of docs/reference that the program itself knows best: docs/reference/make.py [FOLDER]
+
+What is in them is read from the schema of the settings, the operations, the variables that are read, and the metrics. Nothing of this
+machine is looked at. The other pages of the folder are written by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby, product
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parents[1]))
+
+from netagent.metrics import BUCKETS, METRICS  # noqa: E402 - after the path
+from netcommon.operations import KINDS  # noqa: E402
+from netcommon.operations.base import Operation  # noqa: E402
+from netcommon.plan import plan  # noqa: E402
+from netcommon.settings import Settings  # noqa: E402
+from netcommon.settings_agent import REPAIRED, REPAIRS  # noqa: E402
+from netcommon.settings_schema import KEYS, Key  # noqa: E402
+from netcommon.views.plain import meaning  # noqa: E402
+from runtime.environment import nic_from_environment  # noqa: E402
+
+MADE = "<!-- Made by docs/reference/make.py from the program: change it there, and run that. -->\n"
+
+#: Tables whose settings are the options of NICs, which docs/options.md has.
+OPTIONS = ("nic", "networks.*")
+
+#: What each table of the settings is about.
+TABLES = {
+    "hook": "Time limits of a hook, in seconds.",
+    "rules": "Policy rules of routed NICs.",
+    "custom": "[Scripts of the site](../custom-scripts.md).",
+    "ganeti": "What Ganeti expects on a node.",
+    "log": "Where the lines go.",
+    "bridges.*": "`[bridges.NAME]`, one for each [bridge](../vlan.md#uplinks) that needs it.",
+    "tags": "[Tags](../options.md#where-an-option-may-be-given) of instances and networks.",
+    "dhcp": "[DHCP servers](../dhcp.md) that are told of guests.",
+    "dns": "[Records in the DNS](../dns.md), made by the hook on the master.",
+    "agent": "[The agent](../agent.md). The hooks have no use for these.",
+    "extensions.*": "`[extensions.NAME]`, one for each module of the site's own in `/etc/netcommon/extensions`.",
+}
+
+#: The variables that describe a NIC, and what each says.
+NIC = {
+    "MODE": "`bridged`, `routed`, `openvswitch` or `ext`",
+    "LINK": "the bridge, the Open vSwitch bridge, or the routing table by name or number; of an `ext` NIC whatever the site's scripts read",
+    "BRIDGE": "the same as LINK, in mode bridged only; it counts where LINK is empty",
+    "INTERFACE": "the device on the node; the first argument otherwise. Both must name the same one",
+    "INTERFACE_UUID": "the NIC's UUID. Where it is missing one is made of INSTANCE, INTERFACE_INDEX and MAC",
+    "INTERFACE_INDEX": "the NIC's position in its instance, from 0",
+    "INTERFACE_NAME": "the NIC's own name",
+    "INSTANCE": "the guest's name",
+    "MAC": "the guest's MAC address",
+    "IP": "an address of the guest, IPv4 or IPv6, or (routed) a prefix. May be missing",
+    "VLAN": "`10` or `.10` access, `:10:20` trunk, `.10:20` both ([VLANs](../vlan.md))",
+    "TAGS": "the instance's tags, separated by spaces, in any order",
+    "NETWORK_NAME": "the network's name",
+    "NETWORK_UUID": "the network's UUID",
+    "NETWORK_SUBNET": "the network's IPv4 prefix",
+    "NETWORK_SUBNET6": "the network's IPv6 prefix",
+    "NETWORK_GATEWAY": "the network's IPv4 gateway",
+    "NETWORK_GATEWAY6": "the network's IPv6 gateway",
+    "NETWORK_MAC_PREFIX": "the first octets of the network's MAC addresses",
+    "NETWORK_TAGS": "the network's tags",
+}
+
+#: Other variables: name, who reads it, what it says.
+OTHERS = (
+    ("ACTION", "`kvm-nic-setup`, `network/MODE/*`", "`up` or `down` (Ganeti 3.2)"),
+    ("MIGRATION_PHASE", "the doors of KVM", "`pre` or `post`, on the target of a [migration](../migration.md)"),
+    ("XENBUS_PATH", "`vif-ganeti`", "`backend/vif/DOMID/DEVID`; `vif` names the device ([Xen](../xen.md))"),
+    ("GANETI_*", "`ganeti-hook`, `ganeti-dns-hook`", "what Ganeti says of the operation and the instance (doc/hooks.rst)"),
+    ("NO_COLOR", "`netcommon tree` and what else has colours", "not empty: no colours"),
+    ("NETCOMMON_CACHE", "`tests/run`, `tests/setup`, `packaging/build-deb`", "the folder for what was downloaded and for results"),
+)
+
+#: What scripts of the site get besides.
+SCRIPTS = (
+    ("NETCOMMON_CONTEXT", "`up`, or the [context](../lifecycle.md#down) of the down"),
+    ("NETCOMMON_MIGRATION_PHASE", "MIGRATION_PHASE as the caller gave it, or empty"),
+    ("NETCOMMON_RECORD", "the path of the NIC's record"),
+    ("NETCOMMON_DOOR", "which NIC is at work: so that a script that calls one of our doors for its own NIC does not start over"),
+)
+
+
+SETTINGS = f"""# Settings
+
+{MADE}
+`/etc/netcommon/config.toml`, in TOML. It must belong to root and be writable by nobody else. Every setting has a default, and the
+file may be missing. The hooks read it anew when it has changed, and the agent at a reload. A file with any error is not used at
+all: an up ends with exit status 78 and names every error with its line, a down works on. `netcommon config` prints what holds, and
+from where. [examples/config.toml](../../examples/config.toml) has all of them with comments.
+"""
+
+SETTINGS_END = """
+## [repair]
+
+One setting for each [kind of operation](operations.md), named like it: {words}; `on` is the default. It says what the agent does
+about one that does not hold any more: nothing, say so, put it back.
+
+## [nic] and [networks.NAME]
+
+Every [option of a NIC](../options.md), for all NICs of the node, and for those of one network.
+"""
+
+OPERATIONS = f"""# Operations
+
+{MADE}
+Every change to the host is one of these. A NIC's record lists those that were done for it; `netcommon show` and `netcommon explain`
+say whether each holds. The kind is its name in records, in `[repair]` of the [settings](settings.md), in JSON, and in the label
+`kind` of the [metrics](metrics.md). *Shared*: another NIC can need the same thing; it goes with the last of them. *May wait*: on the
+target of a migration it can be owed until the guest is there ([migration](../migration.md#what-is-done-when) says which are, and why).
+What stands in `<...>` is found on the node.
+
+"""
+
+ENVIRONMENT = f"""# Environment
+
+{MADE}
+## What describes a NIC
+
+Hypervisors pass these to the [doors](../architecture.md#the-doors); `netcommon plan` and `netcommon define` have an option for each.
+All are validated before anything is looked at: exit status 64 names the first that is wrong. An empty one counts as missing.
+Variables that are not named here are kept in the record, for the site's scripts.
+
+{{nic}}
+## Others
+
+{{others}}
+## What scripts of the site get
+
+What described the NIC at its up, and ([custom scripts](../custom-scripts.md)):
+
+{{scripts}}"""
+
+METRICS_PAGE = f"""# Metrics
+
+{MADE}
+What the agent counts, in Prometheus' text format 0.0.4. [The agent](../agent.md#metrics) says how to have them, and what the labels
+may be. The histograms are in seconds, with the bounds {{bounds}}.
+
+"""
+
+COMMON = "INSTANCE=web1\nINTERFACE_INDEX=0\nINTERFACE=tap0\nMAC=aa:00:00:00:00:01\nIP=192.0.2.5"
+NETWORK = "NETWORK_SUBNET6=2001:db8::/64\nNETWORK_GATEWAY=192.0.2.1\nNETWORK_GATEWAY6=2001:db8::1"
+BRIDGED = " ".join(f"netcommon:0:{option}" for option in ("static_fdb", "protected", "dhcp:dnsmasq", "rate_in:100mbit", "rate_out:50mbit"))
+ROUTED = " ".join(
+    f"netcommon:0:{option}" for option in ("eui64", "prefixes:192.0.2.128/28", "gateway_arp", "gateway_link_local", "blackhole")
+)
+
+#: NICs that together have every kind of operation, and the settings with which they are planned.
+NICS = (
+    [COMMON, "MODE=bridged", "LINK=br0", "VLAN=.10", f"TAGS={BRIDGED}"],
+    [COMMON, "MODE=routed", "LINK=guests", NETWORK, f"TAGS={ROUTED}"],
+    [COMMON, "MODE=openvswitch", "LINK=ovs0", "VLAN=.10"],
+    [COMMON, "MODE=routed", "INTERFACE=gnt.com.0", "IP=169.254.0.1", "INTERFACE_NAME=ganeti:communication:web1"],
+)
+SETTINGS_OF = (Settings(), Settings(rule_mark=0xFFF0000))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def shown(value: object) -> str:
+    """A value as the settings file says it; "none" for one that says nothing."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if value in ("", (), {}):
+        return "none"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def default(key: Key) -> str:
+    """What holds where the file does not say it."""
+    if key.table == "extensions.*":
+        return "must be said" if key.name == "adds" else "none"
+    return shown(key.default if key.option else getattr(Settings(), key.field))
+
+
+def settings() -> str:
+    """Every setting of config.toml."""
+    text = SETTINGS
+    for name, keys in groupby([key for key in KEYS if key.table not in (*OPTIONS, "repair")], lambda key: key.table):
+        rows = ((f"`{key.name}`", default(key), key.kind.expected, key.doc) for key in keys)
+        text += f"\n## [{name.replace('*', 'NAME')}]\n\n{TABLES[name]}\n\n"
+        text += table(("setting", "default", "what it may be", "meaning"), rows)
+    return text + SETTINGS_END.format(words=", ".join(f"`{word}`" for word in REPAIRS))
+
+
+def samples() -> dict[str, Operation]:
+    """One operation of each kind, as the planner makes it for NICS. Raises LookupError where none of them has it."""
+    found: dict[str, Operation] = {}
+    for chosen, variables in product(SETTINGS_OF, NICS):
+        nic = nic_from_environment(dict(line.split("=", 1) for line in "\n".join(variables).split("\n")))
+        for one in plan(nic, chosen):
+            found.setdefault(one.KIND, one)
+    if missing := {*KINDS} - {*found}:
+        raise LookupError(f"no NIC of NICS in docs/reference/make.py has operations of the kinds {', '.join(sorted(missing))}")
+    return {name: found[name] for name in KINDS}
+
+
+def operations() -> str:
+    """Every kind of operation."""
+    rows = []
+    for name, one in samples().items():
+        yes = ["yes" if getattr(type(one), method) is not getattr(Operation, method) else "" for method in ("shared", "exclusive")]
+        words = meaning(one).replace(", of which there was none", "")  # only a host has uplinks
+        rows.append((f"`{name}`", words, f"`{one.describe()}`", REPAIRED[name], *yes))
+    head = ("kind", "what it does, for example", "as a command", "`[repair]` calls it", "shared", "may wait")
+    return OPERATIONS + table(head, rows)
+
+
+def environment() -> str:
+    """Every variable that is read."""
+    nic = table(("variable", "what it says"), ((f"`{name}`", text) for name, text in NIC.items()))
+    others = table(("variable", "read by", "what it says"), ((f"`{name}`", *rest) for name, *rest in OTHERS))
+    scripts = table(("variable", "what it says"), ((f"`{name}`", text) for name, text in SCRIPTS))
+    return ENVIRONMENT.format(nic=nic, others=others, scripts=scripts)
+
+
+def metrics() -> str:
+    """Every metric of the agent."""
+    rows = ((f"`{name}`", metric.kind, metric.help) for name, metric in METRICS.items())
+    return METRICS_PAGE.format(bounds=", ".join(f"{bound:g}" for bound in BUCKETS)) + table(("metric", "type", "meaning"), rows)
+
+
+PAGES = {"settings.md": settings, "operations.md": operations, "environment.md": environment, "metrics.md": metrics}
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the pages into a folder, this one unless another is named."""
+    folder = Path(arguments[0]) if arguments else HERE
+    for name, make in PAGES.items():
+        (folder / name).write_text(make())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
