@@ -25,6 +25,8 @@ from typing import Protocol
 from netagent.alarms import Alarms
 from netagent.control import Control
 from netagent.exposition import Exposition
+from netagent.figures import hooks
+from netagent.journal import Journal as EventJournal
 from netagent.metrics import Metrics
 from netagent.notify import Notifier
 from netagent.reports import Reports
@@ -105,7 +107,8 @@ class Service:
         self._logs: list[Log] = []
         self._verbose = verbose
         self.log = self.make_log()
-        self.alarms = Alarms(self.make_log(), self.metrics)
+        self.journal = EventJournal(self.clock.wall)
+        self.alarms = Alarms(self.make_log(), self.metrics, self.journal.alarm)
         self.notifier = Notifier(self.environ)
         self.standing = Standing(os.getpid(), identity.netns, self.clock.wall(), self.clock.now())
         self._agent: Agent | None = None
@@ -148,7 +151,11 @@ class Service:
         self._exposition = Exposition(self.metrics, self.alarms)
         parts: list[Reports | Control | Exposition] = [
             Reports(self._folder, self.metrics),
-            Control(self._folder, lambda: document(self.standing, self.clock.now(), self.alarms.active(), agent.status())),
+            Control(
+                self._folder,
+                lambda: document(self.standing, self.clock.now(), self.alarms.active(), agent.status()),
+                {"hooks": lambda _rest: hooks(self.metrics), "events": self.journal.asked},
+            ),
             self._exposition,
         ]
         for part in parts:
@@ -196,6 +203,8 @@ class Service:
         if self._agent is not None:
             self._agent.reloaded(settings)
         self.log.info("the settings were read again")
+        for line in settings.renamed:
+            self.log.warning(line)
         self.notifier.ready()
         return True
 

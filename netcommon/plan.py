@@ -57,6 +57,9 @@ def effects(nic: Nic, settings: Settings) -> list[Effect]:
 
 
 def _parts(nic: Nic, settings: Settings, options: Options) -> list[Part]:
-    return [
+    parts: list[Part] = [
         load("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
     ]
+    if settings.extensions:
+        parts += load("netcommon.extended").parts(nic, settings, options)
+    return parts

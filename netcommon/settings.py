@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from runtime.errors import SettingsInvalid
+from runtime.modules import allow
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Settings(NamedTuple):
     tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options)
     nic: Mapping[str, Any] = {}  #: options of every NIC, by name
     networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
+    rule_mark: int = 0  #: the bits of packets' marks that say in which table routed guests' packets are looked up; 0: a rule for each NIC
     tap_alias: bool = True  #: devices bear our mark as their alias
     dhcp_nfdhcpd_folder: str = "/var/lib/nfdhcpd"
     dhcp_dnsmasq_folder: str = "/var/lib/netcommon/dnsmasq"  #: its dhcp-hostsdir
@@ -54,6 +56,8 @@ class Settings(NamedTuple):
     agent_metrics_file: str = ""  #: "": none
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
+    extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
+    renamed: tuple[str, ...] = ()  #: what the file calls by a name of an older version, one line each (netcommon.settings_renames)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -62,7 +66,16 @@ class Settings(NamedTuple):
 
 
 def load(paths: Paths) -> Settings:
-    """The settings of this node. Raises SettingsInvalid, which lists every error of the file, one a line."""
+    """The settings of this node; what they name of the site's extensions may be loaded from now on.
+
+    Raises SettingsInvalid, which lists every error of the file, one a line.
+    """
+    found = _load(paths)
+    allow(found.extensions, paths.extensions)
+    return found
+
+
+def _load(paths: Paths) -> Settings:
     descriptor = _open(paths.config)
     if descriptor < 0:
         return Settings()

@@ -10,6 +10,8 @@ import tomllib
 
 from netcommon.kinds import is_interface
 from netcommon.settings import Settings
+from netcommon.settings_extensions import is_extension
+from netcommon.settings_renames import moved
 from netcommon.settings_schema import KEYS
 from runtime.errors import SettingsInvalid, escaped
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 
 Path = tuple[str, ...]
+
+#: What the names of tables must be, where they are not free.
+NAMES = {
+    "bridges": (is_interface, "interface name (at most 15 bytes)"),
+    "extensions": (is_extension, "name of a module (letters, digits, underscores, at most 64)"),
+}
 
 
 class Loaded(NamedTuple):
@@ -62,14 +70,17 @@ def read(descriptor: int, path: str) -> Loaded:
     except ValueError:
         raise SettingsInvalid(f"{file}:1: has a number of thousands of digits") from None
     try:
-        settings, given, problems = _validate(document)
+        current = moved(document)
+        settings, given, problems = _validate(current.document)
+        problems += [_Problem(*one) for one in current.problems]
         lines = _lines(text) if problems or given else {}
     except RecursionError:  # dotted keys nest without end, and cost tomllib no recursion
         raise SettingsInvalid(f"{file}:1: nested too deeply") from None
     if problems:
-        told = sorted((_line(lines, problem.path), problem.text) for problem in problems)
+        told = sorted((_line(lines, current.old.get(problem.path, problem.path)), problem.text) for problem in problems)
         raise SettingsInvalid("\n".join(f"{file}:{line}: {what}" for line, what in told))
-    return Loaded(settings, {place: _line(lines, place) for place in given}, file)
+    settings = settings._replace(renamed=tuple(f"{file}: {note}" for note in current.notes))
+    return Loaded(settings, {place: _line(lines, current.old.get(place, place)) for place in given}, file)
 
 
 def effective(loaded: Loaded) -> list[Effective]:
@@ -168,8 +179,11 @@ def _tables(
                 place = (name, each)
                 if not isinstance(inner, dict):
                     problems.append(_Problem(place, f"{_dotted(place)} = {escaped(inner)}: expected a table [{name}.NAME]"))
-                elif name == "bridges" and not is_interface(each):
-                    problems.append(_Problem(place, f"table [{_dotted(place)}]: {escaped(each)} is no interface name (at most 15 bytes)"))
+                elif name in NAMES and not NAMES[name][0](each):
+                    problems.append(_Problem(place, f"table [{_dotted(place)}]: {escaped(each)} is no {NAMES[name][1]}"))
+                elif name == "extensions" and "adds" not in inner:
+                    expected = tables["extensions.*"]["adds"].kind.expected
+                    problems.append(_Problem(place, f"table [{_dotted(place)}]: expected adds = {expected}"))
                 else:
                     yield place, inner, tables[name + ".*"]
 

@@ -5,11 +5,12 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
-from netcommon.kinds import Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
+from netcommon.kinds import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.options import DEFAULTS
 from netcommon.options_schema import OPTIONS
 from netcommon.settings_agent import REPAIRED, REPAIRS, Delay, Listen
 from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
+from netcommon.settings_extensions import Parameters
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ KEYS: tuple[Key, ...] = (
     Key("hook", "timeout", "hook_timeout", Seconds(1, 600), "the whole hook; custom scripts get what remains of it"),
     Key("hook", "service_timeout", "service_timeout", Seconds(0.1, 300), "each service of the host, such as OVSDB"),
     Key("rules", "preference", "rule_preference", Whole(1, 32765), "preference of our policy rules (ip-rule(8))"),
+    Key("rules", "mark", "rule_mark", Bits(), "bits of packets' marks: one rule for all NICs of a routing table; 0: one for each NIC"),
     Key("custom", "order", "custom_order", Choice(("after", "instead")), "site scripts of Ganeti: after or instead of the built-in"),
     Key("custom", "output_limit", "custom_output_limit", Whole(0, 1 << 24, " of bytes"), "what is kept of a script's output"),
     Key("ganeti", "nic_files", "ganeti_nic_files", Choice(("auto", "on", "off")), "keep Ganeti's nic/ files; auto: where Ganeti is there"),
@@ -65,6 +67,8 @@ KEYS: tuple[Key, ...] = (
     Key("agent", "hook_socket", "agent_hook_socket", Truth(), "the hooks hand their calls over to the agent, which answers sooner"),
     Key("agent", "metrics_file", "agent_metrics_file", FilePath(), "the metrics for node_exporter's textfile collector; none: no file"),
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
+    Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
+    Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
     *(Key("repair", kind, "repair", Choice(REPAIRS), doc, kind, "on") for kind, doc in REPAIRED.items()),
     *(Key("nic", option.name, "nic", option.kind, option.doc, option.name, getattr(DEFAULTS, option.name)) for option in OPTIONS),
     *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),

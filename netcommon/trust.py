@@ -41,6 +41,25 @@ def distrust_folder(path: str) -> str:
     return _distrusted({**folders, real: True})
 
 
+def distrust_tree(folder: str) -> str:
+    """Why the files below ``folder`` must not be run as root; "" if they may: each belongs to root, who alone can write it.
+
+    A symbolic link to a file is followed and checked as that file is; one to a folder is not accepted.
+    """
+    if reason := distrust_folder(folder):
+        return reason
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+        for path in (f"{folder}/{name}" for name in names):
+            status = os.lstat(path)
+            if reason := distrust_tree(path) if stat.S_ISDIR(status.st_mode) else distrust(path):
+                return reason
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
 def _way(path: str) -> tuple[str, dict[str, bool]]:
     """Where ``path`` leads, as the kernel goes it, and the folders passed: True for one that a symbolic link was read in.
 

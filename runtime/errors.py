@@ -28,10 +28,14 @@ def escaped(value: object, limit: int = 120) -> str:
 
 
 class NetcommonError(Exception):
-    """Any failure we foresaw. ``status`` is the exit status; ``retry`` says whether trying again can help."""
+    """Any failure we foresaw. ``status`` is the exit status; ``retry`` says whether trying again can help.
+
+    ``advice`` is for people at a terminal: what to do next, where the message itself does not say it.
+    """
 
     status = UNAVAILABLE
     retry = False
+    advice = ""
 
 
 class NicInvalid(NetcommonError):
@@ -47,18 +51,22 @@ class NicInvalid(NetcommonError):
 class HostRefused(NetcommonError):
     """The host cannot do it as it is: something is missing or in the way."""
 
+    advice = "netcommon doctor examines this host, and says what to do"
+
 
 class TryAgain(NetcommonError):
     """A lock, a service or the kernel was busy: the same call may succeed later."""
 
     status = TEMPORARY
     retry = True
+    advice = "the same may succeed later: try again; netcommon doctor if it goes on"
 
 
 class SettingsInvalid(NetcommonError):
     """The settings file cannot be used."""
 
     status = CONFIG
+    advice = "correct it; netcommon config then reads the settings without touching anything"
 
 
 class RecordUnreadable(NetcommonError):

@@ -7,10 +7,22 @@ import sys
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
+
+#: The site's own modules that this process may load (netcommon.extensions): name -> the folder that it lies in.
+EXTENSIONS: dict[str, str] = {}
 
 
 def load(name: str) -> ModuleType:
     """The module of that full name, imported if need be. Raises ImportError."""
     __import__(name)
     return sys.modules[name]
+
+
+def allow(extensions: Iterable[str], folder: str) -> None:
+    """From now on these modules of the site may be loaded, from ``folder``, and no others. Nothing is read yet."""
+    names = tuple(extensions)
+    EXTENSIONS.update((name, folder) for name in names)  # none is missing for an instant: another thread may be at work
+    for name in set(EXTENSIONS).difference(names):
+        del EXTENSIONS[name]

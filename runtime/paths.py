@@ -39,6 +39,10 @@ class Paths(NamedTuple):
         return self.etc + "/templates"
 
     @property
+    def extensions(self) -> str:
+        return self.etc + "/extensions"
+
+    @property
     def kvm_run(self) -> str:
         return self.ganeti_run + "/kvm-hypervisor"
 

@@ -37,7 +37,7 @@ class Record(NamedTuple):
     scripts: bool = False  #: the custom ifup scripts were begun, so the ifdown scripts are owed
     created: float = 0.0  #: seconds since the epoch; for people, never for decisions
     monotonic: float = 0.0  #: seconds since boot
-    schema: int = SCHEMA
+    schema: int = SCHEMA  #: of the file that it was read from; it is always written with the newest
     moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
     incoming: bool = False  #: its guest is still migrating in: what may be on one node only is owed
 
@@ -80,16 +80,19 @@ def from_json(data: bytes) -> Record:
         raise RecordUnreadable(f"not JSON: {_line(error)}") from None
     if not isinstance(stored, dict):
         raise RecordUnreadable("not a JSON object")
-    schema = _typed(stored, "schema", int)
+    schema = written = _typed(stored, "schema", int)
     if schema > SCHEMA:
-        raise RecordTooNew(f"schema {schema} is newer than {SCHEMA}, the newest this version knows: use the version that wrote it")
+        raise RecordTooNew(
+            f"schema {schema} is newer than {SCHEMA}, the newest this version knows: it is left alone; install the version that wrote it, "
+            "or a later one"
+        )
     while schema < SCHEMA:
         upgrade = UPGRADES.get(schema)
         if upgrade is None:
             raise RecordUnreadable(f"schema {schema} is unknown")
         stored = upgrade(stored)
         schema += 1
-    return _record(stored)
+    return _record(stored)._replace(schema=written)
 
 
 def _from_0(stored: dict[str, Any]) -> dict[str, Any]:

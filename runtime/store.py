@@ -132,6 +132,17 @@ class Store:
         del self.problems[before:]
         return records, found
 
+    def newer(self) -> list[str]:
+        """What is said of the records that a newer version has written, one line each."""
+        nics, found = self._layout.find("nics"), list[str]()
+        for name in nics.names() if nics is not None else ():
+            try:
+                if nics is not None and name.endswith(".json") and is_key(name[:-5]):
+                    self._read(nics, name)
+            except RecordTooNew as error:
+                found.append(str(error))
+        return found
+
     # -- writing
 
     def write(self, record: Record, earlier: Record | None = None) -> None:

@@ -141,7 +141,7 @@ class Story:
 
     def _records(self, expected: set[str], text: str) -> None:
         """Compares the records with the instances expected, by the command's JSON."""
-        found = {row["nic"].partition("/")[0] for row in json.loads(self.netcommon("list", "--json")) if row["state"] != "defined"}
+        found = {row["nic"].partition("/")[0] for row in json.loads(self.netcommon("list", "--json"))["nics"] if row["state"] != "defined"}
         show.verdict(found == expected, text)
         if found != expected:
             raise Failed(f"on record: {', '.join(sorted(found)) or 'nothing'}")

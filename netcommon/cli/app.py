@@ -103,6 +103,8 @@ class App:
                 self.log.warning(f"the settings are broken, the defaults are used: {error}")
                 return Settings()
             self._syslog.facility = self._settings.syslog_facility
+            for line in self._settings.renamed:
+                self.log.warning(line)
         return self._settings
 
     @property
@@ -120,7 +122,7 @@ class App:
         Raises SettingsInvalid, TryAgain or HostRefused.
         """
         if not (readonly or self.is_root):
-            raise HostRefused("this changes the host, which only root can do")
+            raise HostRefused("this changes the host, which only root can do: run it as root")
         settings, host = self.settings(strict), self.host(strict)
         identity = host.identity()
         store = Store(self.paths, identity.netns, identity.boot, readonly)

@@ -22,6 +22,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tree": ("tree", "Show the node: bridges and tables, the NICs on each, and what has drifted."),
     "graph": ("graph", "Draw the node as a picture."),
     "explain": ("explain", "Say why a NIC is as it is, and what to do where it is not right."),
+    "trace": ("trace", "Tell what happens to a frame of a NIC on its way through the node."),
+    "top": ("top", "Show what the NICs send and receive, live, and how the agent and its hooks do."),
+    "events": ("events", "Show what happens to NICs, as it happens."),
     "check": ("check", "Compare NICs with the host; exit status 1 if something has drifted."),
     "repair": ("check", "Make again what of a NIC has drifted."),
     "gc": ("gc", "Undo what no NIC needs any more."),
@@ -29,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("agent", "Run the node's agent, or show how it is."),
     "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
     "config": ("config", "Print the effective settings and where each comes from."),
+    "upgrade": ("upgrade", "Write the records of earlier versions in today's form."),
     "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
     "install": ("install", "Put the hooks where a hypervisor expects them, or take them out."),
     "completion": ("completion", "Print the shell's completion script."),
@@ -40,13 +44,15 @@ class Failed(click.ClickException):
 
     def __init__(self, error: NetcommonError) -> None:
         super().__init__(str(error))
-        self.status = error.status
+        self.status, self.advice = error.status, error.advice
 
     def show(self, file: IO[Any] | None = None) -> None:
         for line in self.message.splitlines():
             click.echo(f"netcommon: {line}", file=file, err=file is None)
         if self.status == UNAVAILABLE and os.geteuid() != 0:
-            click.echo("netcommon: this was not run by root, which may be the reason", file=file, err=file is None)
+            click.echo("netcommon: this was not run by root, which may be the reason: run it as root", file=file, err=file is None)
+        elif self.advice:
+            click.echo(f"netcommon: next: {self.advice}", file=file, err=file is None)
 
 
 class LazyGroup(click.Group):
@@ -69,10 +75,10 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except NetcommonError as error:
-            from netcommon.cli.output import JSON, emit
+            from netcommon.cli.output import JSON, answer
 
             if ctx.meta.get(JSON):
-                emit({"error": str(error), "status": error.status})
+                answer("error", error=str(error), status=error.status, advice=error.advice)
             Failed(error).show()
             ctx.exit(error.status)
 

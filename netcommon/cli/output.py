@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import click
 
 from netcommon.log import printable
-
-T = TypeVar("T")
 
 #: Where the context keeps whether JSON was asked for: an error that ends the command is then said in JSON too.
 JSON = "netcommon.json"
@@ -22,8 +18,11 @@ def _note(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
     return value
 
 
+#: The versions of the schemas that are not at their first.
+VERSIONS: dict[str, int] = {}
+
 #: For every subcommand.
-json_option = click.option("--json", "as_json", is_flag=True, callback=_note, help="Print JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, callback=_note, help="Print JSON (docs/schemas).")
 
 
 def say(text: str, err: bool = False) -> None:
@@ -32,8 +31,16 @@ def say(text: str, err: bool = False) -> None:
 
 
 def emit(value: object) -> None:
-    """Prints one JSON document, in ASCII."""
+    """Prints one JSON document, in ASCII. It begins with its schema's name and version, as those of ``answer`` do."""
     click.echo(json.dumps(value, indent=2))
+
+
+def answer(name: str, **fields: object) -> None:
+    """Prints the JSON document of the schema netcommon-``name`` (docs/schemas).
+
+    A field that is added leaves the version; one that goes, or means something else, raises it.
+    """
+    emit({"schema": f"netcommon-{name}", "version": VERSIONS.get(name, 1), **fields})
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -48,33 +55,3 @@ def fields(pairs: Iterable[tuple[str, object]], indent: str = "") -> str:
     shown = [(name, str(value)) for name, value in pairs if value not in ("", None, ())]
     width = max((len(name) for name, _value in shown), default=0)
     return "\n".join(f"{indent}{name.ljust(width)}  {value}" for name, value in shown)
-
-
-def each(items: Sequence[T], work: Callable[[T], None], label: str, quiet: bool = False) -> None:
-    """Does ``work`` for each item; on a terminal a bar on stderr says how far it is."""
-    if quiet or len(items) < 2 or not sys.stderr.isatty():
-        for item in items:
-            work(item)
-        return
-    with click.progressbar(items, label=label, file=sys.stderr) as bar:
-        for item in bar:
-            work(item)
-
-
-def ticker() -> Callable[[str], None]:
-    """Says what is being done, one line on a terminal's stderr that is written over."""
-    if not sys.stderr.isatty():
-        return lambda text: None
-
-    def tick(text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{printable(text)[:100]}")
-        sys.stderr.flush()
-
-    return tick
-
-
-def untick() -> None:
-    """Wipes the ticker's line."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from netcommon.cli.output import emit, say
+from netcommon.cli.output import answer, say
 from netcommon.lifecycle.node import Outcome
 from runtime.errors import OK, NetcommonError
 from runtime.nic import Nic
@@ -17,6 +17,7 @@ class Results:
     def __init__(self) -> None:
         self.rows: list[dict[str, object]] = []
         self.status = OK
+        self._advice: dict[str, None] = {}
 
     @contextmanager
     def of(self, nic: Nic | None, name: str = "") -> Iterator[None]:
@@ -27,6 +28,7 @@ class Results:
             yield
         except NetcommonError as error:
             self.rows[-1]["error"] = str(error)
+            self._advice[error.advice] = None
             self.status = self.status or error.status
 
     def done(self, outcome: Outcome) -> None:
@@ -40,15 +42,17 @@ class Results:
         self.done(result)
 
     def show(self, as_json: bool) -> int:
-        """Prints them, failures on stderr; returns the exit status."""
+        """Prints them, failures on stderr, and what to do about them; returns the exit status."""
         if as_json:
-            emit(self.rows)
+            answer("outcomes", nics=self.rows)
             return self.status
         for row in self.rows:
             if row["error"]:
                 say(f"netcommon: {row['nic']}: {row['error']}", err=True)
             else:
                 say(str(row["text"]))
+        for advice in filter(None, self._advice):
+            say(f"netcommon: next: {advice}", err=True)
         if not self.rows:
             say("no NICs: nothing to do")
         return self.status

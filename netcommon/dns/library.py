@@ -1,4 +1,4 @@
-"""Finds dnspython for a process that runs isolated: beside us, in the environment of the checkout, or in the system's packages.
+"""Finds dnspython for a process that runs isolated: beside us (vendor/: the Debian package), in the checkout's .venv, or in the system.
 
 The doors run without site-packages, so that nobody's get into a root process; only what needs dnspython looks for it.
 """
@@ -13,6 +13,7 @@ from runtime.errors import HostRefused
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
 PLACES = (
+    f"{CHECKOUT}/vendor",
     f"{CHECKOUT}/.venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages",
     "/usr/lib/python3/dist-packages",
 )

@@ -50,6 +50,8 @@ def findings(
         chosen = settings.load(paths)
     except SettingsInvalid as error:
         found += files.broken(error)
+    found += [Finding("warning", "settings", line, "rename it as it says") for line in chosen.renamed]
+    found += files.extensions(chosen)
     found += files.python()
     found += kernel.features(try_kernel())
     own = None

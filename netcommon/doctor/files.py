@@ -6,12 +6,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from netcommon import custom
+from netcommon import custom, extending
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.install import manifest
 from netcommon.install.rooted import resolved
 from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, existing_scripts
 from netcommon.ours import executables, is_door
+from netcommon.settings import Settings
 from netcommon.trust import distrust, distrust_folder
 from runtime.errors import NetcommonError, SettingsInvalid
 
@@ -32,6 +33,17 @@ def python(interpreter: str = PYTHON) -> Iterator[Finding]:
         yield Finding("error", "python", f"{interpreter} is {version}: the doors need 3.11", "install python3 3.11 or later")
     else:
         yield Finding("ok", "python", f"{interpreter} is {version}")
+
+
+def extensions(settings: Settings) -> Iterator[Finding]:
+    """The site's modules that the settings name: each must load, and be root's alone."""
+    for name in settings.extensions:
+        try:
+            own = ", ".join(kind.KIND for kind in extending.operations(name))
+        except NetcommonError as error:
+            yield Finding("error", "extensions", str(error), "mend it, or NICs that need it will not come up (docs/extending.md)")
+        else:
+            yield Finding("ok", "extensions", f"{name} can be used" + (f"; its own operations: {own}" if own else ""))
 
 
 def permissions(patient: Patient) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from netcommon.lifecycle.node import about, alive, locks
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, replaced, to_json
 from runtime.errors import NetcommonError
-from runtime.record import UP
+from runtime.record import SCHEMA, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 
 def lacking(record: Record) -> bool:
-    """Whether an operation of the record has been stored without a field that it has today."""
-    return any(_missing(stored) for stored in record.operations)
+    """Whether an earlier version wrote the record, by its schema or by an operation stored without a field that it has today."""
+    return record.schema < SCHEMA or any(_missing(stored) for stored in record.operations)
 
 
 def backfill(node: Node, key: str, call: Call) -> list[str]:
-    """Fills in what can be told of the record ``key``; changes nothing on the host. Returns what was filled in, one line each.
+    """Fills in what can be told of the record ``key``, and writes it in today's schema; changes nothing on the host.
+
+    Returns what was filled in, one line each. What is not up, or whose device is gone, stays as it is: it is read all the same.
 
     Raises HostRefused or TryAgain.
     """
@@ -45,7 +47,9 @@ def backfill(node: Node, key: str, call: Call) -> list[str]:
             return []
         told: list[str] = []
         operations = tuple(_filled(stored, record, view, about(call, record), told) for stored in record.operations)
-        if operations != record.operations:
+        if record.schema < SCHEMA:
+            told.append(f"schema {record.schema} became {SCHEMA}")
+        if told or operations != record.operations:
             node.store.write(record._replace(operations=operations))
         return told
 

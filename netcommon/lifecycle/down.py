@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import scripts, steps
 from netcommon.lifecycle.node import SHUTDOWN, Outcome, about, alive, locks
+from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -128,7 +129,7 @@ def close(node: Node, record: Record, failures: list[steps.Failure], call: Call)
     if failures:
         raise failures[0][1]
     if unknown:
-        raise HostRefused(f"{record.key} keeps operations of unknown kinds: {', '.join(str(stored.get('kind')) for stored in unknown)}")
+        raise HostRefused(f"{record.key} keeps what cannot be undone: {'; '.join(sorted(set(map(unusable, unknown))))}")
     if node.settings.ganeti_nic_files != "off":
         ganeti.remove_nic_file(node.paths, record.nic)
     node.store.remove(record)

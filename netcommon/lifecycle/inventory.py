@@ -7,17 +7,18 @@ interrupted, or a service that does not answer, ends it.
 from __future__ import annotations
 
 from netcommon.lifecycle import steps
-from netcommon.operations import KINDS, kind
+from netcommon.operations import every
 from netcommon.operations.link import marked
+from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from netcommon.host.base import View
     from netcommon.host.facts import Link
     from netcommon.lifecycle.node import Node
-    from netcommon.operations.base import Owned
+    from netcommon.operations.base import Operation, Owned
     from runtime.record import Record
 
 
@@ -37,6 +38,7 @@ class Records(NamedTuple):
     held: frozenset[str]  #: identities of their operations' things (Operation.identity)
     told: frozenset[str]  #: the devices that they are about
     uuids: frozenset[str]
+    doubtful: frozenset[str] = frozenset()  #: devices of records with operations that we do not know, which may have made what we find
     bare: bool = False  #: devices bear no mark on this node (the setting tap_alias): one that is held may be ours
 
 
@@ -44,21 +46,36 @@ def look(node: Node) -> Seen:
     """Reads the host. Raises TryAgain or HostRefused where any part of it cannot be read whole."""
     view = node.host.snapshot()
     view.links()
-    return Seen(view, tuple(thing for name in KINDS for thing in kind(name).owned(view)))
+    return Seen(view, tuple(thing for made in every() for thing in _owned(made, view)))
+
+
+def _owned(made: type[Operation], view: View) -> Iterable[Owned]:
+    """What of its kind bears our mark. Raises HostRefused where an extension fails to say: then nothing is swept."""
+    try:
+        return tuple(made.owned(view))
+    except NetcommonError:
+        raise
+    except Exception as error:  # of a site's own
+        raise HostRefused(f"what there is of the kind {made.KIND} cannot be told: {type(error).__name__}: {error}") from error
 
 
 def records(node: Node) -> Records:
     """Reads the records, after ``look``. Raises HostRefused where the state directory cannot be read."""
     found, problems = node.store.all()
     held: set[str] = set()
+    doubtful: set[str] = set()
     for record in found:
         try:
-            held |= {operation.identity() for operation in steps.decode(record)[0]}
+            operations, unknown = steps.decode(record)
+            held |= {operation.identity() for operation in operations}
+            doubtful |= {record.device} if unknown else set()
         except Exception as error:  # whatever a damaged record makes of it: what it holds cannot be told
             problems.append(f"{record.key}: what it holds cannot be told: {type(error).__name__}: {error}")
     lost = bool(problems or node.store.quarantined())
     devices, uuids = frozenset(record.device for record in found), frozenset(record.uuid for record in found)
-    return Records(tuple(found), tuple(problems), lost, frozenset(held - {""}), devices, uuids, not node.settings.tap_alias)
+    return Records(
+        tuple(found), tuple(problems), lost, frozenset(held - {""}), devices, uuids, frozenset(doubtful), not node.settings.tap_alias
+    )
 
 
 def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
@@ -72,6 +89,9 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
         if thing.identity in known.held:
             continue
         link = seen.view.link(thing.device) if thing.device else None
+        if known.doubtful and (not thing.device or thing.device in known.doubtful):
+            yield thing, f"{sorted(known.doubtful)[0]} has operations on record that this version does not know: they may have made it"
+            continue
         if link and thing.device not in known.told and (known.lost or _alive_behind(link, known.bare)):
             yield thing, f"on no record, but {thing.device} is there: adopt it, or down it"
         elif not thing.device and orphans and known.lost:

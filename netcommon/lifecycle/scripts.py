@@ -36,8 +36,10 @@ class Scripts:
 
     def check(self) -> None:
         """Raises HostRefused for a script that must not be run, or is missed: before anything is touched."""
-        if self._nic.mode == "ext" and self._call.door == "kvm-nic-setup" and not self._order.up:
-            raise HostRefused(f"there is no script {self._node.paths.ganeti_etc}/network/ext/up, and nobody else sets up a NIC of mode ext")
+        extended = any(table.get("adds") == "mode" for table in self._node.settings.extensions.values())
+        if self._nic.mode == "ext" and self._call.door == "kvm-nic-setup" and not (self._order.up or extended):
+            missed = f"{self._node.paths.ganeti_etc}/network/ext/up"
+            raise HostRefused(f"there is no script {missed}, and nobody else sets up a NIC of mode ext: write it, or an extension")
         for script in self._order.up:
             if script.problem:
                 raise HostRefused(f"custom script {script.path} is not run: {script.problem}")

@@ -1,4 +1,4 @@
-"""Mode ext: only the site's script knows what to do; it runs as a custom script."""
+"""Mode ext: the site alone knows what to do, by an extension (docs/extending.md) or by a custom script."""
 
 from __future__ import annotations
 
@@ -12,5 +12,9 @@ if TYPE_CHECKING:
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """Nothing of ours."""
-    return []
+    """What an extension of the site plans; nothing of ours."""
+    if not settings.extensions:
+        return []
+    from netcommon.extended import operations
+
+    return operations(nic, settings, options)

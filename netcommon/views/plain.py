@@ -101,6 +101,9 @@ MEANINGS: dict[str, Callable[[Values], str]] = {
     "port-flag": _flag,
     "fdb-entry": lambda one: f"The bridge {one['bridge']} knows for good that {one['mac']} is behind this device.",
     "sysctl": lambda one: f"In {_family(one)}, {one['name']} is {one['value']}: {SYSCTLS.get(one['name'], 'see ip-sysctl')}.",
+    "mark-table": lambda one: f"The packet filter marks what the guests of {_table(one)} send.",
+    "mark": lambda one: f"What the guest sends bears the mark of {_table(one)}.",
+    "mark-rule": lambda one: f"What bears the mark of {_table(one)} is routed by it, in {_family(one)}.",
     "rule": lambda one: f"What the guest sends in {_family(one)} is routed by {_table(one)}.",
     "route": lambda one: f"What is for {one['destination']} goes to the guest, in {_table(one)}.",
     "prefix-route": lambda one: f"What is for {one['destination']} goes to the guest, by its address {one['gateway']}, in {_table(one)}.",
@@ -126,4 +129,6 @@ MEANINGS: dict[str, Callable[[Values], str]] = {
 
 def meaning(operation: Operation) -> str:
     """The sentence."""
+    if operation.KIND not in MEANINGS:  # of an extension of the site
+        return f"The site's extension {operation.KIND.partition('/')[0]} does: {operation.describe()}"
     return MEANINGS[operation.KIND](operation._asdict())

@@ -20,6 +20,8 @@ from runtime.paths import Paths
 ROOT = Path(__file__).resolve().parents[2]
 BRIDGED = ("define", "--interface", "tap0", "--mode", "bridged", "--link", "br0", "--instance", "web1", "--index", "0")
 ROUTED = ("define", "--interface", "tap1", "--mode", "routed", "--link", "guests", "--ip", "10.0.0.5", "--instance", "web1", "--index", "1")
+#: Commands whose document is more than one list.
+WHOLE = ("tree", "graph", "explain", "trace", "top", "events")
 UUIDS = [f"00000000-0000-4000-8000-{number:012d}" for number in range(10)]
 
 
@@ -52,8 +54,14 @@ class Cli:
         return result
 
     def json(self, *arguments: str, status: int = 0) -> Any:
-        """The same with --json, as a value."""
-        return json.loads(self(*arguments, "--json", status=status).stdout)
+        """The same with --json: the document, of WHOLE; of the others what it says, without its schema, and the list alone if it is one."""
+        said = json.loads(self(*arguments, "--json", status=status).stdout)
+        assert said["schema"].startswith("netcommon-") and said["version"] == 1
+        if arguments[0] in WHOLE:
+            return said
+        del said["schema"], said["version"]
+        (first, *more) = said.values()
+        return first if isinstance(first, list) and not more else said
 
 
 def equipped(root: Path) -> Cli:

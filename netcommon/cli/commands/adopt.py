@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say, table, ticker, untick
+from netcommon.cli.output import answer, json_option, say, table
+from netcommon.cli.progress import Progress, progress_option
 from runtime import validate
 from runtime.errors import UNAVAILABLE
 
@@ -16,9 +17,10 @@ HEADINGS = ("INSTANCE", "NIC", "UUID", "DEVICE", "ACTION", "WHY")
 @click.argument("instances", nargs=-1, metavar="[INSTANCE]...")
 @click.option("--all", "every", is_flag=True, help="Every instance that runs here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be adopted.")
+@progress_option
 @json_option
 @click.pass_context
-def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: bool, as_json: bool) -> None:
+def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Take NICs of running Ganeti instances under management: those that were started before these hooks were installed.
 
     Which tap is which NIC's is found in QEMU's process, never guessed: a NIC whose tap is not certain is left alone, and it is said
@@ -31,12 +33,10 @@ def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: 
         raise click.UsageError("name instances, or give --all")
     names = [validate.instance(name) for name in instances]
     node = app.node(readonly=dry_run)
-    try:
-        found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, ticker())
-    finally:
-        untick()
+    with Progress("adopt", wanted=progress) as shown:
+        found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, shown.say)
     if as_json:
-        emit([one._asdict() for one in found])
+        answer("adopt", nics=[one._asdict() for one in found])
     elif found:
         say(table(HEADINGS, found))
     else:

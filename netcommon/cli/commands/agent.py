@@ -10,11 +10,14 @@ from importlib import import_module
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say
-from runtime.errors import HostRefused
+from netcommon.cli.output import answer, json_option, say
+from runtime.errors import HostRefused, TryAgain
 
 #: Exit status of ``status`` where an alarm is on.
 ALARMED = 1
+
+#: What the agent's own document calls otherwise than that of --json, which has a version of its own.
+NAMES = {"version": "netcommon"}
 
 
 @click.group("agent")
@@ -31,8 +34,13 @@ def run(ctx: click.Context) -> None:
     """
     app: App = ctx.obj
     if not app.is_root:
-        raise HostRefused("this changes the host, which only root can do")
-    ctx.exit(import_module("netagent.agent").run(app.paths, app.clock, app.environ, app.verbose))
+        raise HostRefused("this changes the host, which only root can do: run it as root")
+    try:
+        status = import_module("netagent.agent").run(app.paths, app.clock, app.environ, app.verbose)
+    except TryAgain as error:
+        error.advice = "netcommon agent status shows how the other one is"
+        raise
+    ctx.exit(status)
 
 
 @agent.command("status")
@@ -44,9 +52,13 @@ def status(ctx: click.Context, as_json: bool) -> None:
     Exit status 1 if there is an alarm, 69 if no agent runs, 75 if it does not answer.
     """
     app: App = ctx.obj
-    said = import_module("netagent.control").ask(app.paths.state, app.host(strict=False).identity().netns)
+    try:
+        said = import_module("netagent.control").ask(app.paths.state, app.host(strict=False).identity().netns)
+    except HostRefused as error:
+        error.advice = "systemctl start netcommon-agent starts it; journalctl -u netcommon-agent says why it ended"
+        raise
     if as_json:
-        emit(said)
+        answer("agent", **{NAMES.get(name, name): value for name, value in said.items() if name != "format"})
     else:
         say(import_module("netagent.status").render(said))
     ctx.exit(ALARMED if said.get("alarms") else 0)

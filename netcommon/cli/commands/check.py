@@ -6,7 +6,8 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
-from netcommon.cli.output import each, emit, json_option, say
+from netcommon.cli.output import answer, json_option, say
+from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
@@ -20,17 +21,18 @@ DRIFT = 1  #: exit status
 @click.command("check")
 @click.argument("names", nargs=-1, metavar="[NIC]...", shell_complete=complete)
 @click.option("--all", "every", is_flag=True, help="Every NIC on record; the same as naming none.")
+@progress_option
 @json_option
 @click.pass_context
-def check(ctx: click.Context, names: tuple[str, ...], every: bool, as_json: bool) -> None:
+def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: bool, as_json: bool) -> None:
     """Compare NICs with the host. Exit status 0: all is as recorded; 1: something is not. Changes nothing, needs no root."""
     app: App = ctx.obj
     if names and every:
         raise click.UsageError("name NICs, or give --all")
     node = app.node(strict=False, readonly=True)
-    reports = _reports(app, node, names, as_json)
+    reports = _reports(app, node, names, progress)
     if as_json:
-        emit([_document(report) for report in reports])
+        answer("check", nics=[_document(report) for report in reports])
     else:
         for report in reports:
             say(_text(report))
@@ -39,7 +41,7 @@ def check(ctx: click.Context, names: tuple[str, ...], every: bool, as_json: bool
     ctx.exit(0 if all(report.good for report in reports) else DRIFT)
 
 
-def _reports(app: App, node: Node, names: tuple[str, ...], quiet: bool) -> list[Report]:
+def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> list[Report]:
     problems: list[str] = []
     records = chosen(node.store, names, problems)
     for problem in problems:
@@ -51,7 +53,7 @@ def _reports(app: App, node: Node, names: tuple[str, ...], quiet: bool) -> list[
     def work(record: Record) -> None:
         reports.append(examine(node, view, record, known))
 
-    each(records, work, "check", quiet)
+    each(records, work, "check", progress)
     return reports
 
 
@@ -79,17 +81,25 @@ def _text(report: Report) -> str:
         return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
     lines = [head + ("drifted" if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
-    lines += [f"  {kind}: an operation that this version does not know" for kind in report.unknown]
+    lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
     return "\n".join(lines)
+
+
+def _unknown(kind: str) -> str:
+    extension, slash, _own = kind.partition("/")
+    if not slash:
+        return "an operation that this version does not know: the version that made it can undo it (docs/upgrade.md)"
+    return f"an operation of the extension {extension}, which cannot be used: put it and [extensions.{extension}] back (docs/extending.md)"
 
 
 @click.command("repair")
 @click.argument("names", nargs=-1, metavar="[NIC]...", shell_complete=complete)
 @click.option("--all", "every", is_flag=True, help="Every NIC on record.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be made again.")
+@progress_option
 @json_option
 @click.pass_context
-def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, as_json: bool) -> None:
+def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
     from netcommon.lifecycle.check import repair as mend
 
@@ -97,12 +107,12 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     if bool(names) == every:
         raise click.UsageError("name NICs, or give --all")
     node = app.node(strict=False, readonly=dry_run)
-    reports = _reports(app, node, names, as_json)
+    reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
         reports = [report for report in reports if report.alive and report.record.state == UP]
     if dry_run:
         if as_json:
-            emit([_document(report) for report in reports])
+            answer("check", nics=[_document(report) for report in reports])
         else:
             say("\n".join(_would(report) for report in reports) or "no NICs: nothing to repair")
         return
@@ -112,7 +122,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
         with results.of(report.record.nic):
             results.done(mend(node, report.record.key, app.call(nic=report.record.nic)))
 
-    each(reports, work, "repair", quiet=as_json)
+    each(reports, work, "repair", progress)
     ctx.exit(results.show(as_json))
 
 

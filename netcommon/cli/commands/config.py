@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say, table
+from netcommon.cli.output import answer, json_option, say, table
 
 
 @click.command("config")
@@ -15,9 +15,10 @@ def config(app: App, as_json: bool) -> None:
     """Print the effective settings and where each comes from: a line of the file, or the default."""
     from netcommon.settings import explain
 
+    app.settings()  # says what is to be said of them
     found = explain(app.paths)
     if as_json:
-        emit([one._asdict() for one in found])
+        answer("config", settings=[one._asdict() for one in found])
         return
     say(f"# {app.paths.config}")
     say(table(("SETTING", "VALUE", "SOURCE"), [(one.key, _shown(one.value), one.source) for one in found]))

@@ -8,7 +8,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
-from netcommon.cli.output import emit, fields, json_option, say
+from netcommon.cli.output import answer, fields, json_option, say
 from runtime import definitions
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid
@@ -34,7 +34,7 @@ def define(app: App, /, uuid: str, remove: bool, as_json: bool, **values: Any) -
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
     path = definitions.write(app.paths, nic)
     if as_json:
-        emit({"uuid": nic.uuid, "path": path, **definitions.as_mapping(nic)})
+        answer("define", uuid=nic.uuid, path=path, **definitions.as_mapping(nic))
         return
     say(f"defined {nic.label}: {path}")
     say(fields([("uuid", nic.uuid), *((name, _text(value)) for name, value in definitions.as_mapping(nic).items())], "  "))
@@ -52,7 +52,7 @@ def _remove(paths: Paths, uuid: str, given: dict[str, str], as_json: bool) -> No
     uuid = uuid.lower() or _uuid_of(paths, given["INTERFACE"])
     removed = bool(uuid) and definitions.remove(paths, uuid)
     if as_json:
-        emit({"uuid": uuid, "removed": removed})
+        answer("define", uuid=uuid, removed=removed)
     else:
         say(f"removed the definition {uuid}" if removed else "there is no such definition: nothing to remove")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say, table
+from netcommon.cli.output import answer, json_option, say, table
 from netcommon.dns import ganeti
 from netcommon.dns.store import FOLDER, Store
 from runtime.errors import HostRefused, SettingsInvalid
@@ -31,7 +31,7 @@ def list_(app: App, as_json: bool) -> None:
     for problem in store.problems:
         app.log.warning(problem)
     if as_json:
-        emit([dict(zip(("instance", "state", "names", "error"), row, strict=True)) for row in rows])
+        answer("dns-list", instances=[dict(zip(("instance", "state", "names", "error"), row, strict=True)) for row in rows])
     elif rows:
         say(table(("INSTANCE", "STATE", "NAMES", "ERROR"), rows))
     else:
@@ -53,7 +53,7 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     app: App = ctx.obj
     settings = app.settings()
     if not settings.dns_zones:
-        raise SettingsInvalid("there are no dns.zones in the settings: no DNS is kept")
+        raise SettingsInvalid("there are no dns.zones in the settings, so no DNS is kept: give [dns] zones and servers (docs/dns.md)")
     folder = app.root.rstrip("/") + ganeti.FOLDER
     master = ganeti.master_name(folder)
     if master and not ganeti.is_master(master, folder):
@@ -63,7 +63,8 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
     for name in instances:
         if store.read(name) is None and name not in (known or {}):
-            raise HostRefused(f"{name}: neither Ganeti's configuration here nor our record knows this instance")
+            unknown = f"{name}: neither Ganeti's configuration here nor our record knows this instance"
+            raise HostRefused(f"{unknown}: netcommon dns list has those on record")
     run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known)
     try:
         outcomes: list[Outcome] = run.apply((), names)
@@ -75,7 +76,8 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     for problem in store.problems:
         app.log.warning(problem)
     if as_json:
-        emit([{"instance": one.instance, "done": list(one.done), "errors": [str(error) for error in one.errors]} for one in outcomes])
+        rows = [{"instance": one.instance, "done": list(one.done), "errors": [str(error) for error in one.errors]} for one in outcomes]
+        answer("dns-sync", instances=rows)
     else:
         say("\n".join(f"{one.instance}: {text}" for one in outcomes for text in one.done) or "nothing to change")
     ctx.exit(next((error.status for one in outcomes for error in one.errors), 0))
@@ -83,7 +85,7 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
 
 def _store(app: App) -> Store:
     if not app.is_root:
-        raise HostRefused("what is on record of the DNS is for root alone")
+        raise HostRefused("what is on record of the DNS is for root alone: run it as root")
     deadline = app.clock.now() + LIMIT
     return Store(app.root.rstrip("/") + FOLDER, lambda folder: Locks(folder, deadline, app.clock.now, app.clock.sleep))
 

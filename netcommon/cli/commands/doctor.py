@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say
+from netcommon.cli.output import answer, json_option, say
 
 ILL = 1  #: exit status
 
@@ -20,7 +20,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     app: App = ctx.obj
     found = findings(app.paths, app.host(strict=False), app.root, try_kernel=app.try_kernel)
     if as_json:
-        emit([one._asdict() for one in found])
+        answer("doctor", findings=[one._asdict() for one in found])
     else:
         for one in found:
             say(f"{one.level.upper():8}{one.topic}: {one.text}" + (f"\n        remedy: {one.remedy}" if one.remedy else ""))

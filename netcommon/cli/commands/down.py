@@ -6,7 +6,8 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import complete, hint, order
-from netcommon.cli.output import each, json_option
+from netcommon.cli.output import json_option
+from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import DownHint
@@ -24,9 +25,12 @@ from runtime.nic import Nic
 )
 @click.option("--force", is_flag=True, help="Also while a process still holds the device: the guest is cut off.")
 @click.option("--all", "every", is_flag=True, help="Every NIC on record.")
+@progress_option
 @json_option
 @click.pass_context
-def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, every: bool, as_json: bool) -> None:
+def down(
+    ctx: click.Context, names: tuple[str, ...], context: str, force: bool, every: bool, progress: bool, as_json: bool
+) -> None:
     """Take NICs out of the network, by UUID, device or INSTANCE/INDEX: exactly what was recorded when each came up is undone.
 
     A NIC that is down already, or was never seen, is no failure. Where a process still holds the device the NIC is marked, and
@@ -55,7 +59,7 @@ def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, 
         with results.of(nic, name):
             results.became(next(left)[1])
 
-    each([(name, nic) for (name, _given), nic in zip(hints, nics, strict=True)], work, "down", quiet=as_json)
+    each([(name, nic) for (name, _given), nic in zip(hints, nics, strict=True)], work, "down", progress)
     ctx.exit(results.show(as_json))
 
 

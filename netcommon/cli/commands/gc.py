@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say, table, ticker, untick
+from netcommon.cli.output import answer, json_option, say, table
+from netcommon.cli.progress import Progress, progress_option
 from netcommon.lifecycle.node import DEVICE_GONE
 from runtime.errors import UNAVAILABLE
 
@@ -15,9 +16,10 @@ LIMIT = 600.0
 
 @click.command("gc")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed; needs no root.")
+@progress_option
 @json_option
 @click.pass_context
-def gc(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+def gc(ctx: click.Context, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Undo what no NIC needs any more: of records whose device is gone or whose hook died, and whatever else bears our mark.
 
     What others made is never touched. Nothing is removed before the whole host was read.
@@ -26,12 +28,10 @@ def gc(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
 
     app: App = ctx.obj
     node = app.node(strict=False, readonly=dry_run)
-    try:
-        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, ticker())
-    finally:
-        untick()
+    with Progress("gc", wanted=progress) as shown:
+        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, shown.say)
     if as_json:
-        emit([thing._asdict() for thing in found])
+        answer("gc", found=[thing._asdict() for thing in found])
     elif found:
         say(table(("WHAT", "WHY", "ACTION"), found))
     else:

@@ -6,7 +6,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen
-from netcommon.cli.output import emit, json_option, say, table
+from netcommon.cli.output import answer, json_option, say, table
 from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
 from runtime import definitions
@@ -32,7 +32,7 @@ def list_(app: App, as_json: bool) -> None:
     rows = [(record.nic, _state(node, view, record)) for record in records]
     rows += [(nic, "defined") for nic in nics if not any(record.uuid == nic.uuid for record in records)]
     if as_json:
-        emit([_row(nic, state) for nic, state in rows])
+        answer("list", nics=[_row(nic, state) for nic, state in rows])
     elif rows:
         say(table(HEADINGS, [list(_row(nic, state).values()) for nic, state in rows]))
     else:

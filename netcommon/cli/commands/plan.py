@@ -10,7 +10,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined, matching
 from netcommon.cli.nicinput import nic_options, read_environment, variables
-from netcommon.cli.output import emit, json_option, say
+from netcommon.cli.output import answer, json_option, say
 from netcommon.operations.base import Operation, to_json
 from netcommon.options import is_communication
 from netcommon.options_schema import OPTIONS
@@ -40,7 +40,7 @@ def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve:
     if resolve:
         operations = _resolved(app, nic, operations)
     if as_json:
-        emit(document(nic, options, operations, resolve))
+        answer("plan", **document(nic, options, operations, resolve))
     else:
         say(text(nic, options, operations))
 

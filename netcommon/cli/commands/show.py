@@ -10,7 +10,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined_only, matching
-from netcommon.cli.output import emit, fields, json_option, say
+from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
 from netcommon.lifecycle.steps import decode
@@ -61,7 +61,7 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
         if not found:
             documents |= _defined(app, name)
     if as_json:
-        emit(list(documents.values()))
+        answer("show", nics=list(documents.values()))
     else:
         say("\n\n".join(map(_text, documents.values())))
 

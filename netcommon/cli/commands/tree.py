@@ -10,14 +10,12 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen
-from netcommon.cli.output import emit, json_option, ticker, untick
+from netcommon.cli.output import emit, json_option
+from netcommon.cli.progress import Progress
 from netcommon.views.document import document
 from netcommon.views.gather import gather
 from netcommon.views.model import NodeView
 from netcommon.views.text import ASCII, UNICODE, text
-
-#: How often somebody at a terminal is told how far it is.
-STEP = 100
 
 
 @click.command("tree")
@@ -46,16 +44,8 @@ def seen(app: App) -> NodeView:
     node = app.node(strict=False, readonly=True)
     problems: list[str] = []
     records = chosen(node.store, (), problems)
-    tick = ticker()
-
-    def progress(done: int) -> None:
-        if done % STEP == 0:
-            tick(f"{done} of {len(records)} NICs")
-
-    try:
-        return gather(node, node.host.snapshot(), os.uname().nodename, records, problems, progress)
-    finally:
-        untick()
+    with Progress("NICs", len(records)) as progress:
+        return gather(node, node.host.snapshot(), os.uname().nodename, records, problems, progress.at)
 
 
 def draws(stream: str, of_locale: str) -> bool:

@@ -7,7 +7,8 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined
 from netcommon.cli.nicinput import read_environment
-from netcommon.cli.output import each, json_option
+from netcommon.cli.output import json_option
+from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from runtime import definitions
 from runtime.environment import environment_of, nic_from_environment
@@ -21,10 +22,18 @@ from runtime.nic import Nic
 @click.option("--from-environment", is_flag=True, help="The variables of this process, as a hypervisor passes them.")
 @click.option("--all", "every", is_flag=True, help="Every NIC that is defined.")
 @click.option("--present", is_flag=True, help="Only those whose device is there: the others come up when QEMU makes it.")
+@progress_option
 @json_option
 @click.pass_context
 def up(
-    ctx: click.Context, names: tuple[str, ...], env_file: str, from_environment: bool, every: bool, present: bool, as_json: bool
+    ctx: click.Context,
+    names: tuple[str, ...],
+    env_file: str,
+    from_environment: bool,
+    every: bool,
+    present: bool,
+    progress: bool,
+    as_json: bool,
 ) -> None:
     """Join NICs to the network: defined ones by UUID or device, or the one that an environment describes.
 
@@ -50,7 +59,7 @@ def up(
             missing = Outcome(False, f"{nic.label}: {nic.interface} is not there yet")
             results.became(next(joined)[1] if nic.interface in there else missing)
 
-    each(nics, work, "up", quiet=as_json)
+    each(nics, work, "up", progress)
     ctx.exit(results.show(as_json) or (USAGE if unreadable else 0))
 
 

@@ -1,0 +1,72 @@
+"""Loads the site's own modes, features and operations: modules in /etc/netcommon/extensions, by the names that the settings give.
+
+Hooks run without site-packages (python3 -S) and do not look for entry points of packages: reading all packages' metadata would cost a
+hook more than its work. A node whose settings name no extension loads nothing of this. See docs/extending.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from netcommon.trust import distrust_tree
+from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.modules import EXTENSIONS
+from runtime.modules import load as load_module
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+#: The package that the site's modules are loaded into: so none of them can be taken for a module of Python's or of ours, nor those for it.
+PACKAGE = "netcommon.extensions"
+
+
+def load(name: str) -> ModuleType:
+    """The extension ``name``. Raises SettingsInvalid where the settings do not name it, and where it cannot be used.
+
+    Nothing of it is run before every file in its folder was found to be root's alone to write. Once loaded it stays as it is for as long
+    as the process lives.
+    """
+    folder = EXTENSIONS.get(name)
+    if folder is None:
+        raise SettingsInvalid(f"the extension {name} is not in the settings any more: put the table [extensions.{name}] back")
+    full = f"{PACKAGE}.{name}"
+    found = sys.modules.get(full)
+    if found is not None and os.path.dirname(found.__file__ or "") in (folder, f"{folder}/{name}"):
+        return found
+    if reason := distrust_tree(folder):
+        raise SettingsInvalid(f"the extension {name} is not used: {reason}")
+    sys.modules.pop(full, None)
+    load_module(PACKAGE).__path__ = [folder]
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # the folder is the site's: nothing is put into it
+    try:
+        return load_module(full)
+    except NetcommonError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name != full:
+            raise SettingsInvalid(f"the extension {name} cannot be loaded: {error}") from None
+        raise SettingsInvalid(f"the extension {name} is not there: put {name}.py into {folder}, or take [extensions.{name}] out") from None
+    except Exception as error:  # whatever its author did, the caller is told where
+        raise SettingsInvalid(f"the extension {name} cannot be loaded: {failure(error)}") from None
+    finally:
+        sys.dont_write_bytecode = writes
+
+
+def operations(name: str) -> tuple[Any, ...]:
+    """The kinds of operations that the extension ``name`` adds: the classes in its OPERATIONS. Raises SettingsInvalid as ``load`` does."""
+    found = getattr(load(name), "OPERATIONS", ())
+    if not isinstance(found, tuple):
+        raise SettingsInvalid(f"the extension {name}: OPERATIONS is no tuple of classes")
+    return found
+
+
+def failure(error: BaseException) -> str:
+    """What went wrong in an extension, and where: file and line of the innermost call."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    place = f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})" if trace else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -1,0 +1,100 @@
+"""The command line as values: what --help says, for man pages, the reference and completion."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import click
+
+from netcommon.cli.group import COMMANDS, netcommon
+from netcommon.cli.names import complete
+
+
+class Option(NamedTuple):
+    """One option: its names, what its value is called ("" for a switch), what it may be, and its help."""
+
+    names: tuple[str, ...]
+    value: str
+    choices: tuple[str, ...]
+    help: str
+    file: bool = False  #: its value is the path of a file
+    many: bool = False
+
+
+class Command(NamedTuple):
+    """One command, or a group of them."""
+
+    words: tuple[str, ...]  #: ("agent", "status")
+    usage: str  #: "netcommon agent status [OPTIONS]"
+    short: str
+    paragraphs: tuple[str, ...]
+    options: tuple[Option, ...]
+    takes_nics: bool  #: its arguments are names of NICs
+    choices: tuple[str, ...]  #: its argument is one of these
+    inner: tuple[Command, ...]
+
+
+#: Options whose value is a path, by the name of its kind of value.
+FILES = frozenset({"FILE", "FILENAME", "PATH"})
+
+
+def everything() -> Command:
+    """The group netcommon, with all in it."""
+    context = click.Context(netcommon, info_name="netcommon", help_option_names=["-h", "--help"])
+    return _command(netcommon, (), context, "Networking of virtual machines' NICs.")
+
+
+def leaves(command: Command) -> Iterator[Command]:
+    """Every command that is run, in the order of help."""
+    for inner in command.inner:
+        yield inner
+        yield from leaves(inner)
+
+
+def _command(found: click.Command, words: tuple[str, ...], context: click.Context, short: str) -> Command:
+    inner: list[Command] = []
+    if isinstance(found, click.Group):
+        for name in found.list_commands(context):
+            one = found.get_command(context, name)
+            if one is None or one.hidden:
+                continue
+            within = click.Context(one, parent=context, info_name=name)
+            said = COMMANDS[name][1] if not words and name in COMMANDS else one.get_short_help_str(200)
+            inner.append(_command(one, (*words, name), within, said))
+    arguments = [param for param in found.params if isinstance(param, click.Argument)]
+    choices = next((tuple(map(str, one.type.choices)) for one in arguments if isinstance(one.type, click.Choice)), ())
+    return Command(
+        words,
+        " ".join([context.command_path, *found.collect_usage_pieces(context)]),
+        short,
+        tuple(" ".join(part.split()) for part in inspect.cleandoc(found.help or "").split("\n\n")),
+        tuple(_option(param, context) for param in found.get_params(context) if isinstance(param, click.Option) and not param.hidden),
+        any(getattr(one, "_custom_shell_complete", None) is complete for one in arguments),
+        choices,
+        tuple(inner),
+    )
+
+
+def _option(param: click.Option, context: click.Context) -> Option:
+    names = tuple(sorted((*param.opts, *param.secondary_opts), key=len))
+    choices = tuple(map(str, param.type.choices)) if isinstance(param.type, click.Choice) else ()
+    switch = param.is_flag or param.count
+    value = "" if switch else "|".join(choices) if choices else _metavar(param.make_metavar(context))
+    record = param.get_help_record(context)
+    said = param.help or (record[1] if record else "")
+    default = f" The default is {param.default}." if param.show_default and not switch else ""
+    said = f"{said.rstrip('.')}. {range_of(param)}".strip() if range_of(param) else said
+    file = value in FILES or isinstance(param.type, click.Path)
+    return Option(names, "FILE" if file else value, choices, said.rstrip(".") + "." + default, file, param.multiple)
+
+
+def range_of(param: click.Option) -> str:
+    """Which numbers an option takes, "" where it is no such option."""
+    kind = param.type
+    return f"{kind.min:g} to {kind.max:g}" if isinstance(kind, click.FloatRange) and kind.min is not None and kind.max is not None else ""
+
+
+def _metavar(text: str) -> str:
+    return "NUMBER" if text.startswith(("FLOAT", "INTEGER")) else text

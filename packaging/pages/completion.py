@@ -1,0 +1,130 @@
+"""Completion for bash and zsh as plain files: neither a shell's start nor a Tab runs Python.
+
+Names of NICs are those of the files on the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pages.commands import Command, Option, everything, leaves
+
+MADE = "# Made by packaging/make-man from the command line: change that, and run it."
+
+#: Where the names of NICs are files: devices, UUIDs of records and definitions, and INSTANCE/INDEX.
+STATE, DEFINED = "/run/netcommon", "/etc/netcommon/nics.d"
+
+
+def files() -> dict[str, str]:
+    """The files of packaging/completion: name -> text."""
+    root = everything()
+    return {"netcommon": "\n".join(bash(root)) + "\n", "_netcommon": "\n".join(zsh(root)) + "\n"}
+
+
+def bash(root: Command) -> Iterator[str]:
+    """Needs bash alone, not the package bash-completion."""
+    yield from (MADE, "")
+    yield f"""_netcommon_nics()
+{{
+    local path
+    shopt -s nullglob  # of the subshell that this runs in
+    for path in {STATE}/devices/*; do printf '%s\\n' "${{path##*/}}"; done
+    for path in {STATE}/nics/*.json {DEFINED}/*.toml; do path="${{path##*/}}"; printf '%s\\n' "${{path%.*}}"; done
+    for path in {STATE}/instances/*/*; do printf '%s\\n' "${{path#{STATE}/instances/}}"; done
+    for path in {DEFINED}/by-device/*; do printf '%s\\n' "${{path##*/}}"; done
+}}
+"""
+    yield "_netcommon()\n{"
+    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words=""'
+    yield "    COMPREPLY=()"
+    yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
+    groups = [one for one in root.inner if one.inner]
+    yield '        case "$command/$word" in'
+    yield "            /-*) ;;"
+    yield '            /*) command="$word" ;;'
+    for group in groups:
+        yield f'            {"|".join("/".join(inner.words) for inner in group.inner)}) command="{group.words[0]} $word" ;;'
+    yield "        esac"
+    yield "    done"
+    yield '    case "$command $prev" in'
+    for one in leaves(root):
+        for option in one.options:
+            if not option.value:
+                continue
+            pattern = "|".join(f'"{" ".join(one.words)} {name}"' for name in option.names)
+            if option.file:
+                yield f'        {pattern}) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;'
+            else:
+                answer = f'mapfile -t COMPREPLY < <(compgen -W "{" ".join(option.choices)}" -- "$cur"); ' if option.choices else ""
+                yield f"        {pattern}) {answer}return ;;"
+    yield "    esac"
+    yield '    case "$command" in'
+    for one in (root, *leaves(root)):
+        plain = [name for option in one.options for name in option.names]
+        others = [inner.words[-1] for inner in one.inner] + list(one.choices)
+        said = '"$(_netcommon_nics)"' if one.takes_nics else f'"{" ".join(others)}"'
+        yield f'        "{" ".join(one.words)}") case "$cur" in -*) words="{" ".join(plain)}" ;; *) words={said} ;; esac ;;'
+    yield "    esac"
+    yield '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")'
+    yield "}"
+    yield ""
+    yield "complete -F _netcommon netcommon"
+
+
+def zsh(root: Command) -> Iterator[str]:
+    """An autoloaded function."""
+    yield from ("#compdef netcommon", MADE, "")
+    yield f"""_netcommon_nics() {{
+    local -a names instances
+    names=({STATE}/devices/*(N:t) {STATE}/nics/*.json(N:t:r) {DEFINED}/*.toml(N:t:r) {DEFINED}/by-device/*(N:t))
+    instances=({STATE}/instances/*/*(N))
+    names+=(${{instances#{STATE}/instances/}})
+    _describe -t nics 'NIC' names
+}}
+"""
+    for one in (root, *leaves(root)):
+        yield from _function(one)
+    yield '_netcommon "$@"'
+
+
+def _function(one: Command) -> Iterator[str]:
+    yield f"{_name(one)}() {{"
+    specs = [_spec(option) for option in one.options]
+    if one.inner:
+        yield "    local curcontext=\"$curcontext\" state line"
+        yield "    local -a commands"
+        yield "    commands=(" + " ".join(_quoted(f"{inner.words[-1]}:{inner.short.rstrip('.')}") for inner in one.inner) + ")"
+        yield "    _arguments -C " + " ".join([*specs, "'1: :->command'", "'*:: :->argument'"])
+        yield '    case "$state" in'
+        yield "        command) _describe -t commands 'command' commands ;;"
+        yield '        argument) case "$line[1]" in'
+        for inner in one.inner:
+            yield f"            {inner.words[-1]}) {_name(inner)} ;;"
+        yield "        esac ;;"
+        yield "    esac"
+    else:
+        rest = ["'*:NIC:_netcommon_nics'"] if one.takes_nics else [f"'1: :({' '.join(one.choices)})'"] if one.choices else []
+        yield "    _arguments -S " + " ".join([*specs, *rest])
+    yield "}"
+    yield ""
+
+
+def _name(one: Command) -> str:
+    return "_".join(("_netcommon", *one.words))
+
+
+def _spec(option: Option) -> str:
+    """As _arguments wants it: names, help, and what follows."""
+    said = option.help.rstrip(".").translate({ord(each): f"\\{each}" for each in "[]:\\"})
+    value = ""
+    if option.value:
+        action = f"({' '.join(option.choices)})" if option.choices else "_files" if option.file else " "
+        value = f":{option.value.partition('|')[0].lower() if option.choices else option.value}:{action}"
+    every = "*" if option.many else ""
+    if len(option.names) == 1:
+        return _quoted(f"{every}{option.names[0]}[{said}]{value}")
+    return f"{_quoted('(' + ' '.join(option.names) + ')')}{{{','.join(option.names)}}}{_quoted(f'[{said}]{value}')}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,270 @@
+"""The documents of ``--json``, as types: from here and from the models of netcommon.views come the JSON Schemas in docs/schemas.
+
+A field with a default is not always there; one whose name ends with an underscore is called so without it. A field that is added
+leaves a schema's version; one that goes, or means something else, raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from netcommon.views.events import Event
+from netcommon.views.explain import Explanation
+from netcommon.views.model import NodeView
+from netcommon.views.path import Path
+from netcommon.views.top import Top
+
+
+class Error(NamedTuple):
+    """Every command that fails as a whole says so in this document, on stdout; on stderr the same in words."""
+
+    error: str  #: what is wrong, and what was expected or is to be done
+    status: int  #: the exit status (docs/reference/exit-codes.md)
+    advice: str  #: what to do next, where the error does not say it
+
+
+class Outcome(NamedTuple):
+    nic: str  #: its name for people: "web1/0", the device, or what was typed
+    changed: bool  #: anything was changed, on the host or on record
+    text: str  #: what became of it; "" where it failed
+    error: str  #: why it failed; "" where it did not
+    uuid: str = ""
+    device: str = ""
+
+
+class Outcomes(NamedTuple):
+    """What became of each NIC."""
+
+    nics: tuple[Outcome, ...]
+
+
+class Drift(NamedTuple):
+    does: str  #: what was done, as an administrator would type it
+    differs: str  #: what is so instead
+
+
+class Checked(NamedTuple):
+    nic: str
+    uuid: str
+    device: str
+    state: Literal["applying", "up", "closing", "reverting"]  #: of its record (docs/lifecycle.md)
+    alive: bool  #: its device is there
+    good: bool  #: all of it holds
+    drift: tuple[Drift, ...]  #: what does not hold
+    unknown: tuple[str, ...]  #: kinds of operations on record that this version, or its extensions, do not know
+    owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
+
+
+class Check(NamedTuple):
+    """NICs compared with the host."""
+
+    nics: tuple[Checked, ...]
+
+
+class Explain(NamedTuple):
+    """Why NICs are as they are."""
+
+    nics: tuple[Explanation, ...]
+
+
+class Listed(NamedTuple):
+    nic: str
+    mode: str
+    link: str
+    device: str
+    ip: str
+    mac: str
+    vlan: str
+    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": described, and not up
+    uuid: str
+
+
+class List(NamedTuple):
+    """NICs on record and those defined."""
+
+    nics: tuple[Listed, ...]
+
+
+class Operation(NamedTuple):
+    does: str
+    chose: Mapping[str, Any]  #: what was found on the host, and chosen, when it came up
+    drift: str  #: what does not hold of it; "" if all does
+    shared_with: tuple[str, ...]  #: keys of other records that need it too
+    kind: str = ""  #: netcommon.operations; not of one that is not known
+
+
+class Shown(NamedTuple):
+    state: str
+    nic: Mapping[str, str]  #: the variables that describe it
+    operations: tuple[Operation, ...]  #: in the order in which they were done
+    alive: bool = False
+    environment: Mapping[str, str] = {}  #: every variable that its caller gave
+    record: str = ""  #: the file
+    ifindex: int = 0
+    boot: str = ""
+    netns: int = 0
+    door: str = ""  #: who called: "kvm-ifup", "cli"
+    scripts: bool = False  #: the site's scripts of down are owed
+    created: str = ""
+    dropped: Mapping[str, int] = {}  #: what was counted, by reason
+
+
+class Show(NamedTuple):
+    """Everything about NICs. Of one that is only defined there are state, nic and operations."""
+
+    nics: tuple[Shown, ...]
+
+
+class Option(NamedTuple):
+    name: str
+    value: Any
+    origin: str  #: the place: "[nic]", "TAGS: ..."; of the same name the last one counts
+
+
+class Plan(NamedTuple):
+    """What would be done for a NIC, and undone."""
+
+    nic: Mapping[str, str]  #: the variables that describe it
+    options: tuple[Option, ...]
+    up: tuple[Mapping[str, Any], ...]  #: the operations: ``kind``, its own fields, and ``does``
+    down: tuple[str, ...]
+
+
+class Define(NamedTuple):
+    """A definition that was written, as its file has it; or removed. Beside these fields those of the definition."""
+
+    uuid: str
+    path: str = ""  #: the file
+    removed: bool = False  #: of --remove: there was one
+
+
+class Collected(NamedTuple):
+    text: str  #: what was found
+    why: str  #: it goes, or stays
+    action: Literal["removed", "would be removed", "kept", "failed"]
+
+
+class Gc(NamedTuple):
+    """What no NIC needs any more."""
+
+    found: tuple[Collected, ...]
+
+
+class Adopted(NamedTuple):
+    instance: str
+    nic: str  #: its index; "" for an instance as a whole
+    uuid: str
+    device: str
+    action: str
+    why: str
+
+
+class Adopt(NamedTuple):
+    """NICs of running instances."""
+
+    nics: tuple[Adopted, ...]
+
+
+class Setting(NamedTuple):
+    key: str  #: "hook.timeout"
+    value: Any
+    source: str  #: "default", or "config.toml:12"
+
+
+class Config(NamedTuple):
+    """The effective settings."""
+
+    settings: tuple[Setting, ...]
+
+
+class Finding(NamedTuple):
+    level: Literal["error", "warning", "info", "ok"]
+    topic: str
+    text: str
+    remedy: str  #: what to type or to do
+
+
+class Doctor(NamedTuple):
+    """What was found on this host."""
+
+    findings: tuple[Finding, ...]
+
+
+class Action(NamedTuple):
+    for_: str  #: what it was installed for: "ganeti", "qemu", "xen"
+    what: str
+    path: str
+    text: str
+
+
+class Install(NamedTuple):
+    """What was done, or would be."""
+
+    actions: tuple[Action, ...]
+
+
+class Named(NamedTuple):
+    instance: str
+    state: Literal["done", "pending"]
+    names: str  #: those it has records under
+    error: str
+
+
+class DnsList(NamedTuple):
+    """Instances on record."""
+
+    instances: tuple[Named, ...]
+
+
+class Synced(NamedTuple):
+    instance: str
+    done: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+class DnsSync(NamedTuple):
+    """What was changed in the DNS."""
+
+    instances: tuple[Synced, ...]
+
+
+class Agent(NamedTuple):
+    """How the agent of this node and network namespace is (docs/agent.md)."""
+
+    netcommon: str  #: its version
+    pid: int
+    netns: int
+    state: str
+    text: str
+    started: float  #: seconds since the epoch
+    uptime: float  #: seconds
+    turned: float  #: seconds since its loop turned last
+    settings: str
+    alarms: Mapping[str, str]
+    agent: Mapping[str, Any]  #: what it does
+
+
+#: schema -> its version, its type, and the commands that print it.
+DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
+    "netcommon-error": (1, Error, ("every command",)),
+    "netcommon-define": (1, Define, ("define",)),
+    "netcommon-plan": (1, Plan, ("plan",)),
+    "netcommon-outcomes": (1, Outcomes, ("up", "down", "repair", "upgrade")),
+    "netcommon-list": (1, List, ("list",)),
+    "netcommon-show": (1, Show, ("show",)),
+    "netcommon-tree": (1, NodeView, ("tree", "graph")),
+    "netcommon-explain": (1, Explain, ("explain",)),
+    "netcommon-trace": (1, Path, ("trace",)),
+    "netcommon-top": (1, Top, ("top",)),
+    "netcommon-event": (1, Event, ("events",)),
+    "netcommon-check": (1, Check, ("check", "repair --dry-run")),
+    "netcommon-gc": (1, Gc, ("gc",)),
+    "netcommon-adopt": (1, Adopt, ("adopt",)),
+    "netcommon-agent": (1, Agent, ("agent status",)),
+    "netcommon-dns-list": (1, DnsList, ("dns list",)),
+    "netcommon-dns-sync": (1, DnsSync, ("dns sync",)),
+    "netcommon-config": (1, Config, ("config",)),
+    "netcommon-doctor": (1, Doctor, ("doctor",)),
+    "netcommon-install": (1, Install, ("install",)),
+}

@@ -1,0 +1,47 @@
+"""docs/reference/commands.md, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pages.commands import Command, everything, leaves
+from pages.documents import DOCUMENTS
+
+MADE = "<!-- Made by packaging/make-man from the command line: change that, and run it. -->"
+
+
+def files() -> dict[str, str]:
+    """The one file."""
+    return {"commands.md": "\n".join(_lines(everything())) + "\n"}
+
+
+def _lines(root: Command) -> Iterator[str]:
+    yield from ("# Commands", "", MADE, "")
+    yield "What `netcommon COMMAND --help` and the man pages say. Every command ends with one of the [exit codes](exit-codes.md); `--json`"
+    yield "prints a document of the schema that is named here, with its version ([schemas](../schemas))."
+    yield ""
+    yield "| command | what it does | schema |"
+    yield "| --- | --- | --- |"
+    for one in leaves(root):
+        if not one.inner:
+            yield f"| [`{' '.join(one.words)}`](#{'-'.join(('netcommon', *one.words))}) | {one.short} | {_schema(one)} |"
+    for one in (root, *leaves(root)):
+        yield from ("", f"## {' '.join(('netcommon', *one.words))}", "", f"    {one.usage}", "")
+        yield "\n\n".join(_safe(part) for part in one.paragraphs)
+        if one.options:
+            yield from ("", "| option | |", "| --- | --- |")
+        for option in one.options:
+            names = ", ".join(f"`{name}`" for name in option.names)
+            value = f" `{option.value}`".replace("|", "\\|") if option.value else ""
+            yield f"| {names}{value} | {_safe(option.help)} |"
+
+
+def _schema(one: Command) -> str:
+    words = " ".join(one.words)
+    names = [name for name, (_version, _made, commands) in DOCUMENTS.items() if words in commands]
+    return ", ".join(f"[{name}](../schemas/{name}.json)" for name in names)
+
+
+def _safe(text: str) -> str:
+    """What would be taken for mark-up."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
