@@ -13,21 +13,26 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 
+def order_of(node: Node, nic: Nic) -> custom.Plan:
+    """Which of the site's scripts there are for ``nic``, and whether those of up take the place of the built-in."""
+    hooks = node.doors[0] if node.doors else custom.HOOKS
+    communication = is_communication(nic)
+    # as in Ganeti 3.2's kvm-nic-setup: a communication NIC is kvm-ifup-os's, whatever the site has for mode routed
+    modes = () if communication else (nic.mode,)
+    order = custom.order(node.paths, node.settings, hooks, modes, kvm="XENBUS_PATH" not in nic.environment)
+    if communication:
+        system = own_script(node.paths, hooks)
+        order = order._replace(instead=bool(system), up=(*system, *order.up))
+    return order
+
+
 class Scripts:
     """The scripts of ``nic``: after the built-in up, or instead of it, and before the built-in down."""
 
     def __init__(self, node: Node, call: Call, nic: Nic) -> None:
         self._node, self._call, self._nic = node, call, nic
-        hooks = node.doors[0] if node.doors else custom.HOOKS
-        communication = is_communication(nic)
-        # as in Ganeti 3.2's kvm-nic-setup: a communication NIC is kvm-ifup-os's, whatever the site has for mode routed
-        modes = () if communication else (nic.mode,)
-        order = custom.order(node.paths, node.settings, hooks, modes, kvm="XENBUS_PATH" not in nic.environment)
-        if communication:
-            system = own_script(node.paths, hooks)
-            order = order._replace(instead=bool(system), up=(*system, *order.up))
-        self._order = order
-        self.instead = order.instead
+        self._order = order_of(node, nic)
+        self.instead = self._order.instead
 
     @property
     def any(self) -> bool:

@@ -9,6 +9,7 @@ from netcommon.host.base import View
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.node import Node
+from netcommon.lifecycle.scripts import order_of
 from netcommon.operations.base import Operation, intent
 from netcommon.options import DEFAULTS, is_communication
 from netcommon.options_schema import OPTIONS
@@ -99,7 +100,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
     for stored in unknown:
         kind = str(stored.get("kind"))
         seen.append(Step(kind, "An operation that this version does not know.", kind, UNKNOWN, "cannot be told", ()))
-    today = _today(view, node.settings, operations, report)
+    today = _today(node, view, operations, report)
     return Explanation(
         nic.label,
         record.key,
@@ -176,11 +177,11 @@ def shown(name: str, value: object) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
 
 
-def _today(view: View, settings: Settings, operations: Sequence[Operation], report: Report) -> list[str]:
-    """What today's settings would do that was not done, and the other way round."""
+def _today(node: Node, view: View, operations: Sequence[Operation], report: Report) -> list[str]:
+    """What today's settings would do that was not done, and the other way round. Nothing where a script of the site does it instead."""
     nic = report.record.nic
     try:
-        planned = {intent(one): one for one in plan(nic, settings)}
+        planned = {intent(one): one for one in plan(nic, node.settings)} if not order_of(node, nic).instead else {}
     except NicInvalid as error:
         return [f"it would be refused: {error}"]
     if report.record.state != UP:

@@ -189,3 +189,13 @@ def test_nobody_of_that_name(cli: Cli) -> None:
     assert "NIC='nobody'" in cli("explain", "nobody", status=64).stderr
     assert cli.json("explain", "nobody", status=64)["status"] == 64
     assert "Usage" in cli("explain", status=2).stderr
+
+
+def test_where_a_script_does_it_instead_nothing_else_will_be_done(sim: Sim) -> None:
+    script = Path(sim.paths.ganeti_etc, "kvm-vif-bridge")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    sim.up(nic("bridged"))
+    one = of(sim)
+    assert sim.record().scripts and sim.record().operations == () and (one.today, one.advice) == ((), ())
