@@ -13,7 +13,7 @@ from typing import Protocol
 
 from netagent import file_events, memory
 from netagent.drift import Drift
-from netagent.events import INSTANCE, SWITCH, Changed, Event, Gone, LockClosed, Overrun, RecordChanged
+from netagent.events import INDEX, INSTANCE, SWITCH, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
 from netagent.file_events import FileEvents
 from netagent.jobs import Jobs, tell
 from netagent.kernel_events import KernelEvents
@@ -65,6 +65,7 @@ class Agent:
         self._nics = Nics()
         self._repairs = Repairs(self._now, service.settings.repair)
         self._drift = Drift(self._nics, self._repairs.not_before)
+        self._journal = service.journal
         self._store = Store(self._paths, service.identity.netns, service.identity.boot)
         self._jobs = Jobs(service, self._loop, self._nics, self._drift, self._repairs, chance)
         self._jobs.reread = self._reread
@@ -88,6 +89,7 @@ class Agent:
         for name in self._store.folder("nics").names():
             if name.endswith(".json") and is_key(name[:-5]):
                 self._reread(name[:-5])
+        self._journal.begin()
         self._loop.watch(self._service.descriptor, self._service.signalled)
         self._tick()
         self._resync()
@@ -171,7 +173,10 @@ class Agent:
                 self._take(event, self._now())
 
     def _take(self, event: Event, now: float) -> None:
+        if isinstance(event, LinkGone):
+            self._journal.gone(self._nics.about(((INDEX, event.ifindex),)))
         if isinstance(event, Overrun):
+            self._journal.lost(event.source)
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
             if event.source == file_events.SOURCE:
@@ -190,7 +195,7 @@ class Agent:
         self._store.problems.clear()
         here = self._service.identity
         if record is None or (record.boot == here.boot and record.netns != here.netns):
-            self._nics.drop(key)
+            self._journal.became(self._nics.drop(key), None)
             self._drift.removed(key)
             self._repairs.worked(key)
             return
@@ -198,6 +203,7 @@ class Agent:
         if before is None or before.ifindex != entry.ifindex:
             self._repairs.worked(key)  # what failed was for another device
         self._nics.put(entry)
+        self._journal.became(before, entry)
         self._drift.changed(entry, self._now())
         if _switched(entry) and not self._ovs.connected:
             self._connect()

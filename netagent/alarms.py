@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from netagent.metrics import Metrics
 from netcommon.log import Log
@@ -15,8 +15,9 @@ METRIC = "netcommon_alarms"
 class Alarms:
     """The alarms that are on, by name: a short constant word such as "inventory". Every method may be called by every thread."""
 
-    def __init__(self, log: Log, metrics: Metrics) -> None:
-        self._log, self._metrics = log, metrics
+    def __init__(self, log: Log, metrics: Metrics, told: Callable[[str, bool, str], None] = lambda name, on, text: None) -> None:
+        """``told``: of each alarm that comes, gets another text, or goes."""
+        self._log, self._metrics, self._told = log, metrics, told
         self._lock = threading.Lock()
         self._active: dict[str, str] = {}
 
@@ -28,6 +29,7 @@ class Alarms:
             self._active[name] = text
             self._metrics.gauge(METRIC, 1, name=name)
             self._log.error(f"alarm {name}: {text}")
+            self._told(name, True, text)
 
     def clear(self, name: str) -> None:
         """Turns the alarm off, if it is on."""
@@ -36,6 +38,7 @@ class Alarms:
                 return
             self._metrics.gauge(METRIC, 0, name=name)
             self._log.info(f"alarm {name} is over")
+            self._told(name, False, "")
 
     def active(self) -> Mapping[str, str]:
         """The alarms that are on: name and text."""

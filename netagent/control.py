@@ -1,4 +1,4 @@
-"""The agent's socket for questions: the one that there is, "status", is answered with one JSON document. Root alone may ask.
+"""The agent's socket for questions: "status", "hooks" and "events SINCE" are answered with one JSON document each. Root alone may ask.
 
 A thread of its own answers, so that an agent whose loop hangs still says so.
 """
@@ -27,11 +27,17 @@ PATIENCE = 2.0
 LARGEST = 16 << 20
 
 
-class Control:
-    """Answers until ``close``. ``status`` makes the document, in the thread that answers."""
+#: What makes the answer to a question, given what follows its first word.
+Answer = Callable[[str], Mapping[str, object]]
+NONE: Mapping[str, Answer] = {}
 
-    def __init__(self, within: Folder, status: Callable[[], Mapping[str, object]]) -> None:
-        self._within, self._status = within, status
+
+class Control:
+    """Answers until ``close``. ``status`` makes that document, ``more`` those of other questions, in the thread that answers."""
+
+    def __init__(self, within: Folder, status: Callable[[], Mapping[str, object]], more: Mapping[str, Answer] = NONE) -> None:
+        self._within = within
+        self._answers: dict[str, Answer] = {**more, "status": lambda _rest: status()}
         self._accepting: Accepting | None = None
 
     def start(self) -> None:
@@ -52,9 +58,10 @@ class Control:
         if user_of(asking) not in (0, os.geteuid()):
             return
         question = asking.recv(64).decode("ascii", "replace").strip()
+        word, _, rest = question.partition(" ")
         try:
-            answer: Mapping[str, object] = self._status() if question == "status" else {"error": f"no such question: {escaped(question)}"}
-            data = json.dumps(answer)
+            make = self._answers.get(word)
+            data = json.dumps({"error": f"no such question: {escaped(question)}"} if make is None else make(rest))
         except Exception as error:  # whoever asks is told, and the next one gets an answer
             data = json.dumps({"error": f"{type(error).__name__}: {error}"})
         asking.sendall(data.encode("ascii") + b"\n")

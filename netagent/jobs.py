@@ -243,7 +243,7 @@ class Jobs:
 
         def job(worker: Worker) -> None:
             try:
-                self.reaper.run(worker.node, self._call(worker))
+                self._service.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
             finally:
                 self._loop.tell(self.reap)
                 memory.trim()
@@ -278,7 +278,8 @@ class Jobs:
     def _worker(self) -> Worker:
         service = self._service
         log = service.make_log()
-        return Worker(service.paths, service.clock, service.settings, log, self._repairs, service.metrics, self._later, self.launcher)
+        told = service.metrics, self._later, self.launcher, service.journal
+        return Worker(service.paths, service.clock, service.settings, log, self._repairs, *told)
 
     def _later(self, worker: Worker, delays: Sequence[float], action: Callable[[], bool]) -> None:
         self.later(worker.lock, delays, action)

@@ -112,6 +112,16 @@ class Metrics:
                 return sum(histograms[key].buckets)
             return self._values.get(name, {}).get(key, 0)
 
+    def series(self, name: str, /) -> list[tuple[Mapping[str, str], float]]:
+        """Every series of a counter or gauge: labels and value."""
+        with self._lock:
+            return [(dict(key), value) for key, value in self._values.get(name, {}).items()]
+
+    def observed(self, name: str, /) -> list[tuple[Mapping[str, str], list[int], float]]:
+        """Every series of a histogram: labels, how many observations were in each of BUCKETS and beyond, and the sum of all (seconds)."""
+        with self._lock:
+            return [(dict(key), list(one.buckets), one.sum) for key, one in self._histograms.get(name, {}).items()]
+
     def text(self) -> str:
         """Everything, in the text format; metrics in the order of METRICS, series by their labels."""
         with self._lock:

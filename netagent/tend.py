@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from netagent.repairs import OFF, Repairs
-from netagent.telling import Meter
+from netagent.telling import NOBODY, Chronicle, Meter
 from netcommon.host.base import View
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import repair
@@ -53,8 +53,8 @@ class Result(NamedTuple):
 class Tender:
     """Looks at records with one node: one for each worker thread."""
 
-    def __init__(self, node: Node, repairs: Repairs, meter: Meter, log: Log) -> None:
-        self.node, self._repairs, self._meter, self._log = node, repairs, meter, log
+    def __init__(self, node: Node, repairs: Repairs, meter: Meter, log: Log, chronicle: Chronicle = NOBODY) -> None:
+        self.node, self._repairs, self._meter, self._log, self._chronicle = node, repairs, meter, log, chronicle
 
     def keys(self) -> list[str]:
         """The keys of all records."""
@@ -123,6 +123,7 @@ class Tender:
         if did == FAILED:
             return Result(FAILURE, self._repairs.failed(record.key))
         self._repairs.worked(record.key)
+        self._chronicle.undone(record, f"it was {record.state}, and its hook has died" if died else "nobody called a down for it")
         return Result(UNDONE)
 
     def _mend(self, record: Record, view: View) -> Result:
@@ -130,9 +131,11 @@ class Tender:
         drifted = steps.drift(view, steps.decode(record)[0])
         if not (drifted or here):
             self._repairs.worked(record.key)
+            self._chronicle.drifted(record, ())
             return Result(NOTHING)
         if _at_work(self.node, record.uuid):
             return Result(BUSY)
+        self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
         call = self.call(record, PATIENCE)
         wanted, again = self._judged(record, drifted, call.log)
         if not (wanted or here):
@@ -148,10 +151,12 @@ class Tender:
             if now is None or now.state != UP:
                 return Result(NOTHING)  # a hook has taken it since
             call.log.error(f"not repaired: {error}")
+            self._chronicle.stuck(record, str(error))
             self._count(wanted, "failed")
             return Result(FAILURE, self._repairs.failed(record.key))
         if outcome.changed:
             call.log.warning(outcome.text)
+            self._chronicle.repaired(record, outcome.text)
         self._count(wanted, "repaired")
         self._repairs.worked(record.key)
         return Result(MENDED, again)

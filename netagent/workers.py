@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from netagent.repairs import Repairs
-from netagent.telling import Meter
+from netagent.telling import NOBODY, Chronicle, Meter
 from netagent.tend import Tender
 from netcommon.custom import HOOKS, Execute
 from netcommon.host.linux import LinuxHost
@@ -25,13 +25,23 @@ class Worker:
     """The context of one thread. ``lock``: whoever uses the node holds it, since what an effect does again runs in any thread."""
 
     def __init__(
-        self, paths: Paths, clock: Clock, settings: Settings, log: Log, repairs: Repairs, meter: Meter, schedule: Schedule, execute: Execute
+        self,
+        paths: Paths,
+        clock: Clock,
+        settings: Settings,
+        log: Log,
+        repairs: Repairs,
+        meter: Meter,
+        schedule: Schedule,
+        execute: Execute,
+        chronicle: Chronicle = NOBODY,
     ) -> None:
         self.lock = threading.Lock()
         self.log = log
         self._clock, self._repairs, self._meter, self._schedule, self._execute = clock, repairs, meter, schedule, execute
+        self._chronicle = chronicle
         self.node = self._open(paths, settings)
-        self.tender = Tender(self.node, repairs, meter, log)
+        self.tender = Tender(self.node, repairs, meter, log, chronicle)
 
     def _open(self, paths: Paths, settings: Settings) -> Node:
         host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
@@ -48,7 +58,7 @@ class Worker:
             paths = self.node.paths
             self.close()
             self.node = self._open(paths, settings)
-            self.tender = Tender(self.node, self._repairs, self._meter, self.log)
+            self.tender = Tender(self.node, self._repairs, self._meter, self.log, self._chronicle)
 
     def report(self) -> None:
         """Says what was wrong with files met on the way."""

@@ -9,35 +9,57 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from netcommon.cli.names import order  # noqa: E402 - after the path
+from netagent.figures import hooks  # noqa: E402 - after the path
+from netagent.journal import Journal  # noqa: E402
+from netagent.metrics import Metrics  # noqa: E402
+from netagent.nics import entry_of  # noqa: E402
+from netagent.reports import COLD, WARM, called  # noqa: E402
+from netcommon.cli.names import order  # noqa: E402
+from netcommon.host.counters import Counters  # noqa: E402
 from netcommon.host.facts import AF_INET, BridgeVlan, Link, OvsPort, Route  # noqa: E402
 from netcommon.host.memory import MemoryHost  # noqa: E402
 from netcommon.host.requests import SetLink  # noqa: E402
 from netcommon.lifecycle.up import up  # noqa: E402
-from netcommon.views import explain_text  # noqa: E402
+from netcommon.views import explain_text, top, top_text, trace, trace_text  # noqa: E402
+from netcommon.views.calls import calls  # noqa: E402
 from netcommon.views.document import document  # noqa: E402
 from netcommon.views.dot import dot  # noqa: E402
+from netcommon.views.events import event, line  # noqa: E402
 from netcommon.views.explain import explained  # noqa: E402
-from netcommon.views.gather import gather  # noqa: E402
+from netcommon.views.frame import FROM_GUEST, TO_GUEST, Wanted  # noqa: E402
+from netcommon.views.gather import examine, gather  # noqa: E402
 from netcommon.views.mermaid import mermaid  # noqa: E402
 from netcommon.views.model import NodeView  # noqa: E402
+from netcommon.views.rates import Reading  # noqa: E402
 from netcommon.views.svg import svg  # noqa: E402
-from netcommon.views.text import UNICODE, text  # noqa: E402
+from netcommon.views.text import ASCII, BOLD, UNICODE, text  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
 from tests.support.sim import Sim  # noqa: E402
 
 SIZES = (5, 50, 300)
+#: Frames that are traced: the options of netcommon trace, the NIC, its way, what is wanted, and the file.
+TRACED = (
+    ("web1/0 --src 10.0.0.9", 0, FROM_GUEST, Wanted(source="10.0.0.9"), "trace-dropped.txt"),
+    ("web1/0 --to guest", 0, TO_GUEST, Wanted(), "trace-bridged.txt"),
+    ("db1/1 --dst 198.51.100.7", 2, FROM_GUEST, Wanted(target="198.51.100.7"), "trace-routed.txt"),
+)
 #: The commands whose output the page quotes, and the files that have it.
 QUOTED = {"netcommon tree": "tree-5.txt", "netcommon explain mail1/0": "explain.txt"}
+QUOTED |= {"netcommon top --once": "top.txt", "netcommon events --since 10m": "events.txt"}
+QUOTED |= {f"netcommon trace {options}": name for options, *_, name in TRACED}
+#: The terminal that top is pictured on, in columns and lines; a character's width and height; and colours by SGR parameter.
+SCREEN, CELL = (108, 32), (7.8, 18)
+COLOURS = {"2": "#8b949e", "31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", top_text.REVERSE: "#1b1f24"}
 #: The NIC that is explained: it has drifted.
 EXPLAINED = 3
 #: When all of it was done, in seconds since the epoch.
@@ -133,7 +155,95 @@ def files(size: int) -> dict[str, str]:
             labels = {record.key: record.nic.label for record in records.values()}
             one = explained(sim.node, sim.host.snapshot(), records[f"tap{EXPLAINED}"], labels)
             made["explain.txt"] = explain_text.text(one, UNICODE, UTC) + "\n"
+            made["top.txt"] = top_text.text(live(sim), "traffic", ASCII) + "\n"
+            made |= {name: traced(sim, position, way, wanted) for _options, position, way, wanted, name in TRACED}
+            made["events.txt"] = happened(sim)
+        if size == SIZES[1]:
+            made["top.svg"] = screenshot(top_text.screen(live(sim), "traffic", 0, *SCREEN, UNICODE._replace(colour=True)))
         return made
+
+
+def live(sim: Sim) -> top.Top:
+    """What top shows of it: traffic, calls and drops that are made up, conditions that are found."""
+    view, records, found, known = sim.host.snapshot(), sorted(sim.records(), key=order), [], {}
+    for record in records:
+        found.append(top.looked(*examine(sim.node, view, record, known), view))
+    before = {link.index: Counters() for link in view.links()}
+    after = dict(before)
+    for position, record in enumerate(records):
+        size = 10 ** (position * 7 % 9)
+        lost = 40 if position % 13 == 4 else 0
+        after[record.ifindex] = Counters(size // 800 + 1, size // 500 + 1, size * 2, size * 3, 0, 0, 0, lost)
+    now = {index: counters for index, counters in after.items() if index in before}
+    metrics = Metrics()
+    for number in range(120):
+        called(metrics, "kvm-ifup", ("bridged", "routed")[number % 3 == 0], 69 if number == 7 else 0, 0.003 + number % 10 / 2000, WARM)
+        called(metrics, "kvm-ifdown", "bridged", 0, 0.002, COLD if number % 40 == 0 else WARM)
+    looks = [each._replace(guard=17) if each.record.device == "tap0" else each for each in found]
+    rows = top.rows(looks, Reading(0.0, before), Reading(2.0, now))
+    agent = top.Agent(True, "running for 3 d 4 h", ())
+    states, conditions = top.counted(rows)
+    seen = tuple(top.ordered(rows, "traffic"))
+    return top.Top("node1.example.com", 2.0, 4.0, agent, calls(hooks(metrics)), states, conditions, (), seen)
+
+
+def traced(sim: Sim, position: int, way: str, wanted: Wanted) -> str:
+    """What trace says of a frame of the NIC on the tap of this number."""
+    records, view = sim.records(), sim.host.snapshot()
+    of = trace.subject(next(record for record in records if record.device == f"tap{position}"), records)
+    path = trace.trace(view, of, way, trace.frame(view, of, way, wanted, {}), {})
+    return trace_text.text(path, UNICODE) + "\n"
+
+
+def happened(sim: Sim) -> str:
+    """What an agent would have told of a few minutes on the node."""
+    clock = [WHEN]
+    journal = Journal(lambda: clock[0])
+    journal.begin()
+    by_device = {record.device: record for record in sim.records()}
+    stories = (
+        (31, lambda record: journal.became(None, entry_of(record)), "tap1"),
+        (95, lambda record: journal.drifted(record, ["ip link set dev tap3 master br-vlan: it is a port of no bridge"]), "tap3"),
+        (95, lambda record: journal.repaired(record, "mail1/0 on tap3: repaired ip link set dev tap3 master br-vlan"), "tap3"),
+        (240, lambda record: journal.gone([entry_of(record)]), "tap4"),
+        (240, lambda record: journal.undone(record, "nobody called a down for it"), "tap4"),
+        (240, lambda record: journal.became(entry_of(record), None), "tap4"),
+    )
+    for seconds, tell, device in stories:
+        clock[0] = WHEN + seconds
+        tell(by_device[device])
+    told = [event(one) for one in journal.since(0)["events"]]
+    return "".join(line(one, UTC, ASCII) + "\n" for one in told)
+
+
+def screenshot(lines: Sequence[str]) -> str:
+    """A terminal's picture: painted lines (ECMA-48, 8.3.117) as SVG."""
+    columns, rows = SCREEN
+    width, height = columns * CELL[0] + 16, rows * CELL[1] + 16
+    head = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" font-size="13"'
+    made = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {head} font-family="DejaVu Sans Mono, Menlo, Consolas, monospace">',
+        f'<rect width="{width:g}" height="{height:g}" rx="6" fill="#1b1f24"/>',
+    ]
+    for number, painted in enumerate(lines):
+        made += _painted(painted, 8, 8 + number * CELL[1])
+    return "\n".join([*made, "</svg>"]) + "\n"
+
+
+def _painted(line: str, x: float, y: float) -> Iterator[str]:
+    """The parts of one line, each at its place, in its colour."""
+    code = ""
+    for part in re.split(r"(\x1b\[[0-9;]*m)", line):
+        if part.startswith("\x1b"):
+            code = part[2:-1]
+        elif part:
+            room = len(part) * CELL[0]
+            if code == top_text.REVERSE:
+                yield f'<rect x="{x:g}" y="{y:g}" width="{room:g}" height="{CELL[1]}" fill="#d0d7de"/>'
+            weight = ' font-weight="bold"' if code == BOLD else ""
+            lead = f'<text x="{x:g}" y="{y + CELL[1] - 5:g}" fill="{COLOURS.get(code, "#d0d7de")}"{weight} xml:space="preserve" '
+            yield f'{lead}textLength="{room:g}">{escape(part)}</text>'
+            x += room
 
 
 def quoted(page: str, made: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
         rate_out=0,
         dhcp=False,
         state=record.state,
-        condition=_condition(report, untold),
+        condition=condition(report, untold),
         drift=tuple(Drift(does, differs) for does, differs in report.drift),
         untold=tuple(untold),
         unknown=report.unknown,
@@ -61,7 +61,8 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
     return seen._replace(addresses=_addresses([nic.ip, *(text for each in operations for text in _told(each))]))
 
 
-def _condition(report: Report, untold: Sequence[Drift]) -> str:
+def condition(report: Report, untold: Sequence[Drift]) -> str:
+    """One of netcommon.views.model.CONDITIONS."""
     if not report.alive:
         return GONE
     if report.record.state != UP:

@@ -109,7 +109,7 @@ def _port(link: Link, vlans: Sequence[int] = ()) -> Port:
     return Port(link.name, link.kind, link.up, tuple(vlans))
 
 
-def _is_guests(link: Link) -> bool:
+def is_guests(link: Link) -> bool:
     """A tap, a vif, or what bears our mark."""
     return link.kind in DEAD_ENDS or link.holders >= 0 or link.name.startswith("vif") or marked(link)
 
@@ -121,7 +121,7 @@ def _bridge(host: Host, name: str, taken: set[str]) -> Segment:
     if link is None:
         return made._replace(there=False, up=False)
     ports = [port for port in host.all(f"the ports of {name}", lambda: view.ports(link.index)) if port.name not in taken]
-    outward = [port for port in ports if not _is_guests(port)]
+    outward = [port for port in ports if not is_guests(port)]
     better = [port for port in outward if port.kind != "veth"]
     ways = better or (outward if len(outward) == 1 else [])
     if name in host.named:
@@ -148,7 +148,7 @@ def _switch(host: Host, name: str, taken: set[str]) -> Segment:
         if port is not None and port.bridge == name and other.name != name:
             vlans = port.trunks or (() if port.tag is None else (port.tag,))
             ports.append((other, _port(other, vlans)))
-    up = tuple(port for each, port in ports if not _is_guests(each) and each.kind not in ("openvswitch", "veth"))
+    up = tuple(port for each, port in ports if not is_guests(each) and each.kind not in ("openvswitch", "veth"))
     others = tuple(port for _each, port in ports if port not in up)
     # it switches while its own device is down, which is that of the node's own port
     return made._replace(there=there, up=there, mtu=link.mtu if link else 0, aware=True, uplinks=up, others=others)

@@ -74,13 +74,13 @@ def netcommon(*arguments: str) -> str:
 
 def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subprocess.Popen[str]) -> None:
     rules = [rule for rule in ask("ip", "-j", "rule") if rule.get("iif") != "tap1"]
-    would = json.loads(netcommon("adopt", "--all", "--dry-run", "--json"))
+    would = json.loads(netcommon("adopt", "--all", "--dry-run", "--json"))["nics"]
     assert [(one["uuid"], one["device"], one["action"]) for one in would] == [
         (BRIDGED, "tap0", "would adopt"),
         (ROUTED, "tap1", "would adopt"),
     ]
     assert not Path("/run/netcommon").exists()
-    done = json.loads(netcommon("adopt", "web", "--json"))
+    done = json.loads(netcommon("adopt", "web", "--json"))["nics"]
     assert [one["action"] for one in done] == ["adopted", "adopted"]
     assert [(rule["priority"], rule["table"], rule["protocol"]) for rule in ask("ip", "-j", "-d", "rule") if rule.get("iif") == "tap1"] == [
         (500, "100", "174")
@@ -90,13 +90,13 @@ def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subproc
     ]
     assert "master br0" in run("ip", "link", "show", "tap0")
     netcommon("check")
-    assert {one["action"] for one in json.loads(netcommon("adopt", "--all", "--json"))} == {"managed already"}
+    assert {one["action"] for one in json.loads(netcommon("adopt", "--all", "--json"))["nics"]} == {"managed already"}
 
     qemu.kill()
     wait_until(lambda: not Path("/sys/class/net/tap1").exists(), what="the taps go")
     netcommon("gc")
     assert ask("ip", "-j", "rule") == rules
-    assert json.loads(netcommon("list", "--json")) == []
+    assert json.loads(netcommon("list", "--json"))["nics"] == []
 
 
 def test_down_takes_a_living_guest_out(qemu: subprocess.Popen[str]) -> None:

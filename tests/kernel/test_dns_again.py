@@ -114,7 +114,7 @@ def test_sync_of_everything(server: NameServer) -> None:
     before = server.serials()
     assert command("sync", "--all").stdout == "nothing to change\n"
     assert server.serials() == before
-    assert json.loads(command("list", "--json").stdout)[1] == {
+    assert json.loads(command("list", "--json").stdout)["instances"][1] == {
         "instance": "web.example.com",
         "state": "done",
         "names": "10.2.0.192.in-addr.arpa web.example.com",

@@ -200,7 +200,7 @@ def test_install_of_one_kind_does_not_wait_for_another(cli: Cli) -> None:
 
 def test_doctor(cli: Cli) -> None:
     cli.features = {"bridge": ""}
-    found = json.loads(cli("doctor", "--json", status=None).stdout)
+    found = json.loads(cli("doctor", "--json", status=None).stdout)["findings"]
     assert {"level", "topic", "text", "remedy"} == set(found[0])
     Path(cli.paths.etc).mkdir(parents=True, exist_ok=True)
     Path(cli.paths.config).write_text("nonsense\n")

@@ -25,10 +25,19 @@ LAYERS: dict[str, set[str]] = {
     "netcommon.settings": {"runtime", "netcommon"},
     "netcommon.host": {"runtime", "netcommon.trust", "netcommon.runner", "netcommon.templates"},
     "netcommon.effects": {"runtime", "netcommon.host", "netcommon.log"},
-    "netcommon.operations": {"runtime", "netcommon.host", "netcommon.templates", "netcommon.effects"},
+    "netcommon.extensions": set(),
+    "netcommon.extending": {"runtime", "netcommon.trust"},
+    "netcommon.operations": {"runtime", "netcommon.host", "netcommon.templates", "netcommon.effects", "netcommon.extending"},
     "netcommon.effects.announce": {"runtime", "netcommon.host", "netcommon.operations", "netcommon.effects"},
     "netcommon.addresses": {"runtime", "netcommon.host", "netcommon.settings"},
-    "netcommon.modes": {"runtime", "netcommon.host", "netcommon.operations", "netcommon.addresses", "netcommon.settings"},
+    "netcommon.modes": {
+        "runtime",
+        "netcommon.host",
+        "netcommon.operations",
+        "netcommon.addresses",
+        "netcommon.settings",
+        "netcommon.extended",
+    },
     "netcommon.features": {
         "runtime",
         "netcommon.host",
@@ -38,6 +47,7 @@ LAYERS: dict[str, set[str]] = {
         "netcommon.effects.announce",
         "netcommon.settings",
     },
+    "netcommon.extended": {"runtime", "netcommon.extending", "netcommon.operations", "netcommon.features", "netcommon.settings"},
     "netcommon.plan": {
         "runtime",
         "netcommon.host",
@@ -46,6 +56,7 @@ LAYERS: dict[str, set[str]] = {
         "netcommon.effects",
         "netcommon.features",
         "netcommon.settings",
+        "netcommon.extended",
     },
     "netcommon.custom": {"runtime", "netcommon.settings", "netcommon.log", "netcommon.trust", "netcommon.runner"},
 }
@@ -71,6 +82,8 @@ SAME_LAYER = {
     "netcommon.kinds": "netcommon.settings",
     "netcommon.settings_dns": "netcommon.settings",
     "netcommon.settings_agent": "netcommon.settings",
+    "netcommon.settings_extensions": "netcommon.settings",
+    "netcommon.settings_renames": "netcommon.settings",
     "netcommon.ours": "netcommon.custom",
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.output import emit, json_option, say, table
+from netcommon.cli.output import answer, json_option, say, table
+from netcommon.cli.progress import progress_option, shown
 from runtime.errors import HostRefused, NetcommonError
 
 
@@ -15,9 +16,10 @@ from runtime.errors import HostRefused, NetcommonError
 @click.option("--xen", "kinds", flag_value="xen", multiple=True, help="The vif script of Ganeti's Xen driver.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--uninstall", is_flag=True, help="Take the hooks out, and put back what was there.")
+@progress_option
 @json_option
 @click.pass_context
-def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall: bool, as_json: bool) -> None:
+def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall: bool, progress: bool, as_json: bool) -> None:
     """Put the hooks where a hypervisor expects them. What they replace is kept, and put back by --uninstall.
 
     Installing again changes nothing.
@@ -29,17 +31,17 @@ def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall
     if not kinds:
         raise click.UsageError("name what to install for: --ganeti, --qemu, --xen")
     if not (dry_run or app.is_root):
-        raise HostRefused("this changes the host, which only root can do")
+        raise HostRefused("this changes the host, which only root can do: run it as root")
     rows: list[tuple[str, Action]] = []
     status = 0
-    for kind in dict.fromkeys(kinds):
+    for kind in shown(((f"for {kind}", kind) for kind in dict.fromkeys(kinds)), "install", progress):
         try:
             rows += [(kind, action) for action in put(kind, app.root, dry_run, uninstall)]
         except NetcommonError as error:  # the others are told of, and done, all the same
             say(f"netcommon: {kind}: {error}", err=True)
             status = status or error.status
     if as_json:
-        emit([{"for": kind, **action._asdict()} for kind, action in rows])
+        answer("install", actions=[{"for": kind, **action._asdict()} for kind, action in rows])
     elif rows:
         say(table(("FOR", "WHAT", "PATH", "WHY"), [(kind, *action) for kind, action in rows]))
     elif not status:

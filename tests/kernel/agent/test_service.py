@@ -86,14 +86,17 @@ def test_status(bridged: Node) -> None:
         assert shown.stdout.startswith(f"agent {status['version']}, process {running.pid}: running for ")
         assert "  nics: 1 up\n" in shown.stdout
         assert running.stop() == 0
-    assert (command("status").returncode, command("status").stderr) == (69, "netcommon: no agent runs in this network namespace\n")
+    none = command("status")
+    said = "netcommon: no agent runs in this network namespace\nnetcommon: next: systemctl start"
+    assert none.returncode == 69 and none.stderr.startswith(said)
 
 
 def test_only_one(bridged: Node) -> None:
     with agent() as running:
         second = command("run")
         assert second.returncode == 75
-        assert second.stderr == f"netcommon: an agent of this network namespace runs already: process {running.pid}\n"
+        said = f"netcommon: an agent of this network namespace runs already: process {running.pid}\n"
+        assert second.stderr == f"{said}netcommon: next: netcommon agent status shows how the other one is\n"
         assert running.status()["pid"] == running.pid
 
 

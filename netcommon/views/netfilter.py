@@ -1,0 +1,120 @@
+"""The nftables chains that a frame meets at one hook of the kernel: ours are carried out, others are named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import byteorder
+
+from netcommon.host.base import View
+from netcommon.host.facts import Link
+from netcommon.host.nflayout import MEMBERS
+from netcommon.host.nftables import ARP, BRIDGE, EGRESS, INET, INGRESS, NETDEV, NO_HOOK, NftChain
+from netcommon.operations import delivery
+from netcommon.operations.guard import PREFIX
+from netcommon.operations.mark import PREFIX as MARKS
+from netcommon.views.packet import ARP as ARP_TYPE
+from netcommon.views.packet import IPV4, IPV6, Packet
+from netcommon.views.path import OURS, Trail
+from netcommon.views.ruleset import Devices, Ruleset
+
+#: nftables' families of IP alone (NFPROTO_*), and how nft(8) calls all of them.
+IP, IP6 = 2, 10
+NAMES = {INET: "inet", IP: "ip", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge", IP6: "ip6"}
+
+#: Hooks of inet, ip, ip6 and bridge (NF_INET_*, NF_BR_*), by the words of nft(8).
+PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
+WORDS = {PREROUTING: "prerouting", INPUT: "input", FORWARD: "forward", OUTPUT: "output", POSTROUTING: "postrouting"}
+
+#: Why the guard drops a frame, by the reason in the chain's name.
+REASONS = {
+    "vlan": "it has a VLAN tag that the NIC may not use",
+    "mac": "a MAC in it is not the NIC's",
+    "type": "it is neither IPv4, IPv6 nor ARP",
+    "ip": "an IP address that it claims is not the NIC's",
+    "dhcp": "only a DHCP server sends such a message, or it asks for another's MAC",
+    "ra": "only a router sends such a message",
+    "malformed": "its headers are cut off, or hide what it is",
+    "promisc": "it is for another MAC than the guest's",
+}
+
+
+class Hooks:
+    """All hooks, for one frame."""
+
+    def __init__(self, view: View, trail: Trail) -> None:
+        self._view, self._trail, self._rules = view, trail, Ruleset(view)
+
+    @property
+    def mark(self) -> int:
+        """The frame's, as rules of ours have set it; of a frame that a device has received it is 0."""
+        return self._rules.mark
+
+    def device(self, link: Link, packet: Packet, egress: bool = False) -> bool:
+        """Those of family netdev on a device; whether the frame passes."""
+        hook = EGRESS if egress else INGRESS
+        chains = [chain for chain in self._view.nft_chains(NETDEV) if (chain.hook, chain.device) == (hook, link.name)]
+        return self._all(chains, link, packet)
+
+    def stack(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
+        """Those of inet, and of the packet's own family, where the node's stack meets them."""
+        families = {IPV4: (INET, IP), IPV6: (INET, IP6), ARP_TYPE: (ARP,)}.get(packet.protocol, ())
+        if packet.protocol == ARP_TYPE:
+            hook = 0 if hook == INPUT else 1
+        chains = [chain for family in families for chain in self._view.nft_chains(family) if chain.hook == hook]
+        return self._all(chains, link, packet, out)
+
+    def bridge(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
+        """Those of family bridge."""
+        return self._all([chain for chain in self._view.nft_chains(BRIDGE) if chain.hook == hook], link, packet, out)
+
+    def delivered(self, into: Link, out: Link, packet: Packet) -> bool:
+        """Whether our delivery rule lets a bridge hand the frame to the port ``out``; says nothing."""
+        chain = self._view.nft_chain(BRIDGE, delivery.NAME, delivery.POSTROUTING.name)
+        if chain is None or not self._ours(chain):
+            return True
+        return self._rules.judge(chain, packet, Devices(into.index, out.index)).verdict != "drop"
+
+    def _all(self, chains: Sequence[NftChain], link: Link, packet: Packet, out: Link | None = None) -> bool:
+        at = out.name if out else link.name
+        for chain in sorted((each for each in chains if each.hook != NO_HOOK), key=lambda each: each.priority):
+            meets = f"nftables {NAMES[chain.family]} {chain.table}, chain {chain.name} (priority {chain.priority})"
+            if not self._ours(chain):
+                self._trail.doubt(at, meets, f"rules that are not ours are not carried out here: nft list table {_place(chain)}")
+                continue
+            if chain.table.startswith((PREFIX, MARKS)) or chain.table == delivery.NAME:
+                if not self._guard(chain, meets, at, packet, Devices(link.index, out.index if out else 0)):
+                    return False
+            elif self._concerns(chain, link, out):
+                self._trail.doubt(at, meets, f"its rules are a template's, and not carried out here: nft list table {_place(chain)}", OURS)
+        return True
+
+    def _guard(self, chain: NftChain, meets: str, at: str, packet: Packet, devices: Devices) -> bool:
+        before = self.mark
+        judged = self._rules.judge(chain, packet, devices)
+        if self.mark != before:
+            self._trail.passes(at, meets, f"gives it the mark {self.mark:#x}", OURS)
+            return True
+        way = " > ".join(judged.chains[1:])
+        if judged.verdict == "drop":
+            reason = judged.chains[-1].partition("-")[2] if len(judged.chains) > 1 else "promisc"
+            self._trail.drops(at, meets, f"{REASONS.get(reason, reason)} ({way or reason})", OURS)
+            return False
+        if not judged.verdict:
+            self._trail.doubt(at, meets, judged.why, OURS)
+        else:
+            self._trail.passes(at, meets, f"lets it pass ({way})" if way else "lets it pass", OURS)
+        return True
+
+    def _ours(self, chain: NftChain) -> bool:
+        there = self._view.nft_table(chain.family, chain.table)
+        return there is not None and there.ours
+
+    def _concerns(self, chain: NftChain, link: Link, out: Link | None) -> bool:
+        """Whether a chain of ours that is not the guard's looks at frames between these devices: its set of members says so."""
+        members = {element.key[:4] for element in self._view.nft_elements(chain.family, chain.table) if element.set == MEMBERS}
+        return any(each is not None and each.index.to_bytes(4, byteorder) in members for each in (link, out))
+
+
+def _place(chain: NftChain) -> str:
+    return f"{NAMES[chain.family]} {chain.table}"
+

@@ -1,0 +1,53 @@
+"""What NICs send and receive: two readings of the devices' counters, and the rates between them, as the guest sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from netcommon.host.base import View
+from netcommon.host.counters import Counters
+
+BITS = 8  #: of a byte
+
+
+class Reading(NamedTuple):
+    """The counters of all devices at one moment."""
+
+    when: float  #: monotonic seconds
+    counters: Mapping[int, Counters]  #: by the device's index
+
+
+class Rate(NamedTuple):
+    """Of one NIC, a second, as its guest sees it."""
+
+    received_bits: float
+    sent_bits: float
+    received_packets: float
+    sent_packets: float
+    received_dropped: float  #: frames for the guest that the device's queue had no room for, or that a limit cut off
+    sent_dropped: float  #: frames of the guest's that the device has dropped
+
+
+def read(view: View, now: float) -> Reading:
+    """One dump for all devices. Raises TryAgain, HostRefused."""
+    return Reading(now, view.counters())
+
+
+def rate(before: Reading, after: Reading, index: int) -> Rate | None:
+    """None where it cannot be told: the device is gone, or is another one, or no time has passed."""
+    old, new = before.counters.get(index), after.counters.get(index)
+    seconds = after.when - before.when
+    if old is None or new is None or seconds <= 0:
+        return None
+    grown = Counters(*(late - early for late, early in zip(new, old, strict=True)))
+    if min(grown) < 0:
+        return None
+    return Rate(
+        grown.sent_bytes * BITS / seconds,
+        grown.received_bytes * BITS / seconds,
+        grown.sent_packets / seconds,
+        grown.received_packets / seconds,
+        grown.sent_dropped / seconds,
+        grown.received_dropped / seconds,
+    )

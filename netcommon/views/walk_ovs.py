@@ -1,0 +1,31 @@
+"""A frame at a port of Open vSwitch: the port and its flows are shown; what the flows do with it, Open vSwitch itself tells best."""
+
+from __future__ import annotations
+
+from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Link, OvsPort
+from netcommon.views import words
+from netcommon.views.path import FOREIGN, OURS
+from netcommon.views.walk import Walk
+
+
+def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:
+    """The port has received it. Its VLAN, how many flows it has, and the command that follows them."""
+    trail, view = walk.trail, walk.view
+    if port is None:
+        trail.lost(link.name, f"port {link.name} of Open vSwitch", "its database has no such port")
+        return
+    real = view.ovs_switch(port.bridge)
+    name = port.bridge if real is None else real.name
+    whose = OURS if port.owner else FOREIGN
+    said = words.vlan(port.tag, port.trunks) or "every VLAN"
+    meets = f"port {link.name} of OVS bridge {port.bridge}"
+    if port.error or port.ofport < 0:
+        trail.drops(link.name, meets, f"it does not work: {port.error or 'it could not be made'}", whose)
+        return
+    trail.passes(link.name, meets, f"takes it as number {port.ofport}, in {said}", whose)
+    flows = [flow for flow in view.flows(name) if flow.port == port.ofport and flow.cookie & FLOW_MARK_MASK == FLOW_MARK]
+    if flows:
+        said = f"{words.several(len(flows), 'flow')} that netcommon made for the port are looked through; others of the bridge may be too"
+        trail.passes(link.name, f"flows of port {port.ofport} of OVS bridge {name}, cookie {flows[0].cookie:#x}", said, OURS)
+    trace = f'ovs-appctl ofproto/trace {name} "in_port={port.ofport}" {walk.packet.link.hex()}'
+    trail.lost(link.name, f"flows of OVS bridge {name}", f"only Open vSwitch itself can tell what they do with it: {trace}", FOREIGN)

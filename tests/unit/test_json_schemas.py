@@ -1,0 +1,213 @@
+"""What every command prints with --json is as its schema in docs/schemas says, and the schemas are as the types say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import netagent.control
+from netagent.status import document
+from netcommon.cli.group import netcommon
+from netcommon.dns.guest import Guest
+from netcommon.dns.guest import Nic as DnsNic
+from netcommon.dns.store import FOLDER, Intent, Store
+from runtime.locks import Locks
+from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.jsonschema import errors
+from tests.unit.test_agent_status import AGENT, standing
+
+ROOT = Path(__file__).parents[2]
+FOLDER_OF_SCHEMAS = ROOT / "docs" / "schemas"
+SCHEMAS: dict[str, dict[str, Any]] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER_OF_SCHEMAS.glob("*.json"))}
+NIC = ("--interface", "tap7", "--mode", "bridged", "--link", "br0", "--mac", "aa:00:00:00:00:07", "--tag", "netcommon:*:rate_in:8mbit")
+
+#: Arguments, exit status, and the schema, of two NICs that are up on a node; each command at least once.
+CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
+    (("define", "--interface", "tap7", "--mode", "ext", "--tag", "a"), 0, "define"),
+    (("define", "--remove", "--interface", "tap1"), 0, "define"),
+    (("define", "--interface", "a/b", "--mode", "ext"), 64, "error"),
+    (("plan", "tap0"), 0, "plan"),
+    (("plan", *NIC), 0, "plan"),
+    (("plan", "tap0", "--resolve"), 0, "plan"),
+    (("up", "--all"), 0, "outcomes"),
+    (("up", "tap9"), 64, "error"),
+    (("down", "--all", "--force"), 0, "outcomes"),
+    (("down", "tap9"), 0, "outcomes"),
+    (("list",), 0, "list"),
+    (("show", "tap0", "tap1"), 0, "show"),
+    (("tree",), 0, "tree"),
+    (("graph",), 0, "tree"),
+    (("explain", "web1"), 0, "explain"),
+    (("trace", "tap0"), 0, "trace"),
+    (("top", "--once"), 0, "top"),
+    (("events",), 0, "event"),
+    (("check",), 0, "check"),
+    (("repair", "--all"), 0, "outcomes"),
+    (("repair", "--all", "--dry-run"), 0, "check"),
+    (("gc",), 0, "gc"),
+    (("adopt", "--all"), 0, "adopt"),
+    (("agent", "status"), 1, "agent"),
+    (("dns", "list"), 0, "dns-list"),
+    (("dns", "sync", "--all"), 0, "dns-sync"),
+    (("config",), 0, "config"),
+    (("upgrade",), 0, "outcomes"),
+    (("doctor",), None, "doctor"),
+    (("install", "--qemu"), 0, "install"),
+    (("install", "--qemu", "--dry-run"), 0, "install"),
+)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    made = with_two(equipped(tmp_path))
+    made.features = {"bridge": ""}
+    (tmp_path / "etc").mkdir(exist_ok=True)
+    said = document(standing(), 1100.0, {"inventory": "it failed"}, AGENT)
+    monkeypatch.setattr(netagent.control, "ask", lambda *_: said)
+    return made
+
+
+@pytest.fixture
+def names(node: Cli) -> None:
+    """One instance whose records wait for a server."""
+    store = Store(str(node.root) + FOLDER, lambda folder: Locks(folder, time.monotonic() + 5, time.monotonic, time.sleep))
+    store.write(Intent(Guest("web.example.com", "c", (DnsNic("192.0.2.10"),)), ("web.example.com",)))
+    store.close()
+    Path(node.paths.config).write_text(f'[dns]\nservers = ["127.0.0.1:1"]\nzones = ["example.com"]\nkey_file = "{node.root}/key"\n')
+    key = Path(node.root, "key")
+    key.write_text('key "gnt." {\n\talgorithm hmac-sha512;\n\tsecret "YS8vYg==";\n};\n')
+    key.chmod(0o600)
+
+
+def checked(node: Cli, arguments: tuple[str, ...], status: int | None) -> tuple[str, list[str]]:
+    """The schema's name, and what is wrong with what was printed."""
+    text = node(*arguments, "--json", status=status).stdout
+    said = [json.loads(line) for line in text.splitlines()] if arguments[0] in LINES else [json.loads(text)]
+    name = said[0]["schema"]
+    return name, [wrong for one in said for wrong in errors(SCHEMAS[name], one, strict=name not in LOOSE)]
+
+
+#: Commands that print one document a line.
+LINES = ("events",)
+#: Documents with the fields of a definition, or of a kind of operation, beside their own.
+LOOSE = ("netcommon-define", "netcommon-plan")
+
+
+@pytest.mark.parametrize(("arguments", "status", "name"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_a_command_prints_what_its_schema_says(node: Cli, names: None, arguments: tuple[str, ...], status: int | None, name: str) -> None:
+    if arguments[:2] == ("dns", "sync"):
+        status = None  # no server answers: which status that is is another test's
+    assert checked(node, arguments, status) == (f"netcommon-{name}", [])
+
+
+def drifted(node: Cli) -> None:
+    link = node.host.kernel.named("tap0")
+    assert link
+    node.host.kernel.links[link.index] = link._replace(mtu=1500, master=0)
+
+
+def gone(node: Cli) -> None:
+    node.host.remove_link("tap1")
+
+
+def strange(node: Cli) -> None:
+    path = Path(node.paths.state, "nics", f"{UUIDS[0]}.json")
+    stored = json.loads(path.read_text())
+    stored["operations"].append({"kind": "quantum-leap", "depth": 3})
+    path.write_text(json.dumps(stored))
+
+
+def defined(node: Cli) -> None:
+    node("down", "--all", "--force")
+
+
+def damaged(node: Cli) -> None:
+    Path(node.paths.state, "nics", f"{UUIDS[0]}.json").write_text("{")
+
+
+LOOKING = [("list",), ("show", "tap1"), ("tree",), ("explain", "tap1"), ("check",), ("repair", "--all", "--dry-run"), ("gc", "--dry-run")]
+LOOKING += [("gc",), ("top", "--once"), ("doctor",), ("up", "--all")]
+
+
+@pytest.mark.parametrize("change", [drifted, gone, strange, defined, damaged])
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_also_where_something_is_wrong(node: Cli, change: Callable[[Cli], None], arguments: tuple[str, ...]) -> None:
+    change(node)
+    assert checked(node, arguments, None)[1] == []
+
+
+def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that is no group."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from commands(found, (*above, name))
+        else:
+            yield (*above, name), found
+
+
+def test_every_command_with_json_is_tried_and_has_a_schema_that_names_it() -> None:
+    answering = {names for names, one in commands(netcommon) if any("--json" in each.opts for each in one.params)}
+    assert answering == {case[0][:2] if case[0][0] in ("agent", "dns") else case[0][:1] for case in CASES}
+    said = " ".join(schema["description"] for schema in SCHEMAS.values())
+    assert [names for names in answering if f"netcommon {' '.join(names)} --json" not in said] == []
+    assert {f"netcommon-{case[2]}" for case in CASES} == set(SCHEMAS)
+
+
+def test_the_schemas_are_as_the_types_say() -> None:
+    made = [sys.executable, str(ROOT / "packaging" / "make-schemas")]
+    done = subprocess.run([*made, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_schema_that_is_out_of_date_is_seen(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
+    for name in ("netcommon", "runtime", "netagent"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(FOLDER_OF_SCHEMAS, tmp_path / "docs" / "schemas")
+    path = tmp_path / "docs" / "schemas" / "netcommon-gc.json"
+    path.write_text(path.read_text().replace('"kept"', '"left"'))
+    (path.parent / "netcommon-nobody.json").write_text("{}")
+    made = [sys.executable, str(tmp_path / "packaging" / "make-schemas")]
+    done = subprocess.run([*made, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "netcommon-gc.json is out of date" in done.stderr and "netcommon-nobody.json" in done.stderr
+    subprocess.run(made, check=True, capture_output=True)
+    subprocess.run([*made, "--check"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "wrong"),
+    [
+        ({"type": "integer"}, True, "is no integer"),
+        ({"type": "number"}, 1, ""),
+        ({"type": "string"}, None, "is no string"),
+        ({"anyOf": [{"type": "null"}, {"type": "string"}]}, 3, "fits none"),
+        ({"const": 1}, True, "is not 1"),
+        ({"enum": ["a"]}, "b", "none of"),
+        ({"type": "array", "items": {"type": "string"}}, ["a", 1], "$[1]: 1 is no string"),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"]}, {}, "no a"),
+        ({"type": "object", "properties": {"a": {}}}, {"b": 1}, "b is in no schema"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, {"b": 1}, "$.b: 1 is no string"),
+        ({"minimum": 3}, 1, "nobody checks"),
+    ],
+)
+def test_the_checker_sees_what_is_wrong(schema: dict[str, Any], value: object, wrong: str) -> None:
+    found = list(errors(schema, value, strict=True))
+    assert (wrong in found[0]) if wrong else found == []
+
+
+def test_an_error_is_a_document_too(node: Cli) -> None:
+    node(*BRIDGED)
+    said = json.loads(node("show", "nobody", "--json", status=64).stdout)
+    assert said["status"] == 64 and list(errors(SCHEMAS["netcommon-error"], said, strict=True)) == []
