@@ -85,9 +85,11 @@ class Drift:
     def changed(self, entry: Entry, now: float) -> None:
         """The record was written, and is now as ``entry`` says."""
         if entry.settled or entry.state == CLOSING:
-            self._later.pop(entry.key, None)
+            late = self._later.pop(entry.key, NEVER)
             self._pauses.pop(entry.key, None)
-            if entry.key in self._unsettled:
+            # what failed is due again, whoever has written the record: it may have been our own repair, as far as that came
+            failed = late < NEVER and self._not_before(entry.key) > now
+            if entry.key in self._unsettled or failed or late <= now:
                 self._unsettled.discard(entry.key)
                 self.mark(entry.key, now)
         else:

@@ -166,6 +166,6 @@ def _escaped(text: str, quotes: bool = True) -> str:
 
 
 def _number(value: float) -> str:
-    if value == float("inf"):
-        return "+Inf"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))

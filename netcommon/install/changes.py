@@ -110,7 +110,7 @@ def undo_action(root: str, change: Change) -> Action:
         return Action("keep", change.path, f"is no longer ours{where}")
     if saved:
         return Action("restore", change.path, f"from {change.saved}")
-    if change.saved:
+    if change.saved and not (change.diverted and status and not _of_package(root, change.path)):
         return Action("keep", change.path, f"{change.saved} is gone: there is nothing to restore")
     return Action("remove", change.path) if status else Action("keep", change.path, "is gone already")
 
@@ -133,6 +133,8 @@ def undo(root: str, change: Change, run: Run) -> Action:
             return Action("keep", change.path, "is not empty")
     elif action.what == "remove":
         os.unlink(outside(root, action.path))
+        if change.diverted and not action.text:  # the package is gone, and could not remove the folders that we were in
+            _remove_empty(os.path.dirname(path))
     return action
 
 
@@ -191,6 +193,14 @@ def _is_marked(path: str) -> bool:
 def _same(path: str, target: Target) -> bool:
     with open(path, "rb") as stream:
         return stream.read() == target.text.encode() and stat.S_IMODE(os.fstat(stream.fileno()).st_mode) == target.mode
+
+
+def _remove_empty(folder: str) -> None:
+    """Removes ``folder`` if it is empty, then the one it was in, and so on."""
+    try:
+        os.removedirs(folder)
+    except OSError:
+        return
 
 
 def _unlink(path: str) -> None:

@@ -35,6 +35,10 @@ ManageForeignRoutes=no
 """
 
 
+#: How the launcher learns where it lies: a copy of it is told.
+WHERE = "= ($0);"
+
+
 class Target(NamedTuple):
     """One file to be put in place."""
 
@@ -122,8 +126,13 @@ def _door(hooks: str, name: str, perl: str = "/usr/bin/perl") -> str:
 
 
 def wrapper(hooks: str, door: str) -> str:
-    """A script that becomes our door."""
-    return f"#!/bin/sh\n{MARKER}\nexec '{_door(hooks, door)}' \"$@\"\n"
+    """A script that becomes our door; where that is the launcher, it itself: a shell before it would cost as much again as it takes."""
+    path = _door(hooks, door)
+    with open(path, encoding="utf-8") as stream:
+        first, _, rest = stream.read().partition("\n")
+    if first.startswith("#!/usr/bin/perl") and WHERE in rest:
+        return f"{first}\n{MARKER}\n{rest.replace(WHERE, WHERE.replace('$0', repr(path)), 1)}"
+    return f"#!/bin/sh\n{MARKER}\nexec '{path}' \"$@\"\n"
 
 
 def _choosing(hooks: str, door: str, path: str) -> str:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 SHIPPED = os.path.dirname(os.path.realpath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(SHIPPED))
 
-#: Where jinja2 is, for a door, which runs without site-packages: so nobody's get into a root process.
+#: Where jinja2 is, for a door, which runs without site-packages: so nobody's get into a root process. vendor/ is the Debian package's.
 PLACES = (
+    f"{CHECKOUT}/vendor",
     f"{CHECKOUT}/.venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages",
     "/usr/lib/python3/dist-packages",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netagent.drift import FEW, GATHER, LATE, NEVER, SOON, Drift
@@ -206,6 +206,7 @@ steps = st.lists(
 )
 
 
+@example([("gone", "a", UP, 0.0), ("failed", "a", UP, 0.5), ("time", "a", UP, 0.25), ("written", "a", UP, 0.0)])
 @given(steps)
 def test_nothing_is_lost_in_any_order(done: list[tuple[str, str, str, float]]) -> None:
     """After every event about a record there is a look at it, or at all, before long; and without events the looks end."""

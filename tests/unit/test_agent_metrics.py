@@ -6,7 +6,7 @@ import ast
 import re
 import threading
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netagent import metrics as module
@@ -75,6 +75,7 @@ def test_a_histogram_is_cumulative() -> None:
     assert metrics.value("netcommon_hook_seconds", door="kvm-ifup", mode="routed") == 5
 
 
+@example({"instance": ""}, float("-inf"))
 @given(st.dictionaries(st.sampled_from(["instance", "device", "reason"]), st.text(), min_size=1), st.floats(allow_nan=False))
 def test_every_label_and_value_comes_back(labels: dict[str, str], value: float) -> None:
     """Guests' names are others' choice: quotes, backslashes, line ends."""
