@@ -136,7 +136,7 @@ def long_transactions() -> Iterator[None]:
     def load() -> None:
         while not stop.is_set():
             run("nft", "-f", "/run/large.nft")
-            stop.wait(0.2)  # else whoever only reads begins anew for ever
+            stop.wait(0.2 * slowness())  # else whoever only reads begins anew for ever
 
     thread = threading.Thread(target=load)
     thread.start()
@@ -160,7 +160,7 @@ def test_a_table_is_whole_or_not_there(host: Host) -> None:
     def change() -> None:
         nonlocal longest, rounds
         try:
-            while rounds < (10 if FULL else 2) or (looks <= LOOKS and rounds < 20):  # whoever reads waits for the long transactions too
+            while rounds < (10 if FULL else 2) or (looks <= LOOKS and rounds < 100):  # whoever reads waits for the long transactions too
                 rounds += 1
                 for door in DOORS:
                     outcome = rundoor(door, host.nic, *DOORS[door])
