@@ -300,7 +300,9 @@ class Sim:
         elif isinstance(request, NftChange):
             return request.what.rpartition(" of ")[2]
         elif isinstance(request, PutFile | DeleteFile):
-            return request.name if request.folder == "/var/lib/nfdhcpd" else "tap0"
+            # nfdhcpd's is named after the device, dnsmasq's after the NIC: the device's alias begins with it, or the record tells
+            named = [link.name for link in self.host.kernel.links.values() if link.alias.startswith(f"{request.name} ")]
+            return next(iter([*named, *(record.device for record in self.records() if record.uuid == request.name)]), request.name)
         if index is not None:
             link = self.host.kernel.links.get(index)
             return link.name if link else f"gone {index}" if index else "nowhere"
