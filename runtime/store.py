@@ -208,15 +208,17 @@ class Store:
             links.unlink_if(str(record.nic.index), _instance_target(record))
         instances.remove_empty(record.nic.instance)
 
-    def move_aside(self, record: Record) -> Record:
+    def move_aside(self, record: Record, between: Callable[[Record], None] = lambda moved: None) -> Record:
         """Moves the record of a NIC that comes up elsewhere to nics/<uuid>.<ifindex>.json, closing; returns it as it is now.
 
-        A kill on the way leaves both files, which say the same. Its owners' links are the caller's to move. Raises as write.
+        A kill on the way leaves both files, which say the same. ``between`` is called while both are there: its owners' links are the
+        caller's to make. Raises as write, and what ``between`` raises.
         """
         if record.moved:
             return record
         moved = record._replace(moved=True, state=CLOSING)
         self.write(moved)
+        between(moved)
         self._layout.make("nics").remove(f"{record.key}.json")
         return moved
 

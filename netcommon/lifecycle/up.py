@@ -149,12 +149,11 @@ class Coming:
     def _move_aside(self, record: Record) -> None:
         """Makes room for this NIC's own record; what the earlier one shares with others goes along.
 
-        It is an owner under its new name before it has that: a kill in between would leave what it has made without one, and the next NIC
-        that needs it would take it for the administrator's.
+        It is an owner under its new name before it loses the old one: a kill in between would leave what it has made without an owner,
+        and the next NIC that needs it would take it for the administrator's.
         """
         store, operations = self.node.store, steps.decode(record)[0]
-        steps.claim(self.node, operations, record._replace(moved=True).key)
-        store.move_aside(record)
+        store.move_aside(record, lambda moved: steps.claim(self.node, operations, moved.key))
         for key in steps.keys_of(operations):
             store.owners.release(key, record.key)
 
