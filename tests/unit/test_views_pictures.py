@@ -46,7 +46,7 @@ def test_the_pictures_are_as_they_are_made(size: int) -> None:
 
 def test_nothing_else_lies_among_the_pictures(page: str) -> None:
     make = maker()
-    named = {f"graph-{size}.svg" for size in make.SIZES} | {"make.py", "explain.txt"}
+    named = {f"graph-{size}.svg" for size in make.SIZES} | {"make.py", "layers.py", "explain.txt"}
     named |= {"top.svg", "top.txt", "events.txt", *(name for *_, name in make.TRACED)}
     named |= {f"{what}-5.{end}" for what, end in (("tree", "txt"), ("tree", "json"), ("graph", "dot"), ("graph", "mmd"))}
     assert {path.name for path in PICTURES.iterdir() if path.is_file()} == named
