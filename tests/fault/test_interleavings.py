@@ -154,8 +154,12 @@ class Machine:
 
 
 def known(operation: Mapping[str, object]) -> dict[str, object]:
-    """An operation as recorded; whether its NIC was the first or a later one of ours to need the thing is for nobody to know."""
-    return {**operation, "found": ABSENT if operation.get("found") == OURS else operation.get("found")}
+    """An operation as recorded; whether its NIC was the first or a later one of ours to need the thing is for nobody to know.
+
+    ``now`` says it of a table of nftables, which a gc that was at work meanwhile may have left for the next one.
+    """
+    there = {"now": True} if type(operation.get("now")) is bool else {}
+    return {**operation, **there, "found": ABSENT if operation.get("found") == OURS else operation.get("found")}
 
 
 class Bursts(RuleBasedStateMachine):
