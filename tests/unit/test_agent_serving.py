@@ -312,6 +312,7 @@ def test_when_all_are_at_work_the_next_is_told_at_once(agent: Agent, monkeypatch
     for hook in hooks:
         hook.join(10)
     assert answers == [b"0\n"] * 3
+    agent.served(3)
     assert agent.call() == b"0\n"
 
 
