@@ -227,14 +227,16 @@ def fits(shown: str, printed: str) -> bool:
 MACHINE = """
 mount -t tmpfs -o mode=0755 tmpfs /run
 mount -t sysfs sysfs /sys
-mkdir /run/layers /run/lock /run/netns
+mkdir -p /run/layers/checkout/lower /run/lock /run/netns
+# before it is below an overlay itself: the kernel stacks two at most, and the root of a virtual machine may be one
+mount --bind "$CHECKOUT" /run/layers/checkout/lower
 for place in etc root usr var; do
   mkdir -p /run/layers/$place/upper /run/layers/$place/work
   mount -t overlay overlay -o "lowerdir=/$place,upperdir=/run/layers/$place/upper,workdir=/run/layers/$place/work" /$place
 done
 rm -rf /etc/netcommon /var/lib/netcommon
 mkdir -p /usr/lib/netcommon /run/layers/checkout/upper /run/layers/checkout/work
-mount -t overlay overlay -o "lowerdir=$CHECKOUT,upperdir=/run/layers/checkout/upper,workdir=/run/layers/checkout/work" /usr/lib/netcommon
+mount -t overlay overlay -o "lowerdir=/run/layers/checkout/lower,upperdir=/run/layers/checkout/upper,workdir=/run/layers/checkout/work" /usr/lib/netcommon
 ip link set lo up
 cd /
 """
