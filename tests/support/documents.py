@@ -236,7 +236,8 @@ for place in etc root usr var; do
 done
 rm -rf /etc/netcommon /var/lib/netcommon
 mkdir -p /usr/lib/netcommon /run/layers/checkout/upper /run/layers/checkout/work
-mount -t overlay overlay -o "lowerdir=/run/layers/checkout/lower,upperdir=/run/layers/checkout/upper,workdir=/run/layers/checkout/work" /usr/lib/netcommon
+cd /run/layers/checkout
+mount -t overlay overlay -o "lowerdir=lower,upperdir=upper,workdir=work" /usr/lib/netcommon
 ip link set lo up
 cd /
 """
