@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 PROTOCOL = 174  #: of our rules, routes, addresses and proxy neighbours
 STATE = "/run/netcommon"
-BESIDES = re.compile("locks|agent|netns[.].*")  #: what in there is no NIC's
+BESIDES = re.compile("locks|agent|settings[.]json|netns[.].*")  #: what in there is no NIC's
 NIC_FILES = "/run/ganeti/kvm-hypervisor/nic"
 OVSDB = "/run/openvswitch/db.sock"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
