@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.requests import AddRule, DeleteRule
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.host.requests import DeleteRule
+from netcommon.operations.base import ABSENT, Operation, Owned
 from netcommon.operations.mark import value_of
+from netcommon.operations.rule import Ruling, whose
 from netcommon.operations.table import MAIN, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from netcommon.host.base import View
-    from netcommon.host.requests import Request
 
 
 class MarkRuleFields(NamedTuple):
@@ -28,7 +28,7 @@ class MarkRuleFields(NamedTuple):
     found: str = ABSENT
 
 
-class MarkRule(MarkRuleFields, Operation):
+class MarkRule(MarkRuleFields, Ruling):
     """``fwmark MARK/MASK lookup TABLE`` of one family, made by the first NIC of the table, removed by the last one's down."""
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class MarkRule(MarkRuleFields, Operation):
         if number == MAIN:
             return []  # every lookup ends there anyway
         made = self._replace(number=number)
-        same = made._same(view)
+        same = made.same(view)
         for other in view.rules(self.family, ""):
             if other in same or not other.plain or other.preference > self.preference or other.table == number:
                 continue
@@ -60,30 +60,10 @@ class MarkRule(MarkRuleFields, Operation):
                     f"what bears the mark of routing table {number} is looked up in another before, by a rule that is not of that table: "
                     f"ip rule del {_selector(other)}, or give [rules] mark other bits"
                 )
-        if same:
-            made = made._replace(found=OURS if any(rule.protocol == PROTOCOL for rule in same) else FOREIGN)
-        return [made]
-
-    def _same(self, view: View) -> list[Rule]:
-        wanted = self.rule()
-        return [rule for rule in view.rules(self.family, "") if rule._replace(protocol=PROTOCOL) == wanted]
-
-    def apply(self) -> Sequence[Request]:
-        return [] if self.found == FOREIGN else [AddRule(self.rule())]
-
-    def differs(self, view: View) -> str:
-        return "" if self._same(view) else "the rule is gone"
-
-    def revert(self, view: View) -> Sequence[Request]:
-        if self.found == FOREIGN or self.rule() not in self._same(view):
-            return []
-        return [DeleteRule(self.rule())]
+        return [made._replace(found=whose(same))]
 
     def identity(self) -> str:
         return _identity(self.rule())
-
-    def place(self) -> str:
-        return self.identity()
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6

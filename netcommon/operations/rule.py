@@ -8,13 +8,51 @@ from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN, table_number
 from runtime.errors import HostRefused
-from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from netcommon.host.base import View
     from netcommon.host.requests import Request
+
+
+class Ruling(Operation, Protocol):
+    """A policy rule of one family. One that is there already and not ours stays, and does as well."""
+
+    @property
+    def family(self) -> int: ...
+    @property
+    def found(self) -> str: ...
+    def rule(self) -> Rule:
+        """The rule as the kernel has it."""
+        ...
+
+    def same(self, view: View) -> list[Rule]:
+        """Those that are there and do the same, whoever made them."""
+        wanted = self.rule()
+        return [rule for rule in view.rules(self.family, wanted.iif) if rule._replace(protocol=PROTOCOL) == wanted]
+
+    def apply(self) -> Sequence[Request]:
+        return [] if self.found == FOREIGN else [AddRule(self.rule())]
+
+    def differs(self, view: View) -> str:
+        return "" if self.same(view) else "the rule is gone"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        if self.found == FOREIGN or self.rule() not in self.same(view):
+            return []
+        return [DeleteRule(self.rule())]
+
+    def place(self) -> str:
+        return self.identity()
+
+
+def whose(same: Sequence[Rule]) -> str:
+    """Whose the rules are that ``Ruling.same`` has found."""
+    if not same:
+        return ABSENT
+    return OURS if any(rule.protocol == PROTOCOL for rule in same) else FOREIGN
 
 
 class PolicyRuleFields(NamedTuple):
@@ -28,7 +66,7 @@ class PolicyRuleFields(NamedTuple):
     found: str = ABSENT
 
 
-class PolicyRule(PolicyRuleFields, Operation):
+class PolicyRule(PolicyRuleFields, Ruling):
     """``iif DEVICE lookup TABLE`` of one family. It outlives the device, and catches the next one of that name."""
 
     __slots__ = ()
@@ -48,33 +86,13 @@ class PolicyRule(PolicyRuleFields, Operation):
         if number == MAIN:
             return []  # every lookup ends there anyway
         made = self._replace(number=number)
-        same = made._same(view)
+        same = made.same(view)
         others = [rule for rule in view.rules(self.family, self.device) if rule not in same]
         refuse_strange(others, number, self.preference, warnings)
-        if same:
-            made = made._replace(found=OURS if any(rule.protocol == PROTOCOL for rule in same) else FOREIGN)
-        return [made]
-
-    def _same(self, view: View) -> list[Rule]:
-        wanted = self.rule()
-        return [rule for rule in view.rules(self.family, self.device) if rule._replace(protocol=PROTOCOL) == wanted]
-
-    def apply(self) -> Sequence[Request]:
-        return [] if self.found == FOREIGN else [AddRule(self.rule())]
-
-    def differs(self, view: View) -> str:
-        return "" if self._same(view) else "the rule is gone"
-
-    def revert(self, view: View) -> Sequence[Request]:
-        if self.found == FOREIGN or self.rule() not in self._same(view):
-            return []
-        return [DeleteRule(self.rule())]
+        return [made._replace(found=whose(same))]
 
     def identity(self) -> str:
         return _identity(self.rule())
-
-    def place(self) -> str:
-        return self.identity()
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6
