@@ -22,7 +22,7 @@ from runtime.errors import NetcommonError
 from tests.fault.test_interleavings import KINDS, Step, the_nic
 from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
-from tests.support.agent import Agent, agent
+from tests.support.agent import MOST_NODES, NODE_DESCRIPTORS, Agent, agent
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import BASE, HOOKS
@@ -144,6 +144,7 @@ class Sizes:
             {
                 "memory": running.memory,
                 "descriptors": running.descriptors,
+                "nodes": running.nodes,
                 "files": files("/run/netcommon"),
                 "objects of the kernel": len(str(found)),
                 "quarantine": len(list(Path("/run/netcommon/quarantine").glob("*"))),
@@ -151,9 +152,10 @@ class Sizes:
         )
 
     def grown(self) -> list[str]:
-        """What is more at the end than it was after a third of the time."""
+        """What is more at the end than it was after a third of the time. Threads start as they are needed, up to a fixed number."""
         first, last = self.rows[len(self.rows) // 3], self.rows[-1]
-        room = {"memory": GROWTH, "descriptors": 8}
+        nodes = MOST_NODES - first["nodes"]
+        room = {"memory": GROWTH, "nodes": nodes, "descriptors": 8 + NODE_DESCRIPTORS * (last["nodes"] - first["nodes"])}
         return [f"{name} {[row[name] for row in self.rows]}" for name in first if last[name] > first[name] + room.get(name, 0)]
 
 

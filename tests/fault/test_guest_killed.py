@@ -14,7 +14,7 @@ import pytest
 from tests.kernel.agent.test_gone import BAR, Gone, removed
 from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
-from tests.support.agent import agent, seconds_until, watched
+from tests.support.agent import MOST_NODES, NODE_DESCRIPTORS, agent, seconds_until, watched
 from tests.support.netns import slowness
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
@@ -66,7 +66,8 @@ def test_killed_guests(node: Node, kind: str) -> None:
                     before = snapshot()
                     took.clear()
             assert diff(before, snapshot()) == []
-            assert running.descriptors < 64, "it keeps what it has opened for a guest"
+            assert running.nodes <= MOST_NODES
+            assert running.descriptors <= 20 + NODE_DESCRIPTORS * running.nodes, "it keeps what it has opened for a guest"
     finally:
         gone.close()
     median, most = statistics.median(took), max(took)

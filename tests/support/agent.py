@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netagent.control import ask
+from netagent.jobs import THREADS
+from netagent.serving import SPARE
 from netcommon.doors.call import open_node
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.check import check
@@ -159,7 +161,27 @@ class Agent:
     @property
     def descriptors(self) -> int:
         """How many it has open."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(self._open())
+
+    @property
+    def nodes(self) -> int:
+        """How many of its threads, and of the calls it serves, have had a host and records to work with: these stay open for the next."""
+        return self._open().count("/run/netcommon")
+
+    def _open(self) -> list[str]:
+        folder, found = f"/proc/{self.pid}/fd", []
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.append(os.readlink(f"{folder}/{name}"))
+        return found
+
+
+#: What a node (see Agent.nodes) opens as it is needed: five folders of records and the one they are in, and a socket each for
+#: rtnetlink, nfnetlink, OVSDB and syslog.
+NODE_DESCRIPTORS = 10
+
+#: As many nodes as an agent may have: its workers', those kept for hooks' calls, and its own.
+MOST_NODES = THREADS + SPARE + 1
 
 
 @contextlib.contextmanager
