@@ -10,6 +10,7 @@ import select
 import sys
 
 from netcommon.custom import own, recursing
+from netcommon.doors.lingering import close_apart
 from netcommon.effects.detached import Detached
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import START, Call, Clock, Node
@@ -108,6 +109,11 @@ class Door:
         for problem in self._node.store.problems if self._node else ():
             self.log.warning(problem)
 
+    def lingering(self) -> list[int]:
+        """See LinuxHost.lingering."""
+        host = self._node.host if self._node else None
+        return host.lingering() if isinstance(host, LinuxHost) else []
+
     def call(self, context: str = START, phase: str = "", nic: Nic | None = None, final: bool = False) -> Call:
         """The call as the lifecycle wants it; its lines bear the NIC's names."""
         if nic is not None:
@@ -139,6 +145,7 @@ def run(name: str, body: Body, device: str = "") -> NoReturn:
     door.finish()
     _say(door.log.summary())
     tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
+    close_apart(door.lingering())
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
 
 

@@ -73,6 +73,7 @@ class Nftables:
 
     def __init__(self, timeout: float) -> None:
         self.netlink = Nfnetlink(timeout)
+        self.removed = False  #: whether something was removed: the kernel finishes that when the socket is closed, and takes its time
         self._kept: list[tuple[object, list[tuple[Encoded, int]]]] = []
 
     def close(self) -> None:
@@ -102,6 +103,7 @@ class Nftables:
 
     def _try(self, todo: Sequence[Step]) -> list[tuple[Step | None, Reply]]:
         pairs = self._encoded(todo)
+        self.removed = self.removed or any(isinstance(step, Drop) for step in todo)
         failures = self.netlink.transact([message for message, _ in pairs])
         return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
 

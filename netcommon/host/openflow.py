@@ -1,6 +1,7 @@
 """OpenFlow of Open vSwitch, by ovs-ofctl(8): its notation of flows is a language of its own, which nobody should parse twice.
 
-Only OpenFlow 1.4 is spoken, which has bundles: all flows of a NIC change at one moment, or none does.
+Only OpenFlow 1.4 is spoken, which has bundles: all flows of a NIC change at one moment, or none does. What the shipped spoof guard
+is made of, and deletions, go to the switch without ovs-ofctl (netcommon.host.flowlink); where that is refused, ovs-ofctl says why.
 """
 
 from __future__ import annotations
@@ -8,17 +9,21 @@ from __future__ import annotations
 import errno
 import os
 
+from netcommon.host import flowlink
 from netcommon.host.base import DONE, Answer
 from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.flowwire import StrangeError
 from netcommon.host.requests_flows import DeleteFlows
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from netcommon.host.patience import Patience
     from netcommon.host.requests_flows import PutFlows
+
+    Ports = Callable[[str, Sequence[str]], Mapping[str, int]]
 
 PROGRAM = "ovs-ofctl"
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
@@ -40,10 +45,13 @@ NOT_THERE = ("No such file or directory", REFUSED)
 
 
 class OpenFlow:
-    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has ``patience``."""
+    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has ``patience``.
 
-    def __init__(self, folder: str, patience: Patience, clock: Callable[[], float], proc: str = "/proc") -> None:
-        self._folder, self._patience, self._clock, self._proc = folder, patience, clock, proc
+    ``ports``: the OpenFlow numbers of those of these ports that the bridge has.
+    """
+
+    def __init__(self, folder: str, patience: Patience, clock: Callable[[], float], ports: Ports, proc: str = "/proc") -> None:
+        self._folder, self._patience, self._clock, self._ports, self._proc = folder, patience, clock, ports, proc
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
@@ -72,6 +80,9 @@ class OpenFlow:
 
     def execute(self, request: PutFlows | DeleteFlows) -> Answer:
         """Carries it out."""
+        direct = self._direct(request.bridge, [request])
+        if direct is not None:
+            return direct
         if isinstance(request, DeleteFlows):
             said, _ = self._run("-voff", "del-flows", self._target(request.bridge), _exactly(request))
             return said if said.ok else said._replace(text=f"flows of {request.bridge}: {said.text}")
@@ -85,9 +96,26 @@ class OpenFlow:
         """Those of one bridge in one bundle, for one process costs as much as a hundred flows; if it is refused, each by itself."""
         found: dict[str, Answer] = {}
         for bridge in {request.bridge for request in requests}:
-            lines = [line for request in requests if request.bridge == bridge for line in _changes(request)]
-            found[bridge], _ = self._bundle(bridge, lines)
+            its = [request for request in requests if request.bridge == bridge]
+            direct = self._direct(bridge, its)
+            found[bridge] = direct or self._bundle(bridge, [line for request in its for line in _changes(request)])[0]
         return [DONE if found[request.bridge].ok else self.execute(request) for request in requests]
+
+    def _direct(self, bridge: str, requests: Sequence[PutFlows | DeleteFlows]) -> Answer | None:
+        """What became of them without ovs-ofctl; None: nothing, for it to do, and to say what is wrong."""
+        limit = self._patience.seconds
+        try:
+            names = [request.port for request in requests if not isinstance(request, DeleteFlows)]
+            bodies = flowlink.changes(requests, self._ports(bridge, names) if names else {})
+            return DONE if flowlink.bundle(self._socket(bridge), bodies, limit, self._clock) else None
+        except TimeoutError:
+            self._patience.lost()
+            return self._late(limit)
+        except (StrangeError, KeyError, OSError, TryAgain):
+            return None
+
+    def _late(self, limit: float) -> Answer:
+        return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {limit:g} s")
 
     def _bundle(self, bridge: str, lines: Sequence[str]) -> tuple[Answer, str]:
         return self._run("-voff", "--bundle", "add-flows", self._target(bridge), "-", given="\n".join(lines) + "\n")
@@ -113,7 +141,7 @@ class OpenFlow:
             return DONE, text
         if outcome.timed_out:
             self._patience.lost()
-            return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {limit:g} s"), text
+            return self._late(limit), text
         why = "; ".join(line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines())[:500] or outcome.text
         if "Broken pipe" in text:
             return Answer(errno.EPROTONOSUPPORT, f"the bridge does not speak {VERSION}, which has bundles: add it to its protocols"), text

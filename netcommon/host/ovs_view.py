@@ -39,4 +39,4 @@ def openflow(host: LinuxHost) -> OpenFlow:
     """The service "openflow" of ``host``; ovs-vswitchd has its sockets beside the database's."""
     from netcommon.host.openflow import OpenFlow  # few NICs have flows
 
-    return OpenFlow(os.path.dirname(host.paths.ovsdb), host.ovsdb.patience, host.clock, host.paths.proc)
+    return OpenFlow(os.path.dirname(host.paths.ovsdb), host.ovsdb.patience, host.clock, host.ovsdb.numbers, host.paths.proc)

@@ -11,13 +11,16 @@ from netcommon.host.patience import Patience
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from netcommon.host.facts import OvsPort
     from netcommon.host.ovsrows import Fake, Operation, Row
 
 DATABASE = "Open_vSwitch"
+
+#: What tells the number of a port, by its name.
+NUMBERED = (("Port", ["_uuid"]), ("Interface", ["ofport"]))
 
 
 class OvsReader:
@@ -104,6 +107,16 @@ class OvsReader:
             return [OvsShaper(each.get(ovsrows.SHAPED, ""), each[OVS_MARK]) for each in ids if each.get(OVS_MARK)]
         except (MalformedError, KeyError) as problem:
             raise self._nonsense(problem) from problem
+
+    def numbers(self, bridge: str, names: Sequence[str]) -> Mapping[str, int]:
+        """The OpenFlow numbers of those of these ports that the real bridge has, and has numbered. Raises TryAgain."""
+        found = self.rows([select(table, columns, ["name", "==", name]) for name in names for table, columns in NUMBERED])
+        pairs = zip(names, found[::2], found[1::2], strict=True)
+        rows = {name: (port[0], interface[0]) for name, port, interface in pairs if port and interface}
+        homes = self.rows([select("Bridge", ["name"], ["ports", "includes", ["uuid", self._uuid(port)]]) for port, _ in rows.values()])
+        there = {name for name, home in zip(rows, homes, strict=True) if home and home[0].get("name") == bridge}
+        numbers = {name: rows[name][1].get("ofport") for name in there}
+        return {name: value for name, value in numbers.items() if isinstance(value, int) and value > 0}
 
     def rows(self, operations: Sequence[Operation]) -> list[list[Row]]:
         """The rows of each select; none where there is no database. Raises TryAgain."""

@@ -22,6 +22,11 @@ class Packet:
     def __init__(self) -> None:
         self._socket: socket | None = None
 
+    @property
+    def descriptor(self) -> int:
+        """-1 while none is open."""
+        return self._socket.fileno() if self._socket is not None else -1
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()

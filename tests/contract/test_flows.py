@@ -7,11 +7,17 @@ import errno
 import pytest
 
 from netcommon.host.facts import FLOW_MARK, Flow
+from netcommon.host.openflow import OpenFlow
 from netcommon.host.requests import PutOvsPort
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.modes import openvswitch_flows
+from netcommon.operations.guard_flows import guard_flows
+from netcommon.options import options_of
+from netcommon.settings import Settings
 from runtime.errors import SettingsInvalid, TryAgain
 from tests.contract.ovs_by_hand import PLAIN, controlled, every_flow, fake_bridge, foreign_flow, restart_switch
 from tests.contract.worlds import World, do, told, view
+from tests.support.sim import nic
 
 ONE, TWO = FLOW_MARK | 1, FLOW_MARK | 2
 TEXTS = ("actions=NORMAL", "priority=7,arp actions=drop", "table=5,priority=65535,ip,nw_src=10.0.0.0/24 actions=resubmit(,0)")
@@ -131,3 +137,49 @@ def test_bridges(ovs_world: World) -> None:
 def test_a_flow_counts_nothing_at_first(ports: World) -> None:
     assert do(ports, PutFlows("ovs0", "tap0", ONE, TEXTS[:1])) == [0]
     assert list(view(ports).flows("ovs0")) == [Flow("ovs0", ONE, number(ports, "tap0"), TEXTS[0])]
+
+
+#: What makes the guard's flows: tags, VLANs, IP.
+GUARDED = {
+    "plain": ("", "", "10.0.0.5"),
+    "trunks": ("", ":3:4:5:6:7:40", "10.0.0.5"),
+    "more addresses": (
+        "netcommon:0:addresses:fd00::5 netcommon:0:prefixes:10.9.0.0/24 netcommon:0:prefixes:fd02::/64 netcommon:0:link_local:eui64",
+        "",
+        "10.0.0.5",
+    ),
+    "no address": ("", "", ""),
+    "free": ("netcommon:0:allow_mac_spoofing netcommon:0:allow_ip_spoofing netcommon:0:allow_dhcp_spoofing", "", "10.0.0.5"),
+    "nothing restricted": ("netcommon:0:allow_restricted_traffic", "", "10.0.0.5"),
+}
+
+
+@pytest.mark.parametrize("kind", GUARDED)
+def test_the_guards_flows_need_no_program(ports: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent as we write them, and printed by Open vSwitch as the texts they were made from."""
+    tags, vlans, ip = GUARDED[kind]
+    one = nic("openvswitch", IP=ip, VLAN=vlans, TAGS=tags)
+    _end, made = openvswitch_flows.flows(one, options_of(one, Settings(nic={"spoof_guard": True})))
+    texts = tuple(flow for _name, flow in guard_flows(dict(made.words), dict(made.lists)))
+
+    def none(*arguments: object, **more: object) -> None:
+        raise AssertionError("ovs-ofctl is run")
+
+    with monkeypatch.context() as without:
+        without.setattr(OpenFlow, "_run", none)
+        assert do(ports, PutFlows("ovs0", "tap0", ONE, texts)) == [0]
+        assert do(ports, PutFlows("ovs0", "tap0", ONE, texts), PutFlows("ovs0", "tap1", TWO, texts[:3])) == [0, 0]
+    assert sorted(flows(ports, ONE)) == sorted((ONE, number(ports, "tap0"), text) for text in texts)
+    with monkeypatch.context() as without:
+        without.setattr(OpenFlow, "_run", none)
+        assert do(ports, DeleteFlows("ovs0", ONE)) == [0]
+    assert flows(ports) == sorted((TWO, number(ports, "tap1"), text) for text in texts[:3])
+
+
+def test_a_port_of_another_bridge(ports: World) -> None:
+    """Its number there is not its number here, which is another port's."""
+    ports.ovs_bridge("ovs1")
+    ports.tap("tap2")
+    assert do(ports, PutOvsPort(PLAIN._replace(name="tap2", bridge="ovs1"))) == [0]
+    assert "port" in told(ports, PutFlows("ovs0", "tap2", ONE, ("priority=65001 actions=drop",))).text
+    assert flows(ports) == []

@@ -182,7 +182,7 @@ def test_the_verdicts_are_those_of_bridged_nics(wire: Wire, switch: str) -> None
 
 
 def test_put_again_without_a_gap(wire: Wire) -> None:
-    """A stream of 1000 frames a second loses none while the flows are put 100 times; of forged ones, mixed in, none passes."""
+    """A stream of 1000 frames a second loses none while the flows are put 100 times and more; of forged ones, mixed in, none passes."""
     wire.up()
     good_ones, forged, heard = [], [], []
     over = threading.Event()
@@ -207,12 +207,13 @@ def test_put_again_without_a_gap(wire: Wire) -> None:
     with ours() as node:
         (record,) = node.store.all()[0]
         requests = [request for one in decode(record)[0] if isinstance(one, Flows) for request in one.apply()]
-        answers = [answer.ok for _ in range(100) for answer in node.host.execute(requests, stop=True)]
+        answers: list[bool] = []
+        while len(answers) < 100 or len(good_ones) <= 300:
+            answers += [answer.ok for answer in node.host.execute(requests, stop=True)]
     over.set()
     for thread in reversed(threads):
         thread.join()
-    assert answers == [True] * 100
-    assert len(good_ones) > 300
+    assert all(answers)
     assert set(good_ones) - set(heard) == set() == set(forged) & set(heard)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netcommon.host.flowwire import StrangeError, encode
 from netcommon.host.openflow import OpenFlow
 from netcommon.host.patience import Patience
 from netcommon.modes import openvswitch_flows
@@ -30,7 +31,7 @@ PREFIXES = ("10.0.0.6", "10.9.0.0/24", "fd00::5", "fd02::/64", "2001:db8::1")
 
 def by_template(made: Flows) -> list[tuple[str, str]]:
     """As a site's copy of the template makes them."""
-    switch = OpenFlow(NOBODYS, cast(Patience, SimpleNamespace(seconds=20.0)), time.monotonic)
+    switch = OpenFlow(NOBODYS, cast(Patience, SimpleNamespace(seconds=20.0)), time.monotonic, lambda bridge, names: {})
     text = render(GUARD, {**dict(made.words), **{name: list(words) for name, words in made.lists}}, lambda name: read(name, NOBODYS))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     named = [(name, flow) if flow else ("", name) for name, _, flow in (line.partition(": ") for line in lines)]
@@ -51,7 +52,35 @@ def test_the_same_as_the_template(allowed: set[str], more: set[str], vids: set[i
     tags += [f"netcommon:0:link_local:{link_local}"] if link_local else []
     one = nic("openvswitch", IP=ip, VLAN="".join(f":{vid}" for vid in sorted(vids)), TAGS=" ".join(sorted(tags)))
     _end, made = openvswitch_flows.flows(one, options_of(one, Settings(nic={"spoof_guard": True})))
-    assert list(guard_flows(dict(made.words), dict(made.lists))) == by_template(made)
+    flows = list(guard_flows(dict(made.words), dict(made.lists)))
+    assert flows == by_template(made)
+    for _name, flow in flows:
+        encode(flow, 1)  # raises StrangeError for what ovs-ofctl would have to be run for
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "actions=NORMAL",
+        "priority=7 actions=NORMAL",
+        "table=1,priority=7 actions=drop",
+        "priority=7,tcp,tp_dst=80 actions=drop",
+        "priority=7,tp_dst=80 actions=drop",
+        "priority=7,ip,nw_frag=later actions=drop",
+        "priority=7,ip,nw_src=10.0.0.0/33 actions=drop",
+        "priority=7,ip,nw_src=10.0.0 actions=drop",
+        "priority=7,dl_src=aa:bb actions=drop",
+        "priority=7,reg13=0x1ffffffff actions=drop",
+        "priority=7,ct_state=+new actions=drop",
+        "priority=7 actions=load:0x1->NXM_NX_REG13[29..31],resubmit(,1)",
+        "priority=7 actions=load:0x1->NXM_NX_REG12[29..31],resubmit(,0)",
+        "priority=7 actions=",
+        "",
+    ],
+)
+def test_what_is_not_the_guards_is_left_to_ovs_ofctl(flow: str) -> None:
+    with pytest.raises(StrangeError):
+        encode(flow, 1)
 
 
 def test_the_template_is_the_one_that_is_followed() -> None:

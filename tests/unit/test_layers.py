@@ -102,7 +102,10 @@ STARTERS = {
     "netcommon.doors.xen": "xenstore has only commands",
 }
 #: Who may make a process of itself, with the reason.
-FORKING = {"netcommon.effects.detached": "an announcement is repeated for a second after the hook has answered"}
+FORKING = {
+    "netcommon.effects.detached": "an announcement is repeated for a second after the hook has answered",
+    "netcommon.doors.lingering": "sockets whose close waits in the kernel are closed when the hook has answered",
+}
 STARTING = {"fork", "forkpty", "popen", "posix_spawn", "posix_spawnp", "system"}
 STARTING |= {kind + end for kind in ("exec", "spawn") for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")}
 
