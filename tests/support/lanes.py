@@ -36,7 +36,7 @@ from tests.support import bootstrap, figures, inside, junit, progress, vm
 from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
 
 PYTHON = str(VENV / "bin/python")
-TYPED = ["runtime", "netcommon", "netagent", "tests/support", "tests/conftest.py"]
+TYPED = ["runtime", "netcommon", "netagent", "packaging/pages", "packaging/deb", "tests/support", "tests/conftest.py"]
 NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
 BESIDE = ("fault", "vm")
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
