@@ -148,7 +148,7 @@ TABLE: tuple[Difference, ...] = (
     Difference(
         "foreign rule",
         r'[-+~] (rules: -4: .*"iif": "TAP"|lookup: -4 guest to).*',
-        lambda environment: environment.kept and not misrouted(environment),
+        lambda environment: _routed(environment) and environment.kept and not misrouted(environment),
         "a rule without our mark is the administrator's: it stays and is named in a warning; Ganeti's script deletes it, in mode routed",
     ),
     Difference(

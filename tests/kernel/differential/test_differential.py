@@ -12,6 +12,7 @@ from tests.kernel.differential.differences import TABLE, misrouted, unexplained
 from tests.kernel.differential.environments import Environment, environments
 from tests.kernel.differential.place import ROUTER, ROUTER6, prepared
 from tests.kernel.differential.story import Ours, Theirs
+from tests.support.sample import sample
 from tests.support.snapshot import diff, snapshot
 
 INVALID, REFUSED = 64, 69
@@ -20,11 +21,25 @@ WRONGLY_DESCRIBED = ("routed-no-ip", "routed-local-number")
 
 CASES = environments()
 MACHINE = [pytest.mark.vm, pytest.mark.slow]
+COUNT = 28  #: of the running kernel's, in a default run
+
+
+def default() -> set[str]:
+    """Names of those that are in every run: a sample, and of each entry of the table one more where the sample has none."""
+    here = [case for case in CASES if not case.vm]
+    found = sample(here, COUNT)
+    for entry in TABLE:
+        if not any(entry.applies(case) for case in found):
+            found += [case for case in here if entry.applies(case)][:1]
+    return {case.name for case in found}
+
+
+DEFAULT = default()
 
 
 def lane(case: Environment) -> list[pytest.MarkDecorator]:
-    """Where its tests run; in the machine, where two minutes go by for each, only when all of them do."""
-    return MACHINE if case.vm else []
+    """Where its tests run, and whether in every run; in the machine, where two minutes go by for each, only when all of them do."""
+    return MACHINE if case.vm else [] if case.name in DEFAULT else [pytest.mark.slow]
 
 
 each = pytest.mark.parametrize(
@@ -33,7 +48,7 @@ each = pytest.mark.parametrize(
 
 
 REACHED = [case for case in CASES if case.mode == "routed" and case.link in ("gntroute", "100") and case.ip and not misrouted(case)]
-routed = pytest.mark.parametrize("environment", [pytest.param(case, id=case.name) for case in REACHED])
+routed = pytest.mark.parametrize("environment", [pytest.param(case, marks=lane(case), id=case.name) for case in REACHED])
 
 
 class Twins:
