@@ -10,7 +10,6 @@ import select
 import sys
 
 from netcommon.custom import own, recursing
-from netcommon.doors.lingering import close_apart
 from netcommon.effects.detached import Detached
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import START, Call, Clock, Node
@@ -145,7 +144,11 @@ def run(name: str, body: Body, device: str = "") -> NoReturn:
     door.finish()
     _say(door.log.summary())
     tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
-    close_apart(door.lingering())
+    lingering = door.lingering()
+    if lingering:
+        from netcommon.doors.lingering import close_apart  # few calls need it
+
+        close_apart(lingering)
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
 
 

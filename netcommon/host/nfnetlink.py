@@ -103,8 +103,8 @@ class Nftables:
 
     def _try(self, todo: Sequence[Step]) -> list[tuple[Step | None, Reply]]:
         pairs = self._encoded(todo)
-        self.removed = self.removed or any(isinstance(step, Drop) for step in todo)
         failures = self.netlink.transact([message for message, _ in pairs])
+        self.removed = self.removed or (not failures and any(isinstance(step, Drop) for step in todo))
         return [(None if place == WHOLE else todo[pairs[place][1]], reply) for place, reply in failures]
 
     def _encoded(self, todo: Sequence[Step]) -> list[tuple[Encoded, int]]:

@@ -12,6 +12,17 @@ from runtime.errors import HostRefused, SettingsInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from hashlib import sha256
+else:
+    try:
+        from _sha256 import sha256  # hashlib comes with OpenSSL's, which costs a hook 3 ms
+    except ImportError:  # from Python 3.12 on
+        try:
+            from _sha2 import sha256
+        except ImportError:
+            from hashlib import sha256
+
+if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from netcommon.host.base import View
@@ -32,8 +43,6 @@ def cookie_of(owner: str, device: str) -> int:
 
     The device is in it since for a while two can bear one UUID: the one that goes, and the one that comes.
     """
-    from hashlib import sha256  # small beside what flows cost anyway
-
     return FLOW_MARK | int.from_bytes(sha256(f"{owner} {device}".encode()).digest()[: BITS // 8], "big")
 
 
@@ -203,8 +212,6 @@ class FlowsEnd(FlowsEndFields, Operation):
 
 
 def _unchanged(template: str) -> bool:
-    from hashlib import sha256
-
     return sha256(template.encode()).hexdigest() == FOLLOWED
 
 

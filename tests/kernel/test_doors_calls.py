@@ -324,12 +324,27 @@ def test_what_a_door_loads(br0: Node) -> None:
     bare = execute(["/usr/bin/python3", "-X", "importtime", "-IS", "-c", "import os"], BASE)
     hooks = [("kvm-ifup", GOOD), ("kvm-ifdown", GOOD), ("kvm-ifup", ROUTED), ("kvm-ifdown", ROUTED), ("kvm-ifup", {**GOOD, "MODE": "ext"})]
     for door, variables in hooks:
-        code = ["-X", "importtime", "-IS", str(HOOKS / "cold" / door), "tap0", *(["hot-remove"] if door == "kvm-ifdown" else [])]
-        done = execute(["/usr/bin/python3", *code], {**BASE, **variables})
-        assert done.status == 0 and "netcommon.lifecycle.steps" in _loaded(done), done.stderr[-500:]
-        allowed = loads.MODES[variables["MODE"], door.removeprefix("kvm-if")] | loads.LIBRARY | _loaded(bare)
-        assert _loaded(done) - allowed == set(), (door, variables["MODE"])
+        _loads(door, variables, _loaded(bare))
     rundoor("kvm-ifdown", GOOD, "tap0", "hot-remove")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_door_loads_for_open_vswitch(node: Node, ovs: OpenVswitch, guarded: bool) -> None:
+    """Nothing that starts a process is in it, with the spoof guard neither."""
+    ovs.bridge("ovs0")
+    node.tap("tap0")
+    bare = _loaded(execute(["/usr/bin/python3", "-X", "importtime", "-IS", "-c", "import os"], BASE))
+    nic = {**GOOD, "MODE": "openvswitch", "LINK": "ovs0", "VLAN": ".10", "TAGS": "" if guarded else "netcommon:0:spoof_guard:off"}
+    for door in ("kvm-ifup", "kvm-ifdown"):
+        _loads(door, nic, bare)
+
+
+def _loads(door: str, variables: dict[str, str], bare: set[str]) -> None:
+    code = ["-X", "importtime", "-IS", str(HOOKS / "cold" / door), "tap0", *(["hot-remove"] if door == "kvm-ifdown" else [])]
+    done = execute(["/usr/bin/python3", *code], {**BASE, **variables})
+    assert done.status == 0 and "netcommon.lifecycle.steps" in _loaded(done), done.stderr[-500:]
+    allowed = loads.MODES[variables["MODE"], door.removeprefix("kvm-if")] | loads.LIBRARY | bare
+    assert _loaded(done) - allowed == set(), (door, variables["MODE"])
 
 
 def _loaded(done: Outcome) -> set[str]:

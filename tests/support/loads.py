@@ -11,7 +11,9 @@ def _names(text: str) -> frozenset[str]:
 
 
 #: Of the standard library: the compiled halves of modules that are dear, and what is cheap.
-LIBRARY = _names("__future__ _collections _json _signal _socket _struct binascii errno fcntl itertools math os select stat struct time")
+LIBRARY = _names(
+    "__future__ _collections _json _sha256 _signal _socket _struct binascii errno fcntl itertools math os select stat struct time"
+)
 
 #: Of ours, in every mode, up and down.
 ALWAYS = _names(
@@ -52,17 +54,39 @@ ROUTED = frozenset(
     f"netcommon.operations.{name}" for name in ("route", "rule", "steady", "sysctl", "table", "uplink", "neighbour", "blackhole")
 )
 
+#: Open vSwitch's database, and its flows, which the guard is.
+OVS = _names(
+    """
+    netcommon.host.flowlink netcommon.host.flowwire netcommon.host.jsonrpc netcommon.host.openflow netcommon.host.ovschange
+    netcommon.host.ovsdb netcommon.host.ovsread netcommon.host.ovsrows netcommon.host.patience
+    netcommon.operations.flows netcommon.operations.guard_flows netcommon.operations.ovs netcommon.operations.ovs_link
+    """
+)
+
+#: Whose instance has tags that are options.
+TAGGED = frozenset({"netcommon.kinds", "netcommon.options_schema", "netcommon.tags"})
+
+#: Sockets that are slow to close.
+LINGERING = frozenset({"netcommon.doors.lingering"})
+
 #: By mode and direction.
 MODES = {
     ("bridged", "up"): ALWAYS | UP | GUARD | BRIDGED | {"netcommon.addresses", "netcommon.features.guard", "netcommon.modes.bridged"},
-    ("bridged", "down"): ALWAYS | GUARD | BRIDGED,
+    ("bridged", "down"): ALWAYS | GUARD | BRIDGED | LINGERING,
     ("routed", "up"): ALWAYS
     | UP
     | GUARD
     | ROUTED
+    | LINGERING
     | {f"netcommon.features.{name}" for name in ("guard", "steady", "announce")}
     | {f"netcommon.effects.{name}" for name in ("base", "announce", "frames")}
     | {"netcommon.addresses", "netcommon.modes.routed"},
-    ("routed", "down"): ALWAYS | GUARD | ROUTED,
+    ("routed", "down"): ALWAYS | GUARD | ROUTED | LINGERING,
+    ("openvswitch", "up"): ALWAYS
+    | UP
+    | OVS
+    | TAGGED
+    | {"netcommon.addresses", "netcommon.modes.openvswitch", "netcommon.modes.openvswitch_flows", "netcommon.templates", "netcommon.trust"},
+    ("openvswitch", "down"): ALWAYS | OVS,
     ("ext", "up"): ALWAYS | UP | {"netcommon.modes.ext"},
 }
