@@ -126,8 +126,8 @@ def test_what_bears_our_mark_and_has_no_owner_goes_in_the_second_inventory(uplin
     assert agent.removed() == set() and changes(whole) == []
     agent.now += GRACE / 2
     gone = agent.removed()
-    assert {text.split()[0] for text in gone} >= {"rule", "spoof", "nftables", "blackhole", "proxy", "file"}
-    assert [line for line in changes(before) if "proxy_" not in line] == []
+    assert {text.split()[0] for text in gone} >= {"rule", "spoof", "nftables", "blackhole", "proxy", "file"}, (gone, agent.lines)
+    assert [line for line in changes(before) if "proxy_" not in line] == [], (gone, agent.lines)
     assert agent.reap() == [] and not agent.alarms.active()
     assert agent.metrics.value("netcommon_reaped_total", reason="no-record") == len(gone)
 
