@@ -8,6 +8,7 @@ from __future__ import annotations
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.layout import Layout
+from runtime.links import Links, unmoved
 from runtime.locks import Locks
 from runtime.owners import Owners
 from runtime.record import APPLYING, CLOSING, LONGEST, UP, from_json, to_json
@@ -32,6 +33,7 @@ class Store:
         self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
         self.problems: list[str] = []
         self._layout = Layout(paths.state, netns, boot, readonly)
+        self._links = Links(self._layout)
         self.owners = Owners(self._layout, self.exists)
 
     def close(self) -> None:
@@ -90,25 +92,17 @@ class Store:
 
     def by_device(self, tap: str) -> Record | None:
         """The record of the NIC that came up last on this device. Raises as read."""
-        devices = self._layout.find("devices")
-        if devices is None or not _valid(validate.interface, tap):
-            return None
-        key = _key_of(devices.target(tap), "../nics/")
-        # a process that is moving a record aside, or was killed at it, has made the link first
-        record = self.read(key) or (self.read(key.partition(".")[0]) if "." in key else None)
+        record = self._led_to(self._links.of_device(tap)) if _valid(validate.interface, tap) else None
         return record if record is not None and record.device == tap else None
 
     def by_instance(self, name: str, index: int) -> Record | None:
         """The record of the NIC that came up last with this position in this instance. Raises as read."""
-        instances = self._layout.find("instances")
-        if instances is None or not _valid(validate.instance, name):
-            return None
-        links = instances.sub(name)
-        if links is None:
-            return None
-        with links:
-            record = self.read(_key_of(links.target(str(index)), "../../nics/"))
+        record = self._led_to(self._links.of_instance(name, index)) if _valid(validate.instance, name) else None
         return record if record is not None and (record.nic.instance, record.nic.index) == (name, index) else None
+
+    def _led_to(self, key: str) -> Record | None:
+        """A process that is moving a record aside, or was killed at it, has made the links first."""
+        return self.read(key) or (self.read(unmoved(key)) if unmoved(key) != key else None)
 
     def all(self) -> tuple[list[Record], list[str]]:
         """Every record, and what is wrong with the others, one line each. Those that do not parse are moved to quarantine."""
@@ -158,55 +152,21 @@ class Store:
         nics = self._layout.make("nics")
         earlier = earlier or self._read(nics, f"{record.key}.json")
         if earlier is None or (record.state in (APPLYING, UP) and _links_of(earlier) != _links_of(record)):
-            self._link(record)  # one that is on its way out takes no link back from the NIC that has it by now
+            self._links.make(record)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
         if earlier is None or record.state in (APPLYING, UP):
-            self._link(record)  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
+            self._links.make(record)  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
         if earlier is not None:
             if earlier.device != record.device:
-                self._unlink_device(earlier)
+                self._links.remove_device(earlier)
             if (earlier.nic.instance, earlier.nic.index) != (record.nic.instance, record.nic.index):
-                self._unlink_instance(earlier)
-
-    def _link(self, record: Record) -> None:
-        devices = self._layout.make("devices")
-        target = _device_target(record)
-        if devices.target(record.device) != target:
-            devices.link(record.device, target)
-        if not record.nic.instance or record.nic.index is None:
-            return
-        instances, target = self._layout.make("instances"), _instance_target(record)
-        while True:
-            with instances.make_sub(record.nic.instance) as links:
-                if links.target(str(record.nic.index)) == target:
-                    return
-                try:
-                    links.link(str(record.nic.index), target)
-                    return
-                except HostRefused:
-                    # another NIC's removal has removed the empty folder since we opened it
-                    if instances.exists(record.nic.instance):
-                        raise
+                self._links.remove_instance(earlier)
 
     def remove(self, record: Record) -> None:
         """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
         self._layout.make("nics").remove(f"{record.key}.json")  # first, as in write
-        self._unlink_device(record)
-        self._unlink_instance(record)
-
-    def _unlink_device(self, record: Record) -> None:
-        self._layout.make("devices").unlink_if(record.device, _device_target(record))
-
-    def _unlink_instance(self, record: Record) -> None:
-        if not record.nic.instance or record.nic.index is None:
-            return
-        instances = self._layout.make("instances")
-        links = instances.sub(record.nic.instance)
-        if links is None:
-            return
-        with links:
-            links.unlink_if(str(record.nic.index), _instance_target(record))
-        instances.remove_empty(record.nic.instance)
+        self._links.remove_device(record)
+        self._links.remove_instance(record)
 
     def move_aside(self, record: Record, between: Callable[[Record], None] = lambda moved: None) -> Record:
         """Moves the record of a NIC that comes up elsewhere to nics/<uuid>.<ifindex>.json, closing; returns it as it is now.
@@ -258,31 +218,11 @@ class Store:
         return removed
 
     def clean_links(self, now: float, age: float = 60.0) -> list[str]:
-        """Removes links by device and by instance that have led to no record since ``age`` seconds before ``now``, and empty folders."""
-        removed: list[str] = []
-        devices, instances = self._layout.find("devices"), self._layout.find("instances")
-        if devices is not None:
-            removed += self._clean(devices, "../nics/", now - age)
-        for name in instances.names() if instances is not None else ():
-            links = instances.sub(name) if instances is not None else None
-            if instances is None or links is None:
-                continue
-            with links:
-                removed += self._clean(links, "../../nics/", now - age)
-            instances.remove_empty(name)
-        return removed
+        """Removes links by device and by instance that have led to no record since ``age`` seconds before ``now``, and empty folders.
 
-    def _clean(self, links: Folder, before: str, since: float) -> list[str]:
-        removed = []
-        for name in links.names():
-            target = links.target(name)
-            key = _key_of(target, before)
-            if key and not self.exists(key) and links.modified(name) <= since and links.unlink_if(name, target):
-                if self.exists(key) and not links.exists(name):
-                    links.link(name, target)  # its record was written meanwhile
-                    continue
-                removed.append(f"{links.path}/{name}")
-        return removed
+        One that a process has left which was killed as it moved a record aside leads to that record again, which is where it was.
+        """
+        return self._links.clean(now - age, self.exists, self.read)
 
 
 def is_key(text: str) -> bool:
@@ -300,21 +240,6 @@ def _valid(rule: Callable[[str], str], text: str) -> bool:
     return True
 
 
-def _key_of(target: str, before: str) -> str:
-    """The record's key in a link's target, "" if it is not one of ours."""
-    if not (target.startswith(before) and target.endswith(".json")):
-        return ""
-    return target[len(before) : -len(".json")]
-
-
 def _links_of(record: Record) -> tuple[object, ...]:
     """What its links lead from and to."""
     return record.key, record.device, record.nic.instance, record.nic.index
-
-
-def _device_target(record: Record) -> str:
-    return f"../nics/{record.key}.json"
-
-
-def _instance_target(record: Record) -> str:
-    return f"../../nics/{record.key}.json"

@@ -261,3 +261,29 @@ def test_who_is_killed_as_a_nic_comes_up_elsewhere_loses_nobodys_share(tmp_path:
             sim.host.remove_link(tap)
         sim.gc()
         assert sim.picture() == alone, (life, mortal.steps[-1:])
+
+
+@pytest.mark.parametrize("mode", ["bridged", "routed, table", "openvswitch"])
+def test_who_is_killed_as_a_nic_comes_up_elsewhere_leaves_its_first_tap_known(tmp_path: Path, mode: str) -> None:
+    """The next NIC on that tap finds the record that is in its way, also after a gc, so no two NICs have one device on record."""
+    for life in range(20):
+        sim = Sim(str(tmp_path / str(life)))
+        sim.tap("tap1")
+        sim.up(nic(mode))
+        with Mortal(sim, life) as mortal:
+            sim.up(nic(mode, INTERFACE="tap1"))
+        assert len(mortal.steps) == life
+        for _ in range(2):
+            (first,) = {record.uuid for record in sim.records() if record.device == "tap0"}
+            assert first == UUIDS[0]
+            found, placed = sim.node.store.by_device("tap0"), sim.node.store.by_instance("web1", 0)
+            assert found is not None and found.uuid == UUIDS[0], (life, mortal.steps)
+            # one that has been moved aside leaves the position to the NIC's other record, and gc may have ended that
+            assert found.moved or (placed is not None and placed.uuid == UUIDS[0]), (life, mortal.steps)
+            sim.gc()
+        sim.up(nic(mode, INTERFACE_INDEX="1", **OTHER))
+        assert {record.uuid for record in sim.records() if record.device == "tap0"} == {UUIDS[1]}, (life, mortal.steps)
+        for tap in ("tap0", "tap1"):
+            sim.host.remove_link(tap)
+        sim.gc()
+        assert sim.files() == [], life

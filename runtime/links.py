@@ -1,0 +1,137 @@
+"""The links by device and by instance, each of which leads to the record of the NIC that came up there last.
+
+    devices/<tap>              ->  ../nics/<key>.json
+    instances/<name>/<index>   ->  ../../nics/<key>.json
+"""
+
+from __future__ import annotations
+
+from runtime.errors import HostRefused, NetcommonError
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runtime.folder import Folder
+    from runtime.layout import Layout
+    from runtime.record import Record
+
+DEVICES, INSTANCES = "../nics/", "../../nics/"
+END = ".json"
+
+
+class Links:
+    """Those of one layout. Methods raise HostRefused."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def of_device(self, tap: str) -> str:
+        """The key that the device's link leads to, "" where there is none."""
+        devices = self._layout.find("devices")
+        return _key_of(devices.target(tap), DEVICES) if devices is not None else ""
+
+    def of_instance(self, name: str, index: int) -> str:
+        """The key that the link of this position in the instance leads to, "" where there is none."""
+        instances = self._layout.find("instances")
+        links = instances.sub(name) if instances is not None else None
+        if links is None:
+            return ""
+        with links:
+            return _key_of(links.target(str(index)), INSTANCES)
+
+    def make(self, record: Record) -> None:
+        """Both lead to the record from now on."""
+        devices = self._layout.make("devices")
+        target = f"{DEVICES}{record.key}{END}"
+        if devices.target(record.device) != target:
+            devices.link(record.device, target)
+        if not record.nic.instance or record.nic.index is None:
+            return
+        instances, target = self._layout.make("instances"), f"{INSTANCES}{record.key}{END}"
+        while True:
+            with instances.make_sub(record.nic.instance) as links:
+                if links.target(str(record.nic.index)) == target:
+                    return
+                try:
+                    links.link(str(record.nic.index), target)
+                    return
+                except HostRefused:
+                    # another NIC's removal has removed the empty folder since we opened it
+                    if instances.exists(record.nic.instance):
+                        raise
+
+    def remove_device(self, record: Record) -> None:
+        """The device's link goes if it leads to the record."""
+        self._layout.make("devices").unlink_if(record.device, f"{DEVICES}{record.key}{END}")
+
+    def remove_instance(self, record: Record) -> None:
+        """The link of its position goes if it leads to the record, and the instance's folder if it is empty then."""
+        if not record.nic.instance or record.nic.index is None:
+            return
+        instances = self._layout.make("instances")
+        links = instances.sub(record.nic.instance)
+        if links is None:
+            return
+        with links:
+            links.unlink_if(str(record.nic.index), f"{INSTANCES}{record.key}{END}")
+        instances.remove_empty(record.nic.instance)
+
+    def clean(self, since: float, exists: Callable[[str], bool], read: Callable[[str], Record | None]) -> list[str]:
+        """See Store.clean_links. ``since``: in seconds since the epoch."""
+        removed: list[str] = []
+        devices, instances = self._layout.find("devices"), self._layout.find("instances")
+        if devices is not None:
+            removed += _clean(devices, DEVICES, since, exists, lambda name, key: _is_at(read, key, lambda found: found.device == name))
+        for name in instances.names() if instances is not None else ():
+            links = instances.sub(name) if instances is not None else None
+            if instances is None or links is None:
+                continue
+
+            def its(index: str, key: str, name: str = name) -> bool:
+                return _is_at(read, key, lambda found: (found.nic.instance, str(found.nic.index)) == (name, index))
+
+            with links:
+                removed += _clean(links, INSTANCES, since, exists, its)
+            instances.remove_empty(name)
+        return removed
+
+
+def unmoved(key: str) -> str:
+    """The key that a record had before it was moved aside."""
+    return key.partition(".")[0]
+
+
+def _clean(links: Folder, before: str, since: float, exists: Callable[[str], bool], belongs: Callable[[str, str], bool]) -> list[str]:
+    """Of one folder. ``belongs``: whether the record of a key is at what the link is named for."""
+    removed = []
+    for name in links.names():
+        target = links.target(name)
+        key = _key_of(target, before)
+        if not key or exists(key) or links.modified(name) > since:
+            continue
+        back = unmoved(key) != key and belongs(name, unmoved(key))
+        if not links.unlink_if(name, target):
+            continue
+        if back and not links.exists(name):
+            links.link(name, f"{before}{unmoved(key)}{END}")
+        if exists(key) and (back or not links.exists(name)):
+            links.link(name, target)  # its record was written meanwhile
+        elif not back:
+            removed.append(f"{links.path}/{name}")
+    return removed
+
+
+def _is_at(read: Callable[[str], Record | None], key: str, there: Callable[[Record], bool]) -> bool:
+    try:
+        found = read(key)
+    except NetcommonError:
+        return False  # who cannot read it cannot make use of the link
+    return found is not None and there(found)
+
+
+def _key_of(target: str, before: str) -> str:
+    """The record's key in a link's target, "" if it is not one of ours."""
+    if not (target.startswith(before) and target.endswith(END)):
+        return ""
+    return target[len(before) : -len(END)]
