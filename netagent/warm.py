@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from netagent.gates import GATES
 from netagent.handover import DOORS, Given
 from netagent.workers import removed
 from netcommon.custom import HOOKS, Execute
@@ -42,7 +43,7 @@ class Kept:
         self.close()
         host = LinuxHost(self.paths, settings.service_timeout, self.clock.now, settings.folders)
         identity = host.identity()
-        store = Store(self.paths, identity.netns, identity.boot)
+        store = Store(self.paths, identity.netns, identity.boot, gates=GATES)
         self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute)
         return self._node
 

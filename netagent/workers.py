@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
+from netagent.gates import GATES
 from netagent.repairs import Repairs
 from netagent.telling import NOBODY, Chronicle, Meter
 from netagent.tend import Tender
@@ -46,7 +47,7 @@ class Worker:
     def _open(self, paths: Paths, settings: Settings) -> Node:
         host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
         identity = host.identity()
-        store = Store(paths, identity.netns, identity.boot)
+        store = Store(paths, identity.netns, identity.boot, gates=GATES)
         return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute)
 
     def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:

@@ -14,6 +14,10 @@ Why no deadlock is possible. Order all files by (set, number), sets in the order
    next one holds, the locks waited for would grow all the way round: a contradiction.
 
 And should something outside this program hold a lock for ever, each wait ends at the deadline.
+
+flock(2) has no time limit, so who finds a file locked tries again and again. The threads of one process (the agent's) hand a file over
+to each other instead, by a gate that each passes before it tries the file, and lets go of after it: it goes with the file, so the order
+is the same.
 """
 
 from __future__ import annotations
@@ -27,9 +31,13 @@ from runtime.folder import plain, refused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
 
     from runtime.folder import Folder
+
+    #: For each file, by its set and number, the gate of a process's threads.
+    Gates = Mapping[tuple[str, int], threading.Lock]
 
 FILES = 64
 DEVICE, UUID, KEY = "device", "uuid", "key"
@@ -47,13 +55,21 @@ class Locks:
     """The locks that one hook holds; leaving the context releases them all.
 
     ``deadline``: by ``clock``, in its seconds; ``sleep`` waits between attempts. Raises TryAgain at the deadline.
+    ``gates``: those of this process, where it has several threads.
     """
 
     def __init__(
-        self, folder: Folder, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None], proc: str = "/proc"
+        self,
+        folder: Folder,
+        deadline: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        proc: str = "/proc",
+        gates: Gates | None = None,
     ) -> None:
         self._folder, self._deadline, self._clock, self._sleep, self._proc = folder, deadline, clock, sleep, proc
-        self._held: dict[str, list[int]] = {}
+        self._gates = gates
+        self._held: dict[str, list[tuple[int, int]]] = {}  #: of each set the files, with their descriptors
         self._files: dict[str, set[int]] = {}
 
     def __enter__(self) -> Locks:
@@ -88,8 +104,10 @@ class Locks:
             self._release(which)
 
     def _release(self, which: str) -> None:
-        for descriptor in reversed(self._held.pop(which, [])):
+        for file, descriptor in reversed(self._held.pop(which, [])):
             os.close(descriptor)
+            if self._gates is not None:
+                self._gates[which, file].release()
 
     def _enter(self, which: str, names: Iterable[str]) -> None:
         names = list(names)
@@ -101,31 +119,45 @@ class Locks:
         files: dict[int, str] = {}
         for name in names:
             files.setdefault(number(name), name)
-        descriptors = self._held[which] = []
+        locked = self._held[which] = []
         self._files[which] = set(files)
         try:
             for file in sorted(files):
-                descriptors.append(self._lock(which, file, files[file]))
+                locked.append((file, self._lock(which, file, files[file])))
         except BaseException:
             self._release(which)
             raise
 
     def _lock(self, which: str, file: int, name: str) -> int:
+        gate = self._gates[which, file] if self._gates is not None else None
+        passed = False
         descriptor = _open(self._folder, which, file)
         try:
-            pause = SHORTEST
-            while not _try(descriptor, fcntl.LOCK_EX):
-                left = self._deadline - self._clock()
-                if left <= 0:
-                    holder = self._holder(descriptor)
-                    by = f" by process {holder}" if holder else ""
-                    raise TryAgain(f"the lock of {which} {escaped(name)} is held{by}: try again")
-                self._sleep(min(pause, left))
-                pause = min(pause * 2, LONGEST)
+            passed = gate is not None and gate.acquire(timeout=max(self._deadline - self._clock(), 0.0))
+            if gate is not None and not passed:
+                raise self._too_late(which, name, descriptor)
+            self._wait(which, name, descriptor)
         except BaseException:
             os.close(descriptor)
+            if gate is not None and passed:
+                gate.release()
             raise
         return descriptor
+
+    def _wait(self, which: str, name: str, descriptor: int) -> None:
+        """Until the file is locked. Raises TryAgain."""
+        pause = SHORTEST
+        while not _try(descriptor, fcntl.LOCK_EX):
+            left = self._deadline - self._clock()
+            if left <= 0:
+                raise self._too_late(which, name, descriptor)
+            self._sleep(min(pause, left))
+            pause = min(pause * 2, LONGEST)
+
+    def _too_late(self, which: str, name: str, descriptor: int) -> TryAgain:
+        holder = self._holder(descriptor)
+        by = f" by process {holder}" if holder else ""
+        return TryAgain(f"the lock of {which} {escaped(name)} is held{by}: try again")
 
     def _holder(self, descriptor: int) -> int:
         """The process that holds the lock, by /proc/locks (proc_locks(5)); 0 if that does not say."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runtime.folder import Folder
+    from runtime.locks import Gates
     from runtime.paths import Paths
     from runtime.record import Record
 
@@ -26,12 +27,13 @@ class Store:
     """The records of one network namespace, ``netns`` (SO_NETNS_COOKIE), in the boot ``boot``.
 
     ``readonly``: nothing is created, moved or changed, and writing methods raise AssertionError. ``problems`` gathers what was wrong
-    with files met on the way, one line each.
+    with files met on the way, one line each. ``gates``: see runtime.locks.
     """
 
-    def __init__(self, paths: Paths, netns: int, boot: str, readonly: bool = False) -> None:
+    def __init__(self, paths: Paths, netns: int, boot: str, readonly: bool = False, gates: Gates | None = None) -> None:
         self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
         self.problems: list[str] = []
+        self._gates = gates
         self._layout = Layout(paths.state, netns, boot, readonly)
         self._links = Links(self._layout)
         self.owners = Owners(self._layout, self.exists)
@@ -47,7 +49,7 @@ class Store:
 
     def locks(self, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> Locks:
         """The locks beside these records; see runtime.locks. Raises HostRefused."""
-        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc)
+        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc, self._gates)
 
     def folder(self, name: str) -> Folder:
         """The folder ``name`` of the layout, made if need be; it is the store's to close. For those who watch it. Raises HostRefused."""

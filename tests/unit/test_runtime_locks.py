@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.gates import GATES
 from runtime.errors import TryAgain
 from runtime.folder import Folder
 from runtime.locks import FILES, SETS, Locks, number
@@ -187,3 +188,45 @@ def test_what_follows_an_at_sign_has_the_same_lock(folder: Folder) -> None:
         first.keys(["neighbour-fd00::5@up0"])  # held already
         with Locks(folder, clock.now + 1, clock, clock.sleep) as second, pytest.raises(TryAgain):
             second.keys(["neighbour-fd00::5@up1"])
+
+
+def gated(folder: Folder, wait: float = 5.0) -> tuple[Locks, list[float]]:
+    """With the gates of the agent, and what it has slept."""
+    slept: list[float] = []
+    return Locks(folder, time.monotonic() + wait, time.monotonic, slept.append, gates=GATES), slept
+
+
+def test_a_thread_hands_a_lock_over(folder: Folder) -> None:
+    """The next one is woken, and has not tried in vain."""
+    (first, _), (second, slept) = gated(folder), gated(folder)
+    got = threading.Event()
+
+    def take() -> None:
+        with second:
+            second.uuids([U1])
+            got.set()
+
+    thread = threading.Thread(target=take)
+    with first:
+        first.uuids([U1])
+        thread.start()
+        assert not got.wait(0.1)
+    assert got.wait(5)
+    thread.join()
+    assert slept == []
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_whoever_waits_in_vain_keeps_no_gate(folder: Folder, inside: bool) -> None:
+    """Whether a thread of this process has the lock, or somebody else."""
+    holder, _ = gated(folder) if inside else make(folder)
+    with holder:
+        holder.keys(["k"])
+        late, slept = gated(folder, wait=-1.0)
+        with late, pytest.raises(TryAgain, match=f"held by process {os.getpid()}"):
+            late.keys(["k"])
+        assert slept == []
+    after, slept = gated(folder)
+    with after:
+        after.keys(["k"])
+    assert slept == [] and not any(gate.locked() for gate in GATES.values())
