@@ -19,8 +19,8 @@ LIBRARY = _names(
 ALWAYS = _names(
     """
     runtime runtime.environment runtime.errors runtime.folder runtime.ganeti runtime.jsontext runtime.layout runtime.links runtime.locks
-    runtime.lookup runtime.modules runtime.names runtime.nic runtime.owners runtime.paths runtime.record runtime.store runtime.typed runtime.validate
-    runtime.vlan
+    runtime.lookup runtime.modules runtime.names runtime.nic runtime.owners runtime.paths runtime.record runtime.store runtime.typed
+    runtime.validate runtime.vlan
     netcommon netcommon.custom netcommon.log netcommon.options netcommon.report netcommon.settings
     netcommon.doors netcommon.doors.call netcommon.doors.kvm netcommon.effects netcommon.effects.detached
     netcommon.host netcommon.host.address_view netcommon.host.attributes netcommon.host.base netcommon.host.decode netcommon.host.encode
