@@ -137,11 +137,15 @@ class Cases:
     def settled(self, node: Node, nics: int) -> None:
         """So many NICs are up on ``node``, nothing of them has drifted, and what is ours is there."""
         wanted = [("up", False)] * nics  # and nothing is owed to a guest that has migrated in
+
+        def up() -> bool:
+            return [(each["state"], each["incoming"]) for each in node.records().values()] == wanted
+
         try:
-            until(f"{node.name}: {nics} NICs up", 5, lambda: [(each["state"], each["incoming"]) for each in node.records().values()] == wanted)
+            until(f"{node.name}: {nics} NICs up", 5, up)
         except Failed as error:
             self.keep(f"{node.name}.not-up", self.state(node))
-            found = [(key, each["device"], each["state"], each["incoming"]) for key, each in node.records().items()]
+            found = [(key, each["nic"]["INTERFACE"], each["state"], each["incoming"]) for key, each in node.records().items()]
             raise Failed(f"{error}; on record: {found}") from None
         until(f"{node.name}: check: {node.check()}", 5, lambda: not node.check())
         there = node.leftovers()
