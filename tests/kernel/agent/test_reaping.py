@@ -42,12 +42,15 @@ ROUTED = {
     "TAGS": "netcommon:*:spoof_guard netcommon:*:gateway_arp netcommon:*:dhcp:nfdhcpd netcommon:*:blackhole netcommon:*:uplink_proxy:both",
 }
 
+SAID: list[str] = []  #: what was logged by whoever had the node opened last
+
 
 class Agent:
     """A reaper on this node, with a clock of its own."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.found: list[Found] = []  #: by the last run that was asked what it removed
         self.log, self.lines = recording()
         self.metrics = Metrics()
         self.alarms = Alarms(self.log, self.metrics)
@@ -58,17 +61,20 @@ class Agent:
             return self.reaper.run(node, call)
 
     def removed(self) -> set[str]:
-        return {found.text for found in self.reap() if found.action == "removed"}
+        self.found = self.reap()
+        return {found.text for found in self.found if found.action == "removed"}
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[tuple[inventory.Node, Call]]:
     """The library's own look at the node."""
-    log = recording()[0]
+    log, lines = recording()
+    SAID.clear()
     made = open_node(Paths(), Settings(), Clock(), log)
     try:
         yield made, Call(log, made.clock.now() + 60, "agent")
     finally:
+        SAID.extend(map(str, lines))
         made.store.close()
         made.host.close()
 
@@ -126,8 +132,8 @@ def test_what_bears_our_mark_and_has_no_owner_goes_in_the_second_inventory(uplin
     assert agent.removed() == set() and changes(whole) == []
     agent.now += GRACE / 2
     gone = agent.removed()
-    assert {text.split()[0] for text in gone} >= {"rule", "spoof", "nftables", "blackhole", "proxy", "file"}, (gone, agent.lines)
-    assert [line for line in changes(before) if "proxy_" not in line] == [], (gone, agent.lines)
+    assert {text.split()[0] for text in gone} >= {"rule", "spoof", "nftables", "blackhole", "proxy", "file"}, (agent.found, SAID)
+    assert [line for line in changes(before) if "proxy_" not in line] == [], (agent.found, SAID)
     assert agent.reap() == [] and not agent.alarms.active()
     assert agent.metrics.value("netcommon_reaped_total", reason="no-record") == len(gone)
 
