@@ -125,23 +125,43 @@ def test_lost_and_late_answers(host: Host) -> None:
     assert not failures, "\n".join(failures)
 
 
+class Looks:
+    """How often somebody has read it all. nft begins anew whenever something changes while it reads: who changes lets it come to an end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ended = threading.Condition()
+
+    def end(self) -> None:
+        with self._ended:
+            self.count += 1
+            self._ended.notify_all()
+
+    def await_next(self, seconds: float) -> None:
+        """Until one more has ended, but not for longer."""
+        with self._ended:
+            count = self.count
+            self._ended.wait_for(lambda: self.count > count, seconds)
+
+
 @contextmanager
-def long_transactions() -> Iterator[None]:
+def long_transactions(looks: Looks) -> Iterator[None]:
     """Somebody loads a large set again and again: each time nftables is locked for a while (its commit mutex)."""
     elements = ", ".join(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(MANY))
     text = "add table ip large\nadd set ip large hosts { type ipv4_addr; }\nflush set ip large hosts\n"
     Path("/run/large.nft").write_text(f"{text}add element ip large hosts {{ {elements} }}\n")
-    stop = threading.Event()
+    stop, loaded = threading.Event(), threading.Event()
 
     def load() -> None:
         while not stop.is_set():
             run("nft", "-f", "/run/large.nft")
-            stop.wait(0.2)  # else whoever only reads begins anew for ever
+            loaded.set()
+            looks.await_next(2)
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        wait_until(lambda: "large" in run("nft", "list", "tables"), 30, "the large set")
+        assert loaded.wait(60), "the large set"
         yield
     finally:
         stop.set()
@@ -154,16 +174,16 @@ def test_a_table_is_whole_or_not_there(host: Host) -> None:
     """Somebody else's long transactions before ours, and a reader who looks all the time: ups and downs succeed, and no part is seen."""
     whole = parts(host.whole["nft"])
     failures: list[str] = []
-    longest, looks, rounds = 0.0, 0, 0
-    stop, looked = threading.Event(), threading.Event()
+    longest, rounds = 0.0, 0
+    stop, looks = threading.Event(), Looks()
 
     def change() -> None:
         nonlocal longest, rounds
         try:
-            while rounds < (10 if FULL else 2) or (looks <= LOOKS and rounds < 20):  # whoever reads waits for the long transactions too
+            # whoever reads waits for the long transactions too
+            while rounds < (10 if FULL else 2) or (looks.count <= LOOKS and rounds < 20):
                 rounds += 1
-                looked.clear()
-                looked.wait(1)  # nft begins anew whenever something changes while it reads: on a busy machine ours alone would starve it
+                looks.await_next(1)
                 for door in DOORS:
                     outcome = rundoor(door, host.nic, *DOORS[door])
                     longest = max(longest, outcome.seconds)
@@ -172,20 +192,19 @@ def test_a_table_is_whole_or_not_there(host: Host) -> None:
         finally:
             stop.set()
 
-    with long_transactions():
+    with long_transactions(looks):
         worker = threading.Thread(target=change)
         worker.start()
         while not stop.is_set():
             failures += torn(own_tables(), whole)
-            looks += 1
-            looked.set()
+            looks.end()
         worker.join()
     failures += diff(host.bare, snapshot())
     if longest > 10.0 * slowness():
         failures.append(f"a hook took {longest:.1f} s")
-    note = f"beside long transactions: {looks} looks, longest hook {longest:.1f} s"
+    note = f"beside long transactions: {looks.count} looks, longest hook {longest:.1f} s"
     figures.add("nftables", 2 * rounds, len(failures), len(failures), note)
-    assert not failures and looks > LOOKS, "\n".join(failures[:20])
+    assert not failures and looks.count > LOOKS, "\n".join(failures[:20])
 
 
 def own_tables() -> dict[str, int]:
