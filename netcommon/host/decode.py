@@ -48,7 +48,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-IFLA_CARRIER, IFLA_LINK_NETNSID = 33, 37
+IFLA_PROMISCUITY, IFLA_CARRIER, IFLA_LINK_NETNSID = 30, 33, 37
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND = 1, 2, 4
 TUN_PERSIST, TUN_MULTI_QUEUE, TUN_NUM_QUEUES, TUN_NUM_DISABLED_QUEUES = 6, 7, 8, 9
 BR_VLAN_FILTERING, BR_VLAN_DEFAULT_PVID = 7, 39
@@ -72,6 +72,12 @@ def _unpack(header: Struct, body: bytes) -> tuple[int, ...]:
         return header.unpack_from(body)
     except error:
         raise MalformedError("a message shorter than its header") from None
+
+
+def listened_to(body: bytes) -> bool:
+    """Whether somebody wants every frame that the link of this RTM_NEWLINK receives, as a switch does of its ports."""
+    found = attributes(body, IFINFO.size)
+    return IFLA_PROMISCUITY not in found or u32(found[IFLA_PROMISCUITY]) > 0
 
 
 def link(body: bytes) -> Link:

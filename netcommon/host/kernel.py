@@ -43,6 +43,11 @@ class KernelView:
     def link_at(self, index: int) -> Link | None:
         return self._link(encode.get_link(index=index)) if 0 < index < 1 << 31 else None
 
+    def listened_to(self, name: str) -> bool:
+        """Whether somebody wants every frame that the link receives; also where there is no such link, or the kernel does not say."""
+        found = self._netlink.get(encode.get_link(name=name))
+        return not isinstance(found, bytes) or decode.listened_to(found)
+
     def links(self) -> Sequence[Link]:
         return [_sane(decode.link, body) for body in self._dump("links", encode.dump_links())]
 

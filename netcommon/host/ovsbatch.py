@@ -65,7 +65,7 @@ def _put(database: Ovsdb, changes: dict[int, PutOvsPort]) -> Iterable[tuple[int,
     except TryAgain:
         return []
     said = [(number, ovsrows.said_of(there.get(port.name), port)) for number, port in new.items()]
-    return [(number, answer) for number, answer in said if answer is not None and answer.ok]
+    return [(number, answer) for number, answer in said if answer is not None and answer.ok and database.attached(new[number].name)]
 
 
 def _deleted(database: Ovsdb, changes: dict[int, DeleteOvsPort]) -> Iterable[tuple[int, Answer]]:

@@ -16,7 +16,7 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from netcommon.host.ovsrows import Fake, Operation
@@ -28,7 +28,11 @@ READ_BACK = 0.2  #: the part of a request's time that is kept for reading what b
 
 
 class Ovsdb(OvsReader):
-    """The changes. Each method takes ``timeout`` seconds at most."""
+    """The changes. Each method takes ``timeout`` seconds at most. ``attached``: whether a switch has the device of that name."""
+
+    def __init__(self, path: str, timeout: float, clock: Callable[[], float], attached: Callable[[str], bool] = lambda name: True) -> None:
+        super().__init__(path, timeout, clock)
+        self.attached = attached
 
     def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
         """Carries it out."""
@@ -37,7 +41,20 @@ class Ovsdb(OvsReader):
         return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner, request.wait)
 
     def put(self, port: OvsPort) -> Answer:
-        """Makes the port and waits until ovs-vswitchd has taken it. See PutOvsPort."""
+        """Makes the port and waits until ovs-vswitchd has taken it. See PutOvsPort.
+
+        Where a device went and another came with its name, and vswitchd has looked at neither in between, it keeps the port that it
+        has, and with it the device that has gone, for ever; that it has seen the port go makes it open the new one.
+        """
+        answer = self._put(port)
+        if answer.ok and not self.attached(port.name):
+            self.delete(port.name, port.owner, wait=True)
+            answer = self._put(port)
+            if answer.ok and not self.attached(port.name):
+                return Answer(errno.EIO, f"OVS port {port.name}: ovs-vswitchd has it, but has not opened the device")
+        return answer
+
+    def _put(self, port: OvsPort) -> Answer:
         limit = self._timeout
         end = self._clock() + limit
         soon = end - limit * READ_BACK
