@@ -89,7 +89,8 @@ class OpenFlow:
         said, text = self._bundle(request.bridge, _changes(request))
         if said.ok:
             return said
-        starting = REFUSED in text  # the socket is there, or was: it listens soon after the switch has taken its ports in
+        # the switch listens soon after it has taken its ports in, but not at once
+        starting = REFUSED in text or (said.errno == errno.ENOENT and self._has(request.bridge, request.port))
         return Answer(errno.EAGAIN if starting else said.errno, f"flows of {request.port} on {request.bridge}: {said.text}")
 
     def execute_all(self, requests: Sequence[PutFlows | DeleteFlows]) -> list[Answer]:
@@ -113,6 +114,12 @@ class OpenFlow:
             return self._late(limit)
         except (StrangeError, KeyError, OSError, TryAgain):
             return None
+
+    def _has(self, bridge: str, port: str) -> bool:
+        try:
+            return bool(self._ports(bridge, [port]))
+        except TryAgain:
+            return False
 
     def _late(self, limit: float) -> Answer:
         return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {limit:g} s")

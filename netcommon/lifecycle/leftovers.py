@@ -39,5 +39,5 @@ def left_behind(view: View, link: Link) -> list[Owned]:
 
         port = view.ovs_port(link.name)
         if port and port.owner:
-            found.append(owned_port(port))
+            found.append(owned_port(view, port))
     return found

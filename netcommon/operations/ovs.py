@@ -123,14 +123,15 @@ class Port(PortFields, Operation):
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         for port in view.ovs_ports():
-            yield owned_port(port)
+            yield owned_port(view, port)
         for shaper in view.ovs_shapers():
             text = f"Open vSwitch QoS of the port {shaper.port}, which is gone"
             delete = DeleteOvsPort(shaper.port, shaper.owner)
             yield Owned(f"ovs-port {shaper.port} {shaper.owner}", text, (delete,), shaper.owner, shaper.port)
 
 
-def owned_port(port: OvsPort) -> Owned:
+def owned_port(view: View, port: OvsPort) -> Owned:
     """A port that bears our mark, for gc and for whoever finds it in the way."""
+    delete = DeleteOvsPort(port.name, port.owner, wait=view.link(port.name) is not None)  # as in Port.revert
     text = f"Open vSwitch port {port.name} of {port.bridge}"
-    return Owned(f"ovs-port {port.name} {port.owner}", text, (DeleteOvsPort(port.name, port.owner),), port.owner, port.name)
+    return Owned(f"ovs-port {port.name} {port.owner}", text, (delete,), port.owner, port.name)
