@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def close_apart(descriptors: Sequence[int]) -> None:
     """Closes them here at once: a child, which holds nothing else of ours, closes them last, and bears what the kernel takes for it.
 
-    The caller ends right afterwards; until then the child waits. Where no process can be made the caller waits as it would have.
+    The caller ends right afterwards; until then the child waits. Where no pipe or process can be made the caller waits as it would have.
     """
     if not descriptors:
         return
-    reader, _writer = os.pipe()  # which the end of this process closes
     try:
+        reader, _writer = os.pipe()  # which the end of this process closes
         child = os.fork()
     except OSError:
         return

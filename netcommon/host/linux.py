@@ -108,7 +108,7 @@ class LinuxHost:
         """
         found = [self._packet.descriptor] if self._packet is not None else []
         if self._nftables is not None and self._nftables.removed:
-            found.append(self._nftables.netlink.descriptor())
+            found.append(self._nftables.netlink.opened)
         return [descriptor for descriptor in found if descriptor >= 0]
 
     @property

@@ -196,6 +196,11 @@ class Netlink:
             self.close()
             raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
 
+    @property
+    def opened(self) -> int:
+        """The socket's descriptor, -1 while none is open."""
+        return self._socket.fileno() if self._socket is not None else -1
+
     def descriptor(self) -> int:
         """That of the socket, which is opened if it is not. Raises OSError."""
         return self._open().fileno()

@@ -16,10 +16,12 @@ CALLER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from netcommon.doors.lingering import close_apart
+def refuse():
+    raise OSError
 if sys.argv[2] == "no process":
-    def fork():
-        raise OSError
-    os.fork = fork
+    os.fork = refuse
+if sys.argv[2] == "no pipe":
+    os.pipe = refuse
 close_apart([int(sys.argv[3])])
 try:
     os.fstat(int(sys.argv[3]))
@@ -33,7 +35,7 @@ os._exit(7)
 """
 
 
-@pytest.mark.parametrize("what", ["a process", "no process"])
+@pytest.mark.parametrize("what", ["a process", "no process", "no pipe"])
 def test_the_last_close_is_the_childs(what: str) -> None:
     ours, given = socket.socketpair()
     with ours, given:
@@ -43,7 +45,7 @@ def test_the_last_close_is_the_childs(what: str) -> None:
         given.close()
         assert caller.stdin and caller.stdout and caller.stderr
         # the ends of its outputs come while the child waits: it does not hold them
-        assert (caller.stdout.read(), caller.stderr.read()) == (b"kept\n" if what == "no process" else b"closed\n", b"")
+        assert (caller.stdout.read(), caller.stderr.read()) == (b"closed\n" if what == "a process" else b"kept\n", b"")
         ours.settimeout(0.2)
         with pytest.raises(TimeoutError):
             ours.recv(1)  # somebody still has the other end
