@@ -21,6 +21,7 @@ from netagent.loop import Loop
 from netagent.nft_events import NftEvents
 from netagent.nics import Entry, Nics, entry_of
 from netagent.ovs_events import OvsEvents
+from netagent.parsed import PARSED
 from netagent.repairs import Repairs
 from netagent.service import Service
 from netagent.serving import Serving
@@ -66,7 +67,7 @@ class Agent:
         self._repairs = Repairs(self._now, service.settings.repair)
         self._drift = Drift(self._nics, self._repairs.not_before)
         self._journal = service.journal
-        self._store = Store(self._paths, service.identity.netns, service.identity.boot)
+        self._store = Store(self._paths, service.identity.netns, service.identity.boot, parse=PARSED)
         self._jobs = Jobs(service, self._loop, self._nics, self._drift, self._repairs, chance)
         self._jobs.reread = self._reread
         self._serving = Serving(service, self._jobs.later, self._jobs.launcher)

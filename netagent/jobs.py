@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import count
 from time import thread_time
 from typing import NamedTuple
 
@@ -18,15 +16,17 @@ from netagent.loop import Loop, Timer
 from netagent.nics import Entry, Nics, entry_of
 from netagent.reaper import Reaper
 from netagent.repairs import Repairs
+from netagent.repeats import Repeats
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
 from netagent.tend import BUSY, DOOR, OWING, Dropped, Result
 from netagent.work import Key, Pool
 from netagent.workers import Worker
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.node import Call
 from netcommon.log import Log
 from runtime.errors import NetcommonError
+from runtime.record import UP
 
 #: Sorts of work: one record; one whose scripts may take long; many records; reaping; adopting; what an effect does again.
 LOOK, SCRIPTS, SURVEY, REAP, ADOPT, LATER = "look", "scripts", "survey", "reap", "adopt", "later"
@@ -41,15 +41,14 @@ ADOPT_AFTER = 15.0
 #: Until the next snapshot after one that could not be read whole: at first, and after doubling (seconds).
 AGAIN, LATEST = 5.0, 60.0
 
-#: Until what an effect does again is tried once more, where its node is in use (seconds).
-IN_USE = 0.02
+#: An agent that was killed may not have told of the NICs that came up in the last seconds: the one after it does.
+UNTOLD = 5.0
 
 #: The longest that one reaping, or adopting, goes on (seconds).
 LONGEST = 300.0
 
 #: A worker that has been at one thing for so long beyond a hook's time limit will not end any more (seconds).
 HANGS = 60.0
-
 
 
 class Spent(NamedTuple):
@@ -73,7 +72,9 @@ class Jobs:
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
-        self._numbers = count()
+        failed = partial(self._failed, Key(LATER))
+        self._repeats = Repeats(loop, self._now, partial(self._put, Key(LATER)), failed)
+        self.later = self._repeats.later
         self.looks = 0  #: how many single records were looked at
         self.surveys = 0  #: how many snapshots were looked at
         self.burden = 0.0  #: CPU seconds of the last comparison of all records
@@ -83,6 +84,7 @@ class Jobs:
         self._adopter = Adopter()
         self._filled = False
         self._again = AGAIN
+        self._told = self._now() - UNTOLD  #: what came up since is told of when all records are compared first
 
     def close(self, seconds: float) -> None:
         """Ends, after what is being done."""
@@ -124,13 +126,12 @@ class Jobs:
         self.schedule()
 
     def _put(self, key: Key, job: Callable[[Worker], None]) -> None:
-        """``job`` runs with the settings that are in force then, and alone with its worker's node."""
+        """``job`` runs with the settings that are in force then."""
 
         def run(worker: Worker) -> None:
-            with worker.lock:
-                worker.use(self._service.settings)
-                job(worker)
-                worker.report()
+            worker.use(self._service.settings)
+            job(worker)
+            worker.report()
 
         self._pool.put(key, run)
 
@@ -188,11 +189,14 @@ class Jobs:
         dropped: list[Dropped] = []
         known: steps.Known = {}
         mute: set[str] = set()
+        since, self._told = (self._told, NEVER) if keys is None else (NEVER, self._told)
         for key in worker.tender.keys() if keys is None else keys:
             record = worker.tender.read(key)
             if record is None or not worker.tender.ours(record):
                 continue
             entries.append(entry_of(record))
+            if record.monotonic > since and record.state == UP:
+                effects.arrived(worker.node, record, worker.log)
             if record.nic.mode in mute:
                 continue
             try:
@@ -278,36 +282,8 @@ class Jobs:
     def _worker(self) -> Worker:
         service = self._service
         log = service.make_log()
-        told = service.metrics, self._later, self.launcher, service.journal
+        told = service.metrics, self.later, self.launcher, service.journal
         return Worker(service.paths, service.clock, service.settings, log, self._repairs, *told)
-
-    def _later(self, worker: Worker, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        self.later(worker.lock, delays, action)
-
-    def later(self, lock: threading.Lock, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        """See netcommon.effects.base.Later. ``lock``: of the node that ``action`` uses. For any thread."""
-        times = [self._now() + delay for delay in delays]
-        name = Key(LATER, str(next(self._numbers)))
-
-        def job(_any: Worker) -> None:
-            if not lock.acquire(timeout=0):
-                self._loop.tell(lambda: put(self._now() + IN_USE))  # what its node does now may take long, and others wait for the thread
-                return
-            try:
-                more = action()
-            finally:
-                lock.release()
-            if more and times:
-                self._loop.tell(following)
-
-        def put(when: float) -> None:
-            self._loop.at(when, lambda: self._pool.put(name, job))
-
-        def following() -> None:
-            put(times.pop(0))
-
-        if times:
-            self._loop.tell(following)
 
     def _failed(self, key: Key, error: Exception) -> None:
         """In a worker's thread."""

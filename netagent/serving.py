@@ -15,18 +15,22 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from netagent.accepting import CREDENTIALS, Accepting
 from netagent.handover import BUSY, LARGEST, LONGEST_ANSWER, MALFORMED, STRANGER, Given, Latest, handed_back, limit, read
 from netagent.jobs import HANGS, tell
 from netagent.reports import WARM, bound, called
 from netagent.service import Service
-from netagent.warm import Kept, Schedule, Warm
+from netagent.warm import Kept, Warm
 from netcommon.custom import Execute
 from netcommon.report import SO_NETNS_COOKIE
 from netcommon.settings import Settings
 from runtime.errors import UNAVAILABLE
 from runtime.folder import Folder
+
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Later
 
 #: The socket's name in the folder of the agents, before the number of the network namespace: what a hook can find out without a library.
 SOCKET = "hooks-"
@@ -47,8 +51,8 @@ COOKIE = Struct("=Q")
 class Serving:
     """Serves hooks from ``configure`` until ``close``. Every method but the threads' own is for the main thread."""
 
-    def __init__(self, service: Service, schedule: Schedule, execute: Execute) -> None:
-        self._service, self._schedule, self._execute = service, schedule, execute
+    def __init__(self, service: Service, later: Later, execute: Execute) -> None:
+        self._service, self._later, self._execute = service, later, execute
         self._log = service.make_log()
         self._now = service.clock.now
         self._latest = Latest(service.paths, service.clock.wall)
@@ -91,8 +95,7 @@ class Serving:
         with self._lock:
             kept, self._kept = self._kept, []
         for one in kept:
-            with one.lock:
-                one.end()
+            one.end()
 
     def status(self) -> Mapping[str, object]:
         """Figures, for any thread."""
@@ -146,20 +149,18 @@ class Serving:
         with self._lock:
             kept = self._kept.pop() if self._kept else None
             self._working[threading.get_ident()] = (f"{given.name} of process {given.pid}", self._now())
-        kept = kept or Kept(self._service.paths, self._service.clock, self._schedule, self._execute)
+        kept = kept or Kept(self._service.paths, self._service.clock, self._later, self._execute)
         try:
-            with kept.lock:
-                hook.send(b"ready %d" % limit(settings))
-                if hook.recv(16) == b"go":
-                    self._do(hook, given, settings, kept)
+            hook.send(b"ready %d" % limit(settings))
+            if hook.recv(16) == b"go":
+                self._do(hook, given, settings, kept)
         finally:
             with self._lock:
                 spare = len(self._kept) < SPARE and bool(self._threads)
                 if spare:
                     self._kept.append(kept)
             if not spare:
-                with kept.lock:
-                    kept.end()
+                kept.end()
 
     def _do(self, hook: socket.socket, given: Given, settings: Settings, kept: Kept) -> None:
         """From here on the hook waits for the verdict."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from netagent.gates import GATES
 from netagent.handover import DOORS, Given
+from netagent.parsed import PARSED
 from netagent.workers import removed
 from netcommon.custom import HOOKS, Execute
 from netcommon.doors.call import Door
@@ -18,19 +18,18 @@ from runtime.errors import OK
 from runtime.paths import Paths
 from runtime.store import Store
 
-#: As netcommon.effects.base.Later, for a node that is used under a lock.
-Schedule = Callable[[threading.Lock, Sequence[float], Callable[[], bool]], None]
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Later
 
 
 class Kept:
-    """What one call after the other uses, one at a time, under ``lock``: also what an effect of a former call does again."""
+    """What one call after the other uses, one at a time."""
 
-    def __init__(self, paths: Paths, clock: Clock, schedule: Schedule, execute: Execute) -> None:
-        self.lock = threading.Lock()
+    def __init__(self, paths: Paths, clock: Clock, later: Later, execute: Execute) -> None:
         self.paths, self.clock = paths, clock
         self.syslog = Syslog(paths.log, wall=clock.wall)
         self.journal = Journal(paths.journal, self.syslog)
-        self._schedule, self._execute = schedule, execute
+        self._later, self._execute = later, execute
         self._node: Node | None = None
 
     def node(self, settings: Settings) -> Node:
@@ -43,12 +42,12 @@ class Kept:
         self.close()
         host = LinuxHost(self.paths, settings.service_timeout, self.clock.now, settings.folders)
         identity = host.identity()
-        store = Store(self.paths, identity.netns, identity.boot, gates=GATES)
-        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute)
+        store = Store(self.paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
+        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute, resident=True)
         return self._node
 
     def close(self) -> None:
-        """Closes what is open: after an error nobody knows how it stands. What a former call has yet to do again opens it anew."""
+        """Closes what is open: after an error nobody knows how it stands."""
         if self._node is not None:
             self._node.host.close()
             self._node.store.close()
@@ -57,9 +56,6 @@ class Kept:
         """Closes the log's sockets too: no call will use this again."""
         self.close()
         self.journal.close()
-
-    def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        self._schedule(self.lock, delays, action)
 
 
 class Warm(Door):
@@ -77,7 +73,7 @@ class Warm(Door):
         return self._kept.node(self.settings)
 
     def answer(self) -> tuple[int, str]:
-        """Does it: the exit status, and what is to be said on standard error. The caller holds the lock of what is kept."""
+        """Does it: the exit status, and what is to be said on standard error."""
         status = self.perform(lambda: self._body(self, self._given.environ, self._given.argv))
         self.finish()
         if self._node is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from netagent.gates import GATES
+from netagent.parsed import PARSED
 from netagent.repairs import Repairs
 from netagent.telling import NOBODY, Chronicle, Meter
 from netagent.tend import Tender
@@ -18,12 +18,12 @@ from netcommon.settings import Settings
 from runtime.paths import Paths
 from runtime.store import Store
 
-#: Schedules in a resident process what an effect does again (netcommon.effects.base.Later), for the worker whose node it uses.
-Schedule = Callable[["Worker", Sequence[float], Callable[[], bool]], None]
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Later
 
 
 class Worker:
-    """The context of one thread. ``lock``: whoever uses the node holds it, since what an effect does again runs in any thread."""
+    """The context of one thread, which alone uses it."""
 
     def __init__(
         self,
@@ -33,13 +33,12 @@ class Worker:
         log: Log,
         repairs: Repairs,
         meter: Meter,
-        schedule: Schedule,
+        later: Later,
         execute: Execute,
         chronicle: Chronicle = NOBODY,
     ) -> None:
-        self.lock = threading.Lock()
         self.log = log
-        self._clock, self._repairs, self._meter, self._schedule, self._execute = clock, repairs, meter, schedule, execute
+        self._clock, self._repairs, self._meter, self._later, self._execute = clock, repairs, meter, later, execute
         self._chronicle = chronicle
         self.node = self._open(paths, settings)
         self.tender = Tender(self.node, repairs, meter, log, chronicle)
@@ -47,11 +46,8 @@ class Worker:
     def _open(self, paths: Paths, settings: Settings) -> Node:
         host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
         identity = host.identity()
-        store = Store(paths, identity.netns, identity.boot, gates=GATES)
-        return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute)
-
-    def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        self._schedule(self, delays, action)
+        store = Store(paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
+        return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute, resident=True)
 
     def use(self, settings: Settings) -> None:
         """``settings`` are in force now. What was opened is opened anew if they are others, or its folders were removed."""

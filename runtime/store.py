@@ -22,18 +22,22 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
     from runtime.record import Record
 
+    Parse = Callable[[bytes], Record]
+
 
 class Store:
     """The records of one network namespace, ``netns`` (SO_NETNS_COOKIE), in the boot ``boot``.
 
     ``readonly``: nothing is created, moved or changed, and writing methods raise AssertionError. ``problems`` gathers what was wrong
-    with files met on the way, one line each. ``gates``: see runtime.locks.
+    with files met on the way, one line each. ``gates``: see runtime.locks. ``parse``: what makes a record of a file's bytes.
     """
 
-    def __init__(self, paths: Paths, netns: int, boot: str, readonly: bool = False, gates: Gates | None = None) -> None:
+    def __init__(
+        self, paths: Paths, netns: int, boot: str, readonly: bool = False, gates: Gates | None = None, parse: Parse = from_json
+    ) -> None:
         self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
         self.problems: list[str] = []
-        self._gates = gates
+        self._gates, self._parse = gates, parse
         self._layout = Layout(paths.state, netns, boot, readonly)
         self._links = Links(self._layout)
         self.owners = Owners(self._layout, self.exists)
@@ -82,7 +86,7 @@ class Store:
             data = nics.read(name, LONGEST)
             if data is None:
                 return None
-            record = from_json(data)
+            record = self._parse(data)
             if f"{record.key}.json" != name:
                 raise RecordUnreadable(f"it is the record of {escaped(record.key)}")
             return record

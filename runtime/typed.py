@@ -28,10 +28,11 @@ else:
         _fields = ()
         _field_defaults = {}  # noqa: RUF012 - as in the standard library
 
+        _rest = {}  # noqa: RUF012 - what follows so many values where nothing is named
+
         def __new__(cls, *values, **named):
-            if named or len(values) != len(cls._fields):
-                values = cls._complete(values, named)
-            return tuple.__new__(cls, values)
+            rest = None if named else cls._rest.get(len(values))
+            return tuple.__new__(cls, cls._complete(values, named) if rest is None else values + rest)
 
         @classmethod
         def _complete(cls, values, named):
@@ -76,7 +77,9 @@ else:
             if list(defaults) != list(fields[len(fields) - len(defaults) :]):
                 raise TypeError(f"{name}: a field without a default after one that has one")
             space.update((field, _tuplegetter(position, None)) for position, field in enumerate(fields))
-            space.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults)
+            given = tuple(defaults.values())
+            rest = {len(fields) - left: given[len(given) - left :] for left in range(len(given) + 1)}
+            space.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults, _rest=rest)
             return type(name, (Row,), space)
 
     NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})

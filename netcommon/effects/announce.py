@@ -55,7 +55,7 @@ class Announce(AnnounceFields, Effect):
         try:
             self._send(scene, view, targets)
         finally:
-            scene.later(AGAIN, lambda: self._again(scene, targets))
+            scene.later(AGAIN, lambda then: self._again(then, targets))
 
     def describe(self) -> str:
         return f"announce {', '.join((*self.ipv4, *self.ipv6))} on the uplinks of table {self.table or 'main'}"
@@ -72,7 +72,7 @@ class Announce(AnnounceFields, Effect):
         """To the same uplinks, as they are now: to find them costs a look at all routes of the table, thousands on some nodes."""
         if not scene.current():
             return False
-        view = scene.host.view()
+        view = scene.view or scene.host.view()
         try:
             links = [(family, view.link_at(known.index)) for family, known in targets]
             self._send(scene, view, [(family, link) for family, link in links if link is not None])

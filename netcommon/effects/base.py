@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
     #: Calls the action after each of the delays (seconds from now, rising) until it answers False, without holding the caller.
-    #: In a hook the action runs in another process; in a resident one it is scheduled.
-    Later = Callable[[Sequence[float], Callable[[], bool]], None]
+    #: In a hook it runs in another process; in a resident one it is scheduled, and runs with the host and log of whoever is free then.
+    Later = Callable[[Sequence[float], Callable[["Scene"], bool]], None]
 
 
 class Scene(NamedTuple):

@@ -9,6 +9,10 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    Node = TypeVar("Node")
+    Log = TypeVar("Log")
 else:
     import _signal as signal  # without its enums, which cost a hook 2 ms
 
@@ -18,17 +22,17 @@ OVERTIME = 2
 
 
 class Detached:
-    """A ``base.Later``. The process is no child of the caller's, so nobody has to wait for it, and it is in a session of its own.
+    """A hook's ``later`` (netcommon.lifecycle.node). The process is no child of the caller's, so nobody has to wait for it.
 
-    Ganeti waits for the end of a script's outputs, and a lock (flock(2)) is held as long as any copy of its descriptor is open: so
-    every descriptor is closed in the first child, and the caller goes on only when that one has ended. ``close`` makes the objects
-    that actions use forget theirs before, to open new ones when they need them.
+    It is in a session of its own. Ganeti waits for the end of a script's outputs, and a lock (flock(2)) is held as long as any copy of
+    its descriptor is open: so every descriptor is closed in the first child, and the caller goes on only when that one has ended.
+    ``close`` makes the objects that actions use forget theirs before, to open new ones when they need them.
     """
 
     def __init__(self, close: Sequence[Callable[[], None]], now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._close, self._now, self._sleep = close, now, sleep
 
-    def __call__(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
+    def __call__(self, delays: Sequence[float], action: Callable[[Node, Log, None], bool], node: Node, log: Log) -> None:
         """Raises OSError where no process can be made."""
         times = [self._now() + delay for delay in delays]
         child = os.fork()
@@ -36,7 +40,7 @@ class Detached:
             try:
                 self._leave()
                 if os.fork() == 0:
-                    self._run(times, action)
+                    self._run(times, lambda: action(node, log, None))
             finally:
                 os._exit(0)  # whatever went wrong: nothing of the caller's work is done twice
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from netcommon.host.attributes import Encoded
     from netcommon.host.counters import Counters
     from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
-    from netcommon.host.netlink import Filter, Netlink
+    from netcommon.host.netlink import Netlink
 
     Fact = TypeVar("Fact")
     Told = TypeVar("Told")
@@ -56,33 +56,25 @@ class KernelView:
         return [link for link in found if link.master == bridge]
 
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
-        wanted: Filter | None = None
-        if iif:
-            # The kernel can only dump them all: thousands are passed over by their bytes.
-            needle = text(encode.FRA_IIFNAME, iif)
-
-            def wanted(body: bytes) -> bool:
-                return needle in body
-
-        bodies = self._dump("rules", encode.dump_rules(family), wanted, NO_FAMILY)
+        # The kernel can only dump them all: thousands are passed over by their bytes.
+        needle = text(encode.FRA_IIFNAME, iif) if iif else b""
+        bodies = self._dump("rules", encode.dump_rules(family), needle, NO_FAMILY)
         found = [_sane(decode.rule, body) for body in bodies]
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
     def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        wanted: Filter | None = None
-        address, length = b"", 0
+        needle, at, address, length = b"", None, b"", 0
         if destination is not None:
             try:
                 address, length = split_prefix(family, destination)
             except (OSError, ValueError):
                 return []
-            needle = attribute(encode.RTA_DST, address) if length else b""
-
-            def wanted(body: bytes) -> bool:
-                return body[1:2] == bytes((length,)) and needle in body
-
+            if length:
+                needle = attribute(encode.RTA_DST, address)
+            else:
+                needle, at = b"\0", 1  # struct rtmsg: a default route has a length, 0, and no destination
         gone = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  # the table was never made
-        bodies = self._dump("routes", encode.dump_routes(family, table or 0), wanted, gone)
+        bodies = self._dump("routes", encode.dump_routes(family, table or 0), needle, gone, at)
         found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
         found = [route for route in found if route.family == family and table in (None, route.table)]
         if destination is None:
@@ -91,7 +83,7 @@ class KernelView:
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
-        bodies = self._dump("neighbours", encode.dump_neighbours(family, index or 0), None, gone)
+        bodies = self._dump("neighbours", encode.dump_neighbours(family, index or 0), gone=gone)
         found = [neighbour for body in bodies if (neighbour := _sane(decode.neighbour, body)) is not None]
         return [neighbour for neighbour in found if neighbour.family == family and index in (None, neighbour.index)]
 
@@ -110,7 +102,7 @@ class KernelView:
 
     def _vlans(self, index: int) -> list[tuple[int, BridgeVlan]]:
         gone = frozenset({errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOENT})
-        bodies = self._dump("VLANs", encode.dump_vlans(index), None, gone)
+        bodies = self._dump("VLANs", encode.dump_vlans(index), gone=gone)
         return [pair for body in bodies for pair in _sane(_vlans, body)]
 
     def _link(self, request: Encoded) -> Link | None:
@@ -121,8 +113,10 @@ class KernelView:
             return None
         raise untold("links", found)
 
-    def _dump(self, what: str, request: Encoded, wanted: Filter | None = None, gone: frozenset[int] = NOTHING) -> list[bytes]:
-        found = self._netlink.dump(request, wanted)
+    def _dump(
+        self, what: str, request: Encoded, needle: bytes = b"", gone: frozenset[int] = NOTHING, at: int | None = None
+    ) -> list[bytes]:
+        found = self._netlink.dump(request, needle, at)
         if isinstance(found, list):
             return found
         if found.errno in gone:

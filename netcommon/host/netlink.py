@@ -25,12 +25,9 @@ from runtime.errors import HostRefused, TryAgain, escaped
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from netcommon.host.attributes import Encoded
-
-    #: Judges an object by its raw bytes.
-    Filter = Callable[[bytes], bool]
 
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
@@ -42,6 +39,7 @@ TIMEVAL = Struct("@ll")
 RECEIVE = 1 << 18  #: bytes asked for at once; the kernel fills at most 32 KiB of a dump into one
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
+SAYS = NLM_F_MULTI | NLM_F_DUMP_INTR  #: flags that say something about a dump
 MAX_ERRNO = 4095  #: linux/err.h
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
@@ -105,23 +103,23 @@ class Netlink:
             return body
         raise AssertionError("unreachable")  # pragma: no cover
 
-    def dump(self, request: Encoded, wanted: Filter | None = None) -> list[bytes] | Reply:
-        """The bodies of all objects (that are ``wanted``, judged by their raw bytes), or the kernel's refusal.
+    def dump(self, request: Encoded, needle: bytes = b"", at: int | None = None) -> list[bytes] | Reply:
+        """The bodies of all objects (in whose bytes ``needle`` is, ``at`` that place if given), or the kernel's refusal.
 
         An interrupted dump is asked for again; raises TryAgain if that does not help: what is returned is complete.
         """
         for _ in range(INTERRUPTED):
             self.dumps += 1
-            found, complete = self._dump(request, wanted)
+            found, complete = self._dump(request, needle, at)
             if complete:
                 return found
         raise TryAgain("the kernel's tables changed each time while they were read")
 
-    def _dump(self, request: Encoded, wanted: Filter | None) -> tuple[list[bytes] | Reply, bool]:
+    def _dump(self, request: Encoded, needle: bytes, at: int | None) -> tuple[list[bytes] | Reply, bool]:
         sequence = self._send((request,), NLM_F_DUMP)
         found: list[bytes] = []
         complete = True
-        for kind, flags, got, body in self._messages():
+        for kind, flags, got, body in self._messages(needle, at):
             if got != sequence:
                 continue
             if flags & NLM_F_DUMP_INTR:
@@ -132,7 +130,7 @@ class Netlink:
                 # The error of a dump that failed on the way stands here.
                 failed = reply_of(flags, body, 4) if len(body) >= 4 else Reply()
                 return (failed, True) if failed.errno else (found, complete)
-            if wanted is None or wanted(body):
+            if needle in body if at is None else body.startswith(needle, at):
                 found.append(body)
             if not flags & NLM_F_MULTI:
                 return found, complete
@@ -175,20 +173,30 @@ class Netlink:
             raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
-    def _messages(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Type, flags, sequence number and body of what comes in, without end. Raises TryAgain and closes when nothing does."""
+    def _messages(self, needle: bytes = b"", at: int | None = None) -> Iterator[tuple[int, int, int, bytes]]:
+        """Type, flags, sequence number and body of what comes in, without end. Raises TryAgain and closes when nothing does.
+
+        Of a dump's objects without ``needle`` in their bytes, thousands, only those that say something about the dump.
+        """
+        unpack = HEADER.unpack_from
         try:
             while True:
                 data, sender = self._open().recvfrom(RECEIVE)
                 if sender[0]:
                     continue  # another process may write to our port; the kernel's is 0
                 offset, end = 0, len(data)
+                place = data.find(needle) if at is None else -1
                 while offset + 16 <= end:
-                    length, kind, flags, sequence, _ = HEADER.unpack_from(data, offset)
-                    if length < 16 or offset + length > end:
+                    length, kind, flags, sequence, _ = unpack(data, offset)
+                    after = offset + length
+                    if length < 16 or after > end:
                         raise MalformedError("a netlink message reaches beyond what was received")
-                    yield kind, flags, sequence, data[offset + 16 : offset + length]
-                    offset += (length + 3) & ~3
+                    if 0 <= place < offset:
+                        place = data.find(needle, offset)
+                    there = 0 <= place < after if at is None else data.startswith(needle, offset + 16 + at)
+                    if there or flags & SAYS != NLM_F_MULTI or kind <= NLMSG_DONE:
+                        yield kind, flags, sequence, data[offset + 16 : after]
+                    offset = (after + 3) & ~3
         except OSError as problem:
             self.close()
             raise _unanswered(problem, self.timeout, self.NAME) from problem

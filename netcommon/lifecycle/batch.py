@@ -7,6 +7,8 @@ say why. A refusal is one NIC's: it is rolled back, or stays on its record, and 
 
 from __future__ import annotations
 
+from functools import partial
+
 from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.down import close, down, farewell, holder
 from netcommon.lifecycle.leftovers import left_behind
@@ -20,10 +22,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from netcommon.effects.base import Later
     from netcommon.host.base import View
     from netcommon.host.facts import Link
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.node import Action, Call, Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.environment import DownHint
@@ -121,25 +122,26 @@ def _tell(node: Node, settled: Sequence[tuple[Record, Log]]) -> None:
     view = node.host.snapshot()
     for record, log in settled:
         effects.arrived(node._replace(later=again), record, log, view)
-    again.hand_over(node.later)
+    if settled:
+        again.hand_over(node, settled[0][1])
 
 
 class _Again:
     """A ``Later`` that waits for more."""
 
     def __init__(self) -> None:
-        self._actions: dict[tuple[float, ...], list[Callable[[], bool]]] = {}
+        self._actions: dict[tuple[float, ...], list[Action]] = {}
 
-    def __call__(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
+    def __call__(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None:
         self._actions.setdefault(tuple(delays), []).append(action)
 
-    def hand_over(self, later: Later) -> None:
+    def hand_over(self, node: Node, log: Log) -> None:
         """Each list of actions with the same delays, as one."""
         for delays, actions in self._actions.items():
-            later(delays, lambda actions=actions: self._run(actions))  # type: ignore[misc]
+            node.later(delays, partial(self._run, actions), node, log)
 
-    def _run(self, actions: list[Callable[[], bool]]) -> bool:
-        actions[:] = [action for action in actions if action()]
+    def _run(self, actions: list[Action], node: Node, log: Log, view: View | None) -> bool:
+        actions[:] = [action for action in actions if action(node, log, view)]
         return bool(actions)
 
 

@@ -8,9 +8,9 @@ from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from netcommon.effects.base import Effect
+    from netcommon.effects.base import Effect, Scene
     from netcommon.host.base import View
     from netcommon.lifecycle.node import Node
     from netcommon.log import Log
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
 def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> None:
     """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held.
 
-    ``view``: the host as it is just now, from a caller that has many to tell.
+    ``view``: the host as it is just now, from a caller that has many to tell. A resident process tells a moment after its answer.
     """
+
+    def soon(by: Node, told: Log, seen: View | None) -> bool:
+        if _current(by, record):
+            _tell(by, record, _named(told, record), seen)
+        return False
+
+    if node.resident:
+        node.later((0.0,), soon, node, log)
+    else:
+        _tell(node, record, log, view)
+
+
+def _tell(node: Node, record: Record, log: Log, view: View | None) -> None:
     from netcommon.plan import effects  # a down has no plan
 
     try:
@@ -30,19 +43,15 @@ def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> N
         log.warning(f"nobody was told: {error}")
         return
     found = [effect for effect in found if not (record.incoming and effect.exclusive())]
-    perform(node, found, log, lambda: _current(node, record), view)
+    perform(node, found, log, record, view)
 
 
-def perform(
-    node: Node, found: Iterable[Effect], log: Log, current: Callable[[], bool] = lambda: True, view: View | None = None
-) -> None:
-    """Performs each of ``found`` once, in order; a failure is a warning."""
+def perform(node: Node, found: Iterable[Effect], log: Log, record: Record | None = None, view: View | None = None) -> None:
+    """Performs each of ``found`` once, in order; a failure is a warning. ``record``: of the NIC whose arrival they tell."""
     unique = dict.fromkeys(found)
     if not unique:
         return
-    from netcommon.effects.base import Scene  # most NICs have none
-
-    scene = Scene(node.host, node.paths, log, node.later, current, view)
+    scene = _scene(node, log, record, view)
     for effect in unique:
         try:
             effect.perform(scene)
@@ -50,6 +59,19 @@ def perform(
             log.warning(f"{effect.describe()}: {error}")
         except Exception as error:  # the NIC is up, or down, whatever is wrong with the telling
             log.warning(f"{effect.describe()}: {type(error).__name__}: {error}")
+
+
+def _scene(node: Node, log: Log, record: Record | None, view: View | None) -> Scene:
+    from netcommon.effects.base import Scene  # most NICs have none
+
+    def later(delays: Sequence[float], action: Callable[[Scene], bool]) -> None:
+        node.later(delays, lambda by, told, seen: action(_scene(by, _named(told, record), record, seen)), node, log)
+
+    return Scene(node.host, node.paths, log, later, lambda: record is None or _current(node, record), view)
+
+
+def _named(log: Log, record: Record | None) -> Log:
+    return log if record is None else log.bind(record.nic.instance, record.nic.index, record.uuid, record.device)
 
 
 def _current(node: Node, record: Record) -> bool:

@@ -7,10 +7,10 @@ import time
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from netcommon.custom import Execute
-    from netcommon.effects.base import Later
     from netcommon.host.base import Host, Identity, View
     from netcommon.log import Log
     from netcommon.settings import Settings
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
     from runtime.record import Record
     from runtime.store import Store
+
+    class Later(Protocol):
+        """Calls ``action`` after each of ``delays`` (seconds from now, rising) until it answers False, without holding the caller.
+
+        ``node`` and ``log``: what the action gets where nobody else runs it. A resident process passes those of its worker instead.
+        """
+
+        def __call__(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None: ...
+
+    #: What is done later, and whether it is to be done again. The view, if there is one, serves all that is done at the same time.
+    Action = Callable[["Node", Log, View | None], bool]
 
 #: The contexts of a down (design-ifdown.rst, and our own): see docs/lifecycle.md.
 SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-failed", "hot-remove"
@@ -48,6 +59,7 @@ class Node(NamedTuple):
     later: Later  #: runs what an effect does again within a second, without holding the call
     doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
     execute: Execute | None = None  #: runs custom scripts; None: as children of this process
+    resident: bool = False  #: this process stays: what need not be done before the answer is done after it
 
 
 class Call(NamedTuple):

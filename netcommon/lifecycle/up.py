@@ -235,8 +235,8 @@ class Coming:
     ) -> None:
         """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
         node, store = self.node, self.node.store
-        record = record._replace(scripts=record.scripts or (run and self.scripts.any))
-        self._intend(record, steps.decode(record)[0])
+        record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
+        self._intend(record, todo if settled is None else steps.decode(record)[0])
         try:
             if first:
                 steps.apply(node, first, self.log)
@@ -254,7 +254,7 @@ class Coming:
             if settled is not None:
                 record = record._replace(operations=settled)
             record = record._replace(state=UP)
-            store.write(record)
+            store.write(record, None if run and self.scripts.any else intended)
         except BaseException as error:
             self.roll_back(record, error)
             raise

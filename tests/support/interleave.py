@@ -258,4 +258,4 @@ def process(sim: Sim, scheduler: Scheduler) -> Iterator[Node]:
     clock = Clock(scheduler.clock, time.time, scheduler.sleep)  # the files' own times are of this clock
     with Store(sim.paths, identity.netns, identity.boot) as store:
         host: Any = SteppedHost(sim.host, scheduler)
-        yield Node(sim.paths, sim.settings, host, store, identity, clock, lambda _delays, _action: None)
+        yield Node(sim.paths, sim.settings, host, store, identity, clock, lambda delays, action, node, log: None)

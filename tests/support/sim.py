@@ -9,7 +9,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import runtime.folder
 from netcommon.host.base import Answer
@@ -37,7 +38,7 @@ from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
 from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from netcommon.lifecycle import down, gc, up
 from netcommon.lifecycle.node import SHUTDOWN, START, Call, Clock, Node, Outcome
-from netcommon.log import recording
+from netcommon.log import Log, recording
 from netcommon.operations.flows import cookie_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint, nic_from_environment
@@ -45,6 +46,9 @@ from runtime.nic import Nic
 from runtime.paths import Paths
 from runtime.record import Record
 from runtime.store import Store
+
+if TYPE_CHECKING:
+    from netcommon.lifecycle.node import Action
 
 UUIDS = tuple(f"{number:08x}-0000-4000-8000-00000000000{number}" for number in range(1, 7))
 BASE = {
@@ -172,8 +176,8 @@ class Sim:
         self._store = Store(self.paths, identity.netns, identity.boot)
         return Node(self.paths, self.settings, self.host, self._store, identity, clock, self._later)
 
-    def _later(self, delays: Sequence[float], action: Callable[[], bool]) -> None:
-        self.scheduled.append((tuple(delays), action))
+    def _later(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None:
+        self.scheduled.append((tuple(delays), partial(action, node, log, None)))
 
     def call(self, context: str = START, seconds: float = 5, **more: Any) -> Call:
         return Call(self.log, time.monotonic() + seconds, "test", context, **more)

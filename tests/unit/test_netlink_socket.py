@@ -147,6 +147,47 @@ def test_a_dump_that_is_interrupted_each_time() -> None:
         KernelView(client).links()
 
 
+BODIES = [b"\x02\x20aaaa", b"\x02\x00bbbb", b"\x02\x20cabc", b"\x0a\x00aabb"]
+
+
+@pytest.mark.parametrize(
+    ("needle", "at", "found"),
+    [
+        (b"", None, [0, 1, 2, 3]),
+        (b"aa", None, [0, 3]),
+        (b"c", None, [2]),
+        (b"cabc", None, [2]),
+        (b"none", None, []),
+        (b"b\x02", None, []),  # where one message follows the other is nothing
+        (b"\0", 1, [1, 3]),
+        (b"\x02\x00", 0, [1]),
+        (b"aa", 3, [0]),
+        (b"aa", 0, []),
+        (b"bb", 6, []),  # beyond the end
+    ],
+)
+def test_those_with_a_needle_in_them(needle: bytes, at: int | None, found: list[int]) -> None:
+    """However the kernel spreads them over what is received at once."""
+    for split in range(len(BODIES) + 1):
+
+        def script(turn: int, numbers: list[int], split: int = split) -> list[Any]:
+            parts = [told(NEWLINK, MULTI | 0x20, numbers[0], body) + bytes(-len(body) % 4) for body in BODIES]
+            parts.append(told(DONE, MULTI, numbers[0], bytes(4)))
+            return [(KERNEL, b"".join(part)) for part in (parts[:split], parts[split:]) if part]
+
+        assert Client(script).dump(QUESTION, needle, at) == [BODIES[number] for number in found]
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_one_without_the_needle_says_that_the_dump_is_broken(where: int) -> None:
+    def script(turn: int, numbers: list[int]) -> list[Any]:
+        flags = [MULTI | INTERRUPT * (turn == 1 and number == where) for number in range(3)]
+        return [(KERNEL, told(NEWLINK, flag, numbers[0], b"xxxx")) for flag in flags] + [(KERNEL, told(DONE, MULTI, numbers[0], bytes(4)))]
+
+    client = Client(script)
+    assert client.dump(QUESTION, b"needle") == [] and client.dumps == 2
+
+
 @pytest.mark.parametrize("end", [errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM])
 def test_a_dump_that_does_not_end(end: int) -> None:
     client = Client(lambda turn, numbers: [*dumped(numbers[0], 0, 0)[:-1], end])

@@ -65,7 +65,7 @@ class XenDoor(Door):
                 raise
         identity = self.simulated.identity()
         store = Store(self.paths, identity.netns, identity.boot)
-        return Node(self.paths, self.settings, self.simulated, store, identity, self.clock, lambda _delays, _action: None)
+        return Node(self.paths, self.settings, self.simulated, store, identity, self.clock, lambda delays, action, node, log: None)
 
 
 class Xen:
