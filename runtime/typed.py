@@ -29,10 +29,16 @@ else:
         _field_defaults = {}  # noqa: RUF012 - as in the standard library
 
         _rest = {}  # noqa: RUF012 - what follows so many values where nothing is named
+        _field_set = frozenset()
 
         def __new__(cls, *values, **named):
-            rest = None if named else cls._rest.get(len(values))
-            return tuple.__new__(cls, cls._complete(values, named) if rest is None else values + rest)
+            if not named:
+                rest = cls._rest.get(len(values))
+                if rest is not None:
+                    return tuple.__new__(cls, values + rest)
+            elif len(named) == len(cls._fields) and not values and named.keys() == cls._field_set:
+                return tuple.__new__(cls, map(named.__getitem__, cls._fields))
+            return tuple.__new__(cls, cls._complete(values, named))
 
         @classmethod
         def _complete(cls, values, named):
@@ -79,7 +85,8 @@ else:
             space.update((field, _tuplegetter(position, None)) for position, field in enumerate(fields))
             given = tuple(defaults.values())
             rest = {len(fields) - left: given[len(given) - left :] for left in range(len(given) + 1)}
-            space.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults, _rest=rest)
+            space.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults)
+            space.update(_rest=rest, _field_set=frozenset(fields))
             return type(name, (Row,), space)
 
     NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})

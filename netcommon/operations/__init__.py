@@ -56,12 +56,17 @@ KINDS = {
 
 def kind(name: str) -> type[Operation]:
     """The class of a kind of operation. Raises UnknownKind."""
-    try:
+    found = _LOADED.get(name)
+    if found is None:
+        if name not in KINDS:
+            return _of_extension(name)
         module, attribute = KINDS[name]
-    except KeyError:
-        return _of_extension(name)
-    found: type[Operation] = getattr(load("netcommon.operations." + module), attribute)
+        _LOADED[name] = found = getattr(load("netcommon.operations." + module), attribute)
     return found
+
+
+#: The classes that were asked for: records of thousands of NICs have a dozen kinds between them.
+_LOADED: dict[str, type[Operation]] = {}
 
 
 def every() -> list[type[Operation]]:

@@ -90,8 +90,17 @@ def unstorable(made: type[Operation]) -> str:
 
 def wrong(made: type[Operation], values: Mapping[str, object]) -> str:
     """The first of ``values`` that no operation of the kind ``made`` can hold, or that it has no field for; "" if all are good."""
-    types = declared(made)
+    rules = _RULES.get(made)
+    if rules is None:
+        rules = _RULES[made] = {name: (TYPES[kind], VALUES.get(name)) for name, kind in declared(made).items()}
     for name, value in values.items():
-        if name not in types or not TYPES[types[name]](value) or value not in VALUES.get(name, (value,)):
+        if name not in rules:
+            return name
+        good, few = rules[name]
+        if not good(value) or (few is not None and value not in few):
             return name
     return ""
+
+
+#: What ``wrong`` goes by: for each field what is good for its type, and the few values that it takes, if they are few.
+_RULES: dict[type[Operation], dict[str, tuple[Callable[[object], bool], frozenset[object] | None]]] = {}
