@@ -25,7 +25,7 @@ DRIFT = 1  #: exit status
 @json_option
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: bool, as_json: bool) -> None:
-    """Compare NICs with the host. Exit status 0: all is as recorded; 1: something is not. Changes nothing, needs no root."""
+    """Compare NICs with the host. Exit status 0: all is as recorded; 1: something is not. Changes nothing."""
     app: App = ctx.obj
     if names and every:
         raise click.UsageError("name NICs, or give --all")

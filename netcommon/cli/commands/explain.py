@@ -23,7 +23,7 @@ from netcommon.views.text import ASCII, UNICODE
 def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Explain NICs: each setting with where it comes from, each thing that was done and whether it holds, and what to do next.
 
-    A NIC is named by its UUID, its device or INSTANCE/INDEX; INSTANCE means all of its NICs. Changes nothing and needs no root.
+    A NIC is named by its UUID, its device or INSTANCE/INDEX; INSTANCE means all of its NICs. Changes nothing.
     """
     node = app.node(strict=False, readonly=True)
     records, problems = node.store.all()

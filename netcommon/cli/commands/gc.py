@@ -15,7 +15,7 @@ LIMIT = 600.0
 
 
 @click.command("gc")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed; needs no root.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @progress_option
 @json_option
 @click.pass_context

@@ -20,7 +20,7 @@ def graph(app: App, kind: str, output: str, as_json: bool) -> None:
     """Draw the node: its uplinks, bridges, VLANs, taps and guests, with what has drifted.
 
     svg is finished: a browser shows it. dot is for Graphviz, mermaid for Markdown; mermaid takes 500 lines at most, so that of many NICs
-    less is said. --json prints the document that netcommon tree --json prints. Changes nothing and needs no root.
+    less is said. --json prints the document that netcommon tree --json prints. Changes nothing.
     """
     node = seen(app)
     if as_json:

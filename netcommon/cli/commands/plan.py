@@ -29,7 +29,7 @@ from runtime.nic import Nic
 @json_option
 @click.pass_obj
 def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve: bool, as_json: bool, **values: Any) -> None:
-    """Show what would be done for a NIC, and undone. Touches nothing, and needs no root.
+    """Show what would be done for a NIC, and undone. Touches nothing; needs no root for a NIC of flags or an environment.
 
     The NIC is one that is up or defined (its UUID, device or INSTANCE/INDEX), that of an environment, or the one that the flags
     describe. Of one that is up this is what today's settings would do; netcommon show has what was done.

@@ -28,7 +28,7 @@ from netcommon.views.text import ASCII, UNICODE, text
 def tree(app: App, as_ascii: bool, color: str, as_json: bool) -> None:
     """Show the node: its bridges, Open vSwitch bridges and routing tables, and the NICs on each with what has drifted.
 
-    Changes nothing and needs no root. The exit status is 0 whatever is found: netcommon check has one that tells.
+    Changes nothing. The exit status is 0 whatever is found: netcommon check has one that tells.
     """
     node = seen(app)
     if as_json:

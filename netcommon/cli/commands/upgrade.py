@@ -15,7 +15,7 @@ from runtime.record import UP, Record
 
 
 @click.command("upgrade")
-@click.option("--dry-run", is_flag=True, help="Only say which records would be written anew; needs no root.")
+@click.option("--dry-run", is_flag=True, help="Only say which records would be written anew.")
 @progress_option
 @json_option
 @click.pass_context
