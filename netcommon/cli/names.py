@@ -16,6 +16,8 @@ from runtime.record import Record
 from runtime.store import Store
 
 EXPECTED = "the UUID, device or INSTANCE/INDEX of a NIC: netcommon list shows them"
+#: Where a definition alone does not do.
+EXPECTED_UP = "the UUID, device or INSTANCE/INDEX of a NIC that is up, not only defined: netcommon list shows them"
 
 
 def matching(records: Iterable[Record], name: str, instances: bool = True) -> list[Record]:
@@ -44,7 +46,7 @@ def chosen(store: Store, names: Sequence[str], problems: list[str]) -> list[Reco
     for name in names:
         meant = matching(records, name)
         if not meant:
-            raise NicInvalid("NIC", name, EXPECTED)
+            raise NicInvalid("NIC", name, EXPECTED_UP)
         found |= {record.key: record for record in meant}
     return list(found.values())
 
@@ -83,7 +85,7 @@ def defined(paths: Paths, name: str) -> Nic:
         labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
         nic = labelled[0] if len(labelled) == 1 else None
     if nic is None:
-        raise NicInvalid("NIC", name, "the UUID or device of a NIC defined beforehand: netcommon define")
+        raise NicInvalid("NIC", name, "the UUID, device or INSTANCE/INDEX of a NIC defined beforehand: netcommon define")
     return nic
 
 

@@ -9,7 +9,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
-from netcommon.cli.names import EXPECTED, complete, matching
+from netcommon.cli.names import EXPECTED_UP, complete, matching
 from netcommon.cli.output import emit, json_option
 from netcommon.views.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
 from netcommon.views.text import ASCII, UNICODE
@@ -90,7 +90,7 @@ def command(
         app.log.warning(problem)
     found = matching(records, name, instances=False)
     if len(found) != 1:
-        raise NicInvalid("NIC", name, EXPECTED if not found else "one NIC, not several: " + ", ".join(each.key for each in found))
+        raise NicInvalid("NIC", name, EXPECTED_UP if not found else "one NIC, not several: " + ", ".join(each.key for each in found))
     view, uplinks = node.host.snapshot(), dict(node.settings.uplinks)
     of = subject(found[0], records)
     wanted = Wanted(

@@ -35,7 +35,7 @@ def up(
     progress: bool,
     as_json: bool,
 ) -> None:
-    """Join NICs to the network: defined ones by UUID or device, or the one that an environment describes.
+    """Join NICs to the network: defined ones by UUID, device or INSTANCE/INDEX, or the one that an environment describes.
 
     Again for a NIC that is up: what has drifted is mended, and nothing else is changed. `up --all --present` after a reboot brings up
     what is defined on devices that are there before any guest is, such as persistent taps.
