@@ -39,6 +39,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+AS_ROOT = "run it as root"
+
+
 class Failed(click.ClickException):
     """An error of ours, said in one line on stderr, with its exit status."""
 
@@ -49,8 +52,10 @@ class Failed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         for line in self.message.splitlines():
             click.echo(f"netcommon: {line}", file=file, err=file is None)
+        if self.message.endswith(AS_ROOT):
+            return  # it says so itself
         if self.status == UNAVAILABLE and os.geteuid() != 0:
-            click.echo("netcommon: this was not run by root, which may be the reason: run it as root", file=file, err=file is None)
+            click.echo(f"netcommon: this was not run by root, which may be the reason: {AS_ROOT}", file=file, err=file is None)
         elif self.advice:
             click.echo(f"netcommon: next: {self.advice}", file=file, err=file is None)
 
