@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 
 from netcommon import settings
@@ -83,5 +84,6 @@ def _examined(paths: Paths, host: Host, root: str, hooks: str, chosen: Settings)
         try:
             found += check(patient)
         except (NetcommonError, OSError) as error:
-            found.append(Finding("error", topic, f"could not be examined: {error}", "see the message"))
+            remedy = "see the message" if os.geteuid() == 0 else "run netcommon doctor as root"
+            found.append(Finding("error", topic, f"could not be examined: {error}", remedy))
     return found

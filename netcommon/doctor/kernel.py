@@ -48,7 +48,7 @@ def modules(patient: Patient) -> Iterator[Finding]:
         if there:
             yield Finding("ok", "kernel", f"module {module} is there")
         elif module != "openvswitch" or os.path.exists(patient.paths.ovsdb):
-            yield Finding("info", "kernel", f"module {module} was not found; {who} need it", f"where you need it: modprobe {module}")
+            yield Finding("info", "kernel", f"module {module} was not found, for {who}", f"where you need it: modprobe {module}")
 
 
 def forwarding(patient: Patient) -> Iterator[Finding]:

@@ -29,11 +29,12 @@ def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterat
         answer: Any = client.call("transact", ["Open_vSwitch", query], clock() + PATIENCE)
         rows = answer[0]["rows"]
     except (OSError, TryAgain, LookupError, TypeError) as error:
-        yield Finding("error", "ovs", f"{path} does not answer: {error}", "systemctl restart ovsdb-server")
+        remedy = "systemctl restart ovsdb-server" if os.geteuid() == 0 else "run netcommon doctor as root"
+        yield Finding("error", "ovs", f"{path} does not answer: {error}", remedy)
         return
     finally:
         client.close()
-    yield Finding("ok", "ovs", f"{path} answers, {len(rows)} interfaces")
+    yield Finding("ok", "ovs", f"{path} answers, interfaces: {len(rows)}")
     for row in rows:
         name = str(row["name"])
         if row["type"] == "" and row["ofport"] == -1 and patient.view.link(name) is None:
