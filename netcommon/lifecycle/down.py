@@ -58,7 +58,7 @@ def _down(node: Node, record: Record, call: Call, held: Locks) -> Outcome:
     if held_by and not call.final:
         if record.state != CLOSING:
             node.store.write(record._replace(state=CLOSING))
-        return Outcome(False, f"{record.device} is still held by process {held_by}: {record.nic.label} is closed when the device goes")
+        return Outcome(False, f"{record.device} is still held by {held_by}: {record.nic.label} is closed when the device goes")
     finish(node, record, call, held)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
 
@@ -76,7 +76,8 @@ def holder(node: Node, view: View, record: Record, call: Call) -> str:
     if call.parent and node.host.holder(record.device, [call.parent]):
         return ""
     pid = ganeti.instance_pid(node.paths, record.nic.instance) if record.nic.instance else 0
-    return str(node.host.holder(record.device, [pid]) or "of its hypervisor") if pid else "of its hypervisor"
+    found = node.host.holder(record.device, [pid]) if pid else 0
+    return f"process {found}" if found else "its hypervisor"
 
 
 def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Record:
