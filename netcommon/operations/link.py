@@ -106,7 +106,9 @@ class LinkSetting(LinkSettingFields, Operation):
         link = link_of(view, self.ifindex, self.device)
         if link is None:
             return "the device is gone"
-        return "" if self._now(link) == self.value else f"it is {self._now(link)!r}"
+        now = self._now(link)
+        shown = repr(now) if self.setting != UP else "up" if now else "down"
+        return "" if now == self.value else f"it is {shown}"
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)

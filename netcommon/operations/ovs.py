@@ -91,7 +91,8 @@ class Port(PortFields, Operation):
         names = [name for name in ("bridge", "tag", "trunks", "vlan_mode", *LIMITS) if getattr(bare, name) != getattr(wanted, name)]
         if not names:
             names = [name for name in ("external_ids", "interface_ids") if not set(getattr(wanted, name)) <= set(getattr(bare, name))]
-        return "" if not names else ", ".join(f"its {name} is {getattr(bare, name)!r}" for name in names)
+        values = [(name, getattr(bare, name)) for name in names]
+        return ", ".join(f"it has no {name}" if value in (None, "", ()) else f"its {name} is {value!r}" for name, value in values)
 
     def revert(self, view: View) -> Sequence[Request]:
         # A device that stays: closing it, vswitchd writes back the flags that it remembers, "up" too, over what we undo next.
