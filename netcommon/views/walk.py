@@ -30,7 +30,7 @@ class Walk:
         """The device receives the frame: of a tap, its guest has sent it."""
         trail, view = self.trail, self.view
         if not link.up:
-            trail.drops(link.name, f"device {link.name}", "it is switched off (ip link set dev it up)")
+            trail.drops(link.name, f"device {link.name}", f"it is switched off (ip link set dev {link.name} up)")
             return
         trail.passes(link.name, f"device {link.name}", "it receives the frame")
         for found in view.filters(link.index):

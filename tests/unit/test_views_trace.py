@@ -349,7 +349,7 @@ def test_open_vswitch_is_asked_itself(sim: Sim) -> None:
 def test_a_device_that_is_gone_or_off(sim: Sim) -> None:
     aware(sim)
     sim.host.kernel.set_link(SetLink(sim.index("tap0"), up=False))
-    assert walked(sim, build(Wanted(MAC))).ends == ("dropped at tap0: it is switched off (ip link set dev it up)",)
+    assert walked(sim, build(Wanted(MAC))).ends == ("dropped at tap0: it is switched off (ip link set dev tap0 up)",)
     sim.host.remove_link("tap0")
     with pytest.raises(HostRefused, match="tap0 of web1/0 is gone"):
         walked(sim, build(Wanted(MAC)))
