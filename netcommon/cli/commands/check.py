@@ -28,7 +28,7 @@ def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: boo
     """Compare NICs with the host. Exit status 0: all is as recorded; 1: something is not. Changes nothing."""
     app: App = ctx.obj
     if names and every:
-        raise click.UsageError("name NICs, or give --all")
+        raise click.UsageError("name NICs, or give --all, not both")
     node = app.node(strict=False, readonly=True)
     reports = _reports(app, node, names, progress)
     if as_json:
@@ -105,7 +105,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
 
     app: App = ctx.obj
     if bool(names) == every:
-        raise click.UsageError("name NICs, or give --all")
+        raise click.UsageError("name NICs, or give --all, not both")
     node = app.node(strict=False, readonly=dry_run)
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours

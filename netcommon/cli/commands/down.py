@@ -40,7 +40,7 @@ def down(
 
     app: App = ctx.obj
     if bool(names) == every:
-        raise click.UsageError("name NICs, or give --all")
+        raise click.UsageError("name NICs, or give --all, not both")
     node, results = app.node(strict=False), Results()
     if every:
         records, problems = node.store.all()
