@@ -72,6 +72,12 @@ class LazyGroup(click.Group):
         module = import_module("netcommon.cli.commands." + COMMANDS[cmd_name][0])
         return cast(click.Command, module.COMMANDS[cmd_name])
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None  # with the names that are near
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
