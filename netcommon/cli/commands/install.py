@@ -33,13 +33,15 @@ def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall
     if not (dry_run or app.is_root):
         raise HostRefused("this changes the host, which only root can do: run it as root")
     rows: list[tuple[str, Action]] = []
-    status = 0
+    status, failed = 0, []
     for kind in shown(((f"for {kind}", kind) for kind in dict.fromkeys(kinds)), "install", progress):
         try:
             rows += [(kind, action) for action in put(kind, app.root, dry_run, uninstall)]
         except NetcommonError as error:  # the others are told of, and done, all the same
-            say(f"netcommon: {kind}: {error}", err=True)
+            failed.append(f"netcommon: {kind}: {error}")
             status = status or error.status
+    for line in failed:  # when the line of the progress is gone
+        say(line, err=True)
     if as_json:
         answer("install", actions=[{"for": kind, **action._asdict()} for kind, action in rows])
     elif rows:
