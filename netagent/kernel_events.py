@@ -8,7 +8,7 @@ resync finds.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from struct import error
 from sys import byteorder
 
@@ -21,6 +21,7 @@ from netcommon.host.encode import (
     IFF_UP,
     IFINFO,
     IFLA_ADDRESS,
+    IFLA_AF_SPEC,
     IFLA_IFALIAS,
     IFLA_IFNAME,
     IFLA_MASTER,
@@ -50,7 +51,10 @@ RTM_NEWNETCONF = 80
 RTM_DELVLAN = 113
 NETCONFA_IFINDEX = 1
 TCM_IFINDEX = 4
-IFLA_CARRIER = 33
+IFLA_PROTINFO, IFLA_CARRIER = 12, 33
+
+#: IFLA_BRPORT_*: the state of a bridge's port, identifiers, costs and timers.
+SPANNING_TREE = frozenset({1, *range(13, 24)})
 
 #: Datagrams that are read at a time: other descriptors are looked at in between.
 AT_ONCE = 4096
@@ -92,6 +96,7 @@ class KernelEvents(Listener):
         """``buffer``: bytes of messages that the kernel keeps for us."""
         super().__init__(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
         self._links: dict[int, tuple[object, ...]] = {}  #: of each device what was last told of it
+        self._ports: dict[int, int] = {}  #: of each port of a bridge a hash of what was last told of it as such
 
     def read(self) -> list[Event]:
         """What has happened since it was last read, a part of it where it is much."""
@@ -104,6 +109,7 @@ class KernelEvents(Listener):
                     found.append(Overrun(SOURCE))  # what we cannot read may be about us
         except Lost:
             self._links.clear()
+            self._ports.clear()
             found.append(Overrun(SOURCE))
         return found
 
@@ -139,18 +145,32 @@ class KernelEvents(Listener):
         family, _, index, flags, _ = IFINFO.unpack_from(body)
         if kind == RTM_DELLINK and family != AF_BRIDGE:
             self._links.pop(index, None)
+            self._ports.pop(index, None)
             yield LinkGone(index)
             return
         found = attributes(body, IFINFO.size)
         name = string(found.get(IFLA_IFNAME))
         if family == AF_BRIDGE:  # a port's flags and VLANs; or it is none any more
-            yield _either(kind == RTM_DELLINK, (INDEX, index))
+            yield from self._port(kind, index, found)
             return
         wanted = (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_MASTER, IFLA_IFALIAS, IFLA_CARRIER)
         told = (flags & IFF_UP, *(found.get(each) for each in wanted))
         if self._links.get(index) != told:  # the kernel says so of much that is nothing to us
             self._links[index] = told
             yield Changed(((INDEX, index), (NAME, name)))
+
+
+    def _port(self, kind: int, index: int, found: Mapping[int, bytes]) -> Iterator[Event]:
+        """Of thousands of new taps the kernel tells for most of a minute, a hundred a second, that a bridge has seen their carrier."""
+        if kind == RTM_DELLINK:
+            self._ports.pop(index, None)
+            yield Gone(((INDEX, index),))
+            return
+        flags = [pair for pair in attributes(found.get(IFLA_PROTINFO, b"")).items() if pair[0] not in SPANNING_TREE]
+        told = hash((found.get(IFLA_MASTER), found.get(IFLA_AF_SPEC), *flags))  # VLANs may be kilobytes
+        if self._ports.get(index) != told:
+            self._ports[index] = told
+            yield Changed(((INDEX, index),))
 
 
 def _either(gone: bool, *marks: Mark) -> Event:
