@@ -98,8 +98,9 @@ def growth(found: Told) -> Iterator[Bar]:
         more = last["descriptors"] - first["descriptors"]
         measured = f"{first['descriptors']} with none, {last['descriptors']}"
         yield Bar(f"{mode}, {counts[-1]} NICs present: its descriptors", f"flat: at most {DESCRIPTORS} more", measured, more <= DESCRIPTORS)
-        idle = last["idle cpu"]
-        yield Bar(f"{mode}, {counts[-1]} NICs present: CPU of an idle agent", f"< {IDLE:.1%}", f"{idle:.2%}", idle < IDLE)
+        if "idle" in last:
+            idle = last["idle"]["cpu"]
+            yield Bar(f"{mode}, {counts[-1]} NICs present: CPU of an idle agent", f"< {IDLE:.1%}", f"{idle:.2%}", idle < IDLE)
 
 
 def lookup(found: Told) -> Iterator[Bar]:

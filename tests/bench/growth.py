@@ -16,9 +16,15 @@ SUBJECTS = (BASH, FLOOR, WARM_ONE, WARM_GUARD, COLD_ONE)
 #: How long the agent must have done nothing to be idle, and how long that is waited for (seconds).
 QUIET, SETTLING = 4.0, 120.0
 
+#: From one comparison of all NICs to the next an agent may let so much time pass (seconds).
+PERIOD = 900.0
 
-def growth(place: Place, mode: str, counts: Sequence[int], rounds: int, idle: float) -> dict[str, Any]:
-    """For each number of guarded NICs present: the latencies, memory and descriptors; at the last, what an idle agent uses."""
+#: A comparison costs more than so much of a processor (seconds).
+WORTH = 0.02
+
+
+def growth(place: Place, mode: str, counts: Sequence[int], rounds: int, resting: bool) -> dict[str, Any]:
+    """For each number of guarded NICs present: the latencies, memory and descriptors; ``resting``: at the last what an idle agent uses."""
     told: dict[str, Any] = {}
     for count in counts:
         place.present(mode, count)
@@ -26,22 +32,41 @@ def growth(place: Place, mode: str, counts: Sequence[int], rounds: int, idle: fl
         found = summary(measured(place, mode, rounds, SUBJECTS))
         place.agent.rested(120)
         told[str(count)] = {"subjects": found, "memory": place.agent.memory, "descriptors": place.agent.descriptors}
-    told[str(counts[-1])]["idle cpu"] = idle_cpu(place, idle)
+    if resting:
+        told[str(counts[-1])]["idle"] = idle(place)
     return told
 
 
 def settle(place: Place) -> None:
-    """Waits until the agent is idle: the kernel tells of thousands of taps that were just made for most of a minute (linkwatch)."""
+    """Waits until the agent is idle: the kernel tells of thousands of taps that were just made for a while."""
     limit, before = time.monotonic() + SETTLING, -1.0
     while (now := place.agent_cpu()) != before and time.monotonic() < limit:
         before = now
         time.sleep(QUIET)
 
 
-def idle_cpu(place: Place, seconds: float) -> float:
-    """The part of one processor that the agent uses while nothing happens."""
+def idle(place: Place) -> dict[str, float]:
+    """While nothing happens: the part of one processor that the agent uses, from the end of one comparison of all NICs to that of the next.
+
+    That is its whole cycle, "period" seconds.
+    """
     settle(place)
+    _compared(place)
     used, begin = place.agent_cpu(), time.monotonic()
-    while time.monotonic() - begin < seconds:
-        time.sleep(0.25)
-    return (place.agent_cpu() - used) / (time.monotonic() - begin)
+    _compared(place)
+    period = time.monotonic() - begin
+    return {"cpu": (place.agent_cpu() - used) / period, "period": period}
+
+
+def _compared(place: Place) -> None:
+    """Waits for the next comparison of all NICs. The agent is asked seldom: to tell its figures costs as well."""
+    before, used = place.agent.surveys(), place.agent_cpu()
+    limit = time.monotonic() + PERIOD
+    while time.monotonic() < limit:
+        time.sleep(0.05)
+        if place.agent_cpu() - used > WORTH:
+            place.agent.rested(60)
+            if place.agent.surveys() > before:
+                return
+            used = place.agent_cpu()
+    raise AssertionError(f"no comparison of all NICs in {PERIOD:g} s")

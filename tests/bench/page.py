@@ -86,11 +86,15 @@ def growth(found: Told) -> str:
 
 def agents(found: Told) -> str:
     rows = [
-        [mode, present, f"{one['memory'] / 1e6:.0f}", str(one["descriptors"]), f"{one['idle cpu']:.2%}" if "idle cpu" in one else ""]
+        [mode, present, f"{one['memory'] / 1e6:.0f}", str(one["descriptors"]), resting(one)]
         for mode, by_count in found.items()
         for present, one in by_count.items()
     ]
     return table(["mode", "present", "resident, MB", "descriptors", "CPU when nothing happens"], rows)
+
+
+def resting(one: Told) -> str:
+    return f"{one['idle']['cpu']:.2%} over {one['idle']['period']:.0f} s" if "idle" in one else ""
 
 
 def lookup(found: Told) -> str:

@@ -37,7 +37,10 @@ def told(wall: float = 0.3, growth: float = 1.0) -> dict[str, Any]:
         "latency": {mode: subjects() for mode in MODES},
         "bursts": {"bridged": dict.fromkeys(("1", "2", "8"), bursting)},
         "growth": {
-            "bridged": {"0": {"subjects": subjects(), **present}, "1000": {"subjects": subjects(growth), **present, "idle cpu": 0.0001}}
+            "bridged": {
+                "0": {"subjects": subjects(), **present},
+                "1000": {"subjects": subjects(growth), **present, "idle": {"cpu": 0.0001, "period": 60.0}},
+            }
         },
         "bulk": [
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import struct
 import subprocess
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from netagent.jobs import UNTOLD
+from tests.support.agent import agent
 from tests.support.frames import ARP, ARP_REPLY, ARP_REQUEST, BROADCAST, IPV6, Arp, Frame, checksum
 from tests.support.netns import ask, run, slowness, wait_until
 from tests.support.node import Node
@@ -250,3 +253,20 @@ def test_an_uplink_without_an_address_yet_costs_a_warning(site: Site) -> None:
         (heard,) = wire.first(1, announcement)
     assert done.status == 0 and done.stderr.endswith("up0 has no IPv6 address to speak from yet\n"), done
     assert ipaddress.IPv6Address(Frame.parse(heard.frame).payload[8:24]) == ipaddress.IPv6Address("fe80::77")
+
+
+def test_an_agent_says_what_the_one_before_may_not_have_said(site: Site) -> None:
+    """It was killed right after its answer. What came up long before that is not said again."""
+    nic = site.nic(IP=HOST4)
+    with agent() as running, Sniffer(site.router) as wire:
+        running.rested()
+        site.up(nic)
+        running.restart(signal.SIGKILL)
+        running.rested()
+        heard = wire.until(time.time() + REST * slowness(), announcement)
+        assert len(rounds(heard)) >= TIMES, "of the second one all of them"
+        wait_until(lambda: time.time() > heard[-1].time + UNTOLD, 20)
+        running.restart(signal.SIGKILL)
+        running.rested()
+        assert wire.until(time.time() + 0.5, announcement) == []
+        site.down(nic)
