@@ -7,16 +7,28 @@ from html import escape
 
 WIDTH, HEIGHT = 860, 380
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 64, 44
-#: Told apart by the colour-blind too (Okabe and Ito).
-COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73", "#999999")
+#: Each subject has its own in all plots; the colour-blind tell them apart too (Okabe and Ito).
+COLOURS = {
+    "bash": "#999999",
+    "kernel": "#009e73",
+    "warm": "#0072b2",
+    "warm, guard": "#56b4e9",
+    "cold": "#d55e00",
+    "cold, guard": "#e69f00",
+}
+OTHERS = "#000000"
+
+
+def colour(name: str) -> str:
+    return COLOURS.get(name, OTHERS)
 
 
 def text(x: float, y: float, words: str, anchor: str = "middle", size: int = 12, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{more}>{escape(words)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"{more}/>'
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str, more: str = "") -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}"{more}/>'
 
 
 def top_of(largest: float) -> float:
@@ -50,7 +62,7 @@ def frame(title: str, unit: str, most: float, names: Sequence[str]) -> list[str]
         drawn += [text(LEFT - 6, height(value, most) + 4, f"{value:.4g}", "end")]
     for number, name in enumerate(names):
         x = LEFT + number * (WIDTH - LEFT - RIGHT) / max(len(names), 1)
-        drawn += [f'<rect x="{x:.1f}" y="32" width="12" height="12" fill="{COLOURS[number]}"/>', text(x + 17, 42, name, "start")]
+        drawn += [f'<rect x="{x:.1f}" y="32" width="12" height="12" fill="{colour(name)}"/>', text(x + 17, 42, name, "start")]
     return drawn
 
 
@@ -65,10 +77,9 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]], marke
         start = LEFT + room * (position + 0.08)
         drawn.append(text(start + room * 0.42, HEIGHT - BOTTOM + 18, group))
         for name, value in values.items():
-            number = names.index(name)
-            x, y = start + wide * number, height(value, most)
+            x, y = start + wide * names.index(name), height(value, most)
             drawn.append(
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide * 0.92:.1f}" height="{HEIGHT - BOTTOM - y:.1f}" fill="{COLOURS[number]}"/>'
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide * 0.92:.1f}" height="{HEIGHT - BOTTOM - y:.1f}" fill="{colour(name)}"/>'
             )
             drawn.append(text(x + wide * 0.46, y - 3, f"{value:.3g}", size=9))
     if marked is not None:
@@ -83,9 +94,9 @@ def lines(title: str, unit: str, places: Sequence[str], series: Mapping[str, Seq
     step = (WIDTH - LEFT - RIGHT) / max(len(places), 1)
     across = [LEFT + step * (number + 0.5) for number in range(len(places))]
     drawn += [text(x, HEIGHT - BOTTOM + 18, place) for x, place in zip(across, places, strict=True)]
-    for number, values in enumerate(series.values()):
+    for name, values in series.items():
         points = [(x, height(value, most)) for x, value in zip(across, values, strict=True)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[number]}" stroke-width="2"/>')
-        drawn += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{COLOURS[number]}"/>' for x, y in points]
+        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour(name)}" stroke-width="2"/>')
+        drawn += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour(name)}"/>' for x, y in points]
     return "\n".join([*drawn, "</svg>"]) + "\n"
