@@ -159,7 +159,6 @@ class KernelEvents(Listener):
             self._links[index] = told
             yield Changed(((INDEX, index), (NAME, name)))
 
-
     def _port(self, kind: int, index: int, found: Mapping[int, bytes]) -> Iterator[Event]:
         """Of thousands of new taps the kernel tells for most of a minute, a hundred a second, that a bridge has seen their carrier."""
         if kind == RTM_DELLINK:

@@ -70,10 +70,10 @@ class Repeats:
         self._add(())
 
     def _run(self, worker: Worker) -> None:
-        """In a worker's thread."""
+        """In a worker's thread. What becomes due meanwhile gets a view of its own time."""
         again: list[Repeat] = []
         view = Once(worker.node.host.view())
-        while self._due:
+        for _ in range(len(self._due)):
             repeat = self._due.popleft()
             try:
                 more = repeat.action(worker.node, worker.log, view)

@@ -89,6 +89,25 @@ def test_what_is_due_together_is_one_piece_of_work_with_one_view(agent: Resident
     assert agent.at(15.0 + 2 * STEP) == 0  # none of them wanted to be asked again
 
 
+def test_what_becomes_due_meanwhile_is_another_piece_of_work(agent: Resident) -> None:
+    seen: list[Any] = []
+
+    def busy(node: Any, log: Any, view: Any) -> bool:
+        seen.append(view.link_at(7))
+        if len(seen) == 1:
+            agent.later((0.0,), busy)
+            agent.now += 1
+            agent.loop.turn(0)
+            agent.loop.turn(0)
+            agent.now += STEP
+            agent.loop.turn(0)
+        return False
+
+    agent.later((1.0,), busy)
+    assert agent.at(11.0 + STEP) == 1 and seen == [(1, 7)]
+    assert agent.at(agent.now) == 1 and seen == [(1, 7), (2, 7)]
+
+
 def test_one_that_comes_earlier_does_not_wait_for_the_others(agent: Resident) -> None:
     seen: list[str] = []
     agent.later((1.0,), lambda *_: seen.append("late") is not None)
