@@ -17,17 +17,32 @@ from tests.support.sample import FULL
 HERE = Path(__file__).parent
 MARKED = ("kernel", "vm", "bench")
 
+#: Of the agent itself: each test in them starts one, or more, or has parts of one in its own process.
+OF_AGENTS = ("kernel/agent", "kernel/warm")
+
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=100)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test below tests/kernel, tests/vm or tests/bench bears that marker without saying so."""
+    """A test below tests/kernel, tests/vm or tests/bench bears that marker without saying so. What runs without an agent says why."""
     for item in items:
-        top = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-        if top in MARKED:
-            item.add_marker(top)
+        parts = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ("",)
+        if parts[0] in MARKED:
+            item.add_marker(parts[0])
+        if "/".join(parts[:2]) in OF_AGENTS:
+            item.add_marker(pytest.mark.no_agent("starts agents of its own"))
+        for mark in item.iter_markers("no_agent"):
+            warm.reason(mark)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What a run with agents has been."""
+    if warm.WARM:
+        terminalreporter.section("with an agent")
+        for line in warm.TALLY.lines():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +55,9 @@ def same_place() -> Iterator[None]:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
     """A new node in namespaces of its own; the test runs inside it."""
-    with fresh() as made, warm.agent_if_asked():
+    with fresh() as made, warm.agent_if_asked(request.node):
         yield made
 
 

@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from netcommon.lifecycle import check
 from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, SHUTDOWN
 from runtime.environment import DownHint
@@ -183,6 +185,7 @@ def operate(random: Random, held: dict[str, Tap], done: Counter[str]) -> None:
     assert ended.returncode == 0, (argv, ended)
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_ten_minutes_on_the_kernel(node: Node) -> None:
     """Guests come, go and are killed, rules are deleted by hand, the agent is killed now and then."""
     node.bridge("br0")

@@ -45,6 +45,7 @@ def guest() -> int:
     return child
 
 
+@pytest.mark.no_agent("starts agents of its own")
 @pytest.mark.parametrize("kind", NICS)
 def test_killed_guests(node: Node, kind: str) -> None:
     """The median is within the bar; the slowest, on a machine that does other things too, within its own."""

@@ -78,6 +78,7 @@ def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
     return prepared(node, case, request)
 
 
+@pytest.mark.no_agent("starts agents of its own")
 @pytest.mark.parametrize("case", sampled(SAMPLED))
 def test_kill_agent(case: str, host: Host) -> None:
     # where the tap has gone, the agent is before any hook

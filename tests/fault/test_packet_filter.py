@@ -255,6 +255,7 @@ def tables() -> list[dict[str, str]]:
     return [item["table"] for item in listed if "table" in item and item["table"]["name"].startswith("netcommon")]
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_the_agent_whose_socket_overran(host: Host) -> None:
     """It is held while more happens than its sockets have room for; then it looks at everything, and mends what was lost meanwhile."""
     Path("/run/flood").write_text("".join(f"link set dev br0 alias flood-{number}\n" for number in range(30_000)))

@@ -163,6 +163,7 @@ def readonly(path: str) -> Iterator[None]:
         run("umount", path)
 
 
+@pytest.mark.no_agent("mounts over folders that an agent has open")
 @pytest.mark.parametrize("path", sample(READ_ONLY, 3))
 def test_each_folder_read_only(ready: Node, path: str) -> None:
     nic, before, host = environment(**BRIDGED), snapshot(), snapshot(())
@@ -202,6 +203,7 @@ OUT = {
 }  # fmt: skip
 
 
+@pytest.mark.no_agent("disturbs the hook's own process")
 def test_every_call_that_can_run_out(ready: Node) -> None:
     """Each call of an up in turn fails as if something had run out just then: it is refused, the host as before, or it is done."""
     nic, before, host = environment(**BRIDGED), snapshot(), snapshot(())

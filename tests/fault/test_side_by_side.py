@@ -144,7 +144,7 @@ def collector() -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.parametrize("helper", ["gc", "agent"])
+@pytest.mark.parametrize("helper", ["gc", pytest.param("agent", marks=pytest.mark.no_agent("starts agents of its own"))])
 def test_sixteen_at_once(node: Node, helper: str) -> None:
     """In each round every worker makes some calls; afterwards one more call of each NIC alone wins, and then all go."""
     node.bridge("br0")

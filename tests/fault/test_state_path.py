@@ -146,6 +146,7 @@ def named(outcome: Outcome, path: str) -> bool:
     return path in said and said.startswith("netcommon: ") and len(said.splitlines()) < 6 and "Errno" not in said
 
 
+@pytest.mark.no_agent("moves away folders that an agent has open")
 def test_every_way_to_the_state(ready: Node) -> None:
     """An up of another NIC is refused, or did not come that way at all; so is a down, which leaves all for the next one."""
     chosen = sample(CASES, 5)
@@ -170,6 +171,7 @@ def test_every_way_to_the_state(ready: Node) -> None:
     figures.add("state-path", len(chosen), 0, 0)
 
 
+@pytest.mark.no_agent("about what a hook says of a record that does not parse: an agent puts it in quarantine before")
 def test_every_kind_of_record(ready: Node) -> None:
     """What is no plain file of root's in a record's place is in quarantine, and named; another NIC comes up as ever."""
     path = f"{STATE}/nics/{UUID}.json"

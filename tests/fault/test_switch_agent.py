@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.fault.test_switch import DAEMONS, PLIGHTS, Point, Switched
 from tests.support import figures
 from tests.support.agent import agent, watched
@@ -18,6 +20,7 @@ from tests.support.snapshot import diff, snapshot
 BAR = 5.0
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_the_agent_sets_right_what_a_daemon_took(node: Node, ovs: OpenVswitch) -> None:
     """Frozen for a while, or killed and started again."""
     switched = Switched(node, ovs, "guarded")

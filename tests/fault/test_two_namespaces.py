@@ -96,7 +96,9 @@ def step(random: Random, side: Side) -> str:
     return f"{what} {tap}"
 
 
-@pytest.mark.parametrize("with_agents", [False, True], ids=["gc", "agents"])
+@pytest.mark.parametrize(
+    "with_agents", [pytest.param(False, id="gc"), pytest.param(True, id="agents", marks=pytest.mark.no_agent("starts agents of its own"))]
+)
 def test_each_touches_its_own(node: Node, with_agents: bool) -> None:
     """Random steps on either side: the other one's network stays to the byte, and its own is as its own calls left it."""
     sides = (Side(None), Side(node.namespaced()))

@@ -72,6 +72,7 @@ def netcommon(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.no_agent("an agent adopts by itself")
 def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subprocess.Popen[str]) -> None:
     rules = [rule for rule in ask("ip", "-j", "rule") if rule.get("iif") != "tap1"]
     would = json.loads(netcommon("adopt", "--all", "--dry-run", "--json"))["nics"]

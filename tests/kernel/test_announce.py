@@ -126,6 +126,7 @@ def test_the_hook_answers_after_the_first_and_waits_for_none_of_the_rest(site: S
     assert said[0][0].time < ended < said[-1][0].time < ended + REST * slowness()
 
 
+@pytest.mark.no_agent("about the process that a hook leaves behind to announce: an agent has none")
 def test_what_goes_on_holds_nothing_of_the_hooks(site: Site) -> None:
     """No pipe, no lock, no parent that would have to wait for it, a session of its own, the root as its working directory."""
     nic = site.nic(IP=HOST4)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import warm
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
@@ -92,7 +93,7 @@ def test_every_invalid_value(br0: Node, door: str) -> None:
         assert line.isascii() and line.isprintable()
         if "web1.example/0: " not in line:
             assert diff(before, snapshot()) == []
-            assert not os.path.exists("/run/netcommon")
+            assert warm.there() == []
     after = snapshot()
     assert diff(before, {**after, "files": before["files"]}) == []
     assert not any("/nics/" in path or "/owners/" in path for path in after["files"])
@@ -127,7 +128,7 @@ def test_a_call_that_makes_no_sense(br0: Node, door: str, environment: dict[str,
     done = rundoor(door, environment, *arguments)
     assert done.status == 64, done
     assert len(done.stderr.splitlines()) == 1 and line in done.stderr
-    assert diff(before, snapshot()) == [] and not os.path.exists("/run/netcommon")
+    assert diff(before, snapshot()) == [] and warm.there() == []
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.no_agent("starts agents of its own")
+
 BRIDGED = {"MODE": "bridged", "LINK": "br0", "IP": "10.0.0.5"}
 COMMAND = (str(VENV / "bin/python"), "-m", "netcommon.cli")
 

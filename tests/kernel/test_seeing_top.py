@@ -72,6 +72,7 @@ def test_counters_are_those_of_the_kernel(tap: Tap) -> None:
     host.close()
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_rates_and_the_agents_figures(tap: Tap) -> None:
     """A guest that sends, frames that the guard drops, a hook's call: all of it in one picture."""
     with agent() as running:

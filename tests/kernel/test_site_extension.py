@@ -51,6 +51,7 @@ def test_it_is_short() -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
 
 
+@pytest.mark.no_agent("an agent repairs what an extension has a kind of its own for: [repair] cannot name it")
 def test_a_life(site: Node) -> None:
     before = snapshot()
     assert rundoor("kvm-ifup", NIC).status == 0
@@ -80,6 +81,7 @@ def given() -> str:
     return str(path)
 
 
+@pytest.mark.no_agent("about gc: an agent undoes at once what is left of a NIC whose device has gone")
 def test_gc_undoes_it_when_the_device_has_gone(site: Node) -> None:
     other = site.tap("tap1")
     before = snapshot()
@@ -133,6 +135,7 @@ def test_what_is_not_roots_alone_is_not_run(site: Node, what: str) -> None:
     assert diff(before, snapshot()) == [] and "no NICs" in netcommon("list")
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_the_agent_does_and_keeps_it(site: Node) -> None:
     """A hook that hands its call over gets the same; what drifts is put back; and the down needs the agent no more."""
     before = snapshot()

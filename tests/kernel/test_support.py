@@ -57,6 +57,7 @@ def small(node: Node) -> Node:
     return node
 
 
+@pytest.mark.no_agent("makes the state directory itself, and runs no hook")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_snapshot_sees(small: Node, change: str) -> None:
     before = snapshot()
