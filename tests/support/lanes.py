@@ -5,6 +5,8 @@
     unit     tests/unit: pure tests, layers, style, properties
     kernel   the rest (contract, kernel, ...): the running kernel, in namespaces of their own
     fault    tests/fault, in the same way: it mostly waits
+    warm     what kernel and fault have, with an agent on each node to which hooks hand their calls over (tests/support/warm.py): a part
+             of it, or by --lane warm all; a sample in either case
     vm       what is marked vm: a Debian kernel under QEMU, one boot
     bench    tests/bench, last and alone
     guard    the machine's own network is as before
@@ -39,10 +41,16 @@ PYTHON = str(VENV / "bin/python")
 TYPED = ["runtime", "netcommon", "netagent", "packaging/pages", "packaging/deb", "tests/support", "tests/conftest.py"]
 NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
 BESIDE = ("fault", "vm")
+#: What of warm is run where nobody has named the lane: every form of a call, refusals, many at once, each reason to hand a call back.
+WARM = (
+    *(f"tests/kernel/test_doors_{name}.py" for name in ("calls", "invalid", "parallel", "scripts")),
+    "tests/kernel/test_communication.py::test_two_guests_share_one_daemon",
+    *(f"tests/fault/test_resources.py::test_every_{name}" for name in ("amount_of_room", "number_of_descriptors")),
+)
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
 LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
 AT_ONCE = 2
-NEEDS = {"kernel": ("kernel", "fault", "bench"), "vm": ("vm",)}  #: what the machine is set up for
+NEEDS = {"kernel": ("kernel", "fault", "warm", "bench"), "vm": ("vm",)}  #: what the machine is set up for
 
 
 class Options(NamedTuple):
@@ -51,11 +59,14 @@ class Options(NamedTuple):
     full: bool
     extra: tuple[str, ...]
     figures: Path | None = None  #: the folder that the fault suite notes its figures in
+    named: bool = False  #: lanes were chosen by their names
+    agents: bool = False  #: tests with a node have an agent on it
 
     @property
     def environment(self) -> dict[str, str]:
-        noting = {figures.VARIABLE: str(self.figures)} if self.figures else {}
-        return {**os.environ, **noting, "NETCOMMON_TESTS_FULL": "1" if self.full else "0", "PYTHONDONTWRITEBYTECODE": ""}
+        more = {figures.VARIABLE: str(self.figures)} if self.figures else {}
+        more |= {"NETCOMMON_TESTS_WARM": "1"} if self.agents else {}
+        return {**os.environ, **more, "NETCOMMON_TESTS_FULL": "1" if self.full else "0", "PYTHONDONTWRITEBYTECODE": ""}
 
 
 class Result(NamedTuple):
@@ -171,8 +182,13 @@ def unit(options: Options) -> Result:
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
+    return rooted(options, "kernel", kernel_folders())
+
+
+def kernel_folders() -> list[str]:
+    """Those of the kernel lane."""
     folders = [f"tests/{path.name}" for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name not in NOT_KERNEL_LANE]
-    return rooted(options, "kernel", [folder for folder in folders if any((ROOT / folder).rglob("test_*.py"))])
+    return [folder for folder in folders if any((ROOT / folder).rglob("test_*.py"))]
 
 
 def fault(options: Options) -> Result:
@@ -180,12 +196,18 @@ def fault(options: Options) -> Result:
     return rooted(options, "fault", ["tests/fault"], AT_ONCE)
 
 
-def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1) -> Result:
+def warm(options: Options) -> Result:
+    """What kernel and fault have, with agents: sampled, in a full run too."""
+    paths = [*kernel_folders(), "tests/fault"] if options.named else list(WARM)
+    return rooted(options._replace(full=False, agents=True), "warm", paths, seconds=2400)
+
+
+def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1, seconds: int = 900) -> Result:
     """A lane of pytest that changes the kernel's network."""
     if os.geteuid() != 0:
         say(f"the {lane} lane needs root")
         return Result(0, 1)
-    return grouped(options, lane, folders, marks(options, "vm", "bench"), 900, at_once)
+    return grouped(options, lane, folders, marks(options, "vm", "bench"), seconds, at_once)
 
 
 def machine(options: Options) -> Result:
@@ -220,6 +242,7 @@ LANES: dict[str, Callable[[Options], Result]] = {
     "unit": unit,
     "kernel": kernel,
     "fault": fault,
+    "warm": warm,
     "vm": machine,
     "bench": bench,
 }
@@ -257,7 +280,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lane", action="append", choices=list(LANES), help="only this lane; may be repeated")
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)  # where the results go too, for a tests/run that has started us
     known, extra = parser.parse_known_args(arguments)
-    options = Options(known.full, tuple(extra))
+    options = Options(known.full, tuple(extra), named=known.lane is not None)
     chosen = known.lane or list(LANES)
     root = os.geteuid() == 0
     try:
