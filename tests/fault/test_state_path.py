@@ -206,6 +206,7 @@ def test_a_second_name_of_a_record_changes_nothing(ready: Node) -> None:
     figures.add("state-path", 1, 0, 0)
 
 
+@pytest.mark.no_agent("about what a hook says of a record that does not parse: an agent puts it in quarantine before")
 def test_quarantine_itself(ready: Node) -> None:
     """A damaged record stays where it is, and that is said."""
     path = f"{STATE}/nics/{UUID}.json"
