@@ -56,22 +56,44 @@ def order(record: Record) -> tuple[str, int, str]:
     return record.nic.instance, -1 if record.nic.index is None else record.nic.index, record.key
 
 
-def hint(store: Store, name: str) -> DownHint:
-    """What ``name`` tells a down. Raises NicInvalid where it means several NICs, or cannot mean any.
+def single(records: Iterable[Record], name: str) -> Record | None:
+    """The one record that ``name`` means; None where it is on none. Raises NicInvalid where it means several, or an instance."""
+    records = list(records)
+    found = matching(records, name, instances=False)
+    if len(found) > 1:
+        raise NicInvalid("NIC", name, "one NIC, not several: " + ", ".join(record.key for record in found))
+    if not found:
+        no_instance(name, [record.nic for record in matching(records, name)])
+    return found[0] if found else None
+
+
+def no_instance(name: str, nics: Sequence[Nic]) -> None:
+    """Raises NicInvalid that names ``nics``, if there are any: they are those of an instance of that name."""
+    if nics:
+        labels = [nic.label for nic in nics]
+        shown = [nic.label if nic.index is not None and labels.count(nic.label) == 1 else nic.uuid for nic in nics]
+        raise NicInvalid("NIC", name, "one NIC; those of this instance are " + ", ".join(sorted(shown)))
+
+
+def hint(store: Store, paths: Paths, name: str) -> DownHint:
+    """What ``name`` tells a down. Raises NicInvalid where it means several NICs or an instance, or cannot mean any.
 
     What is on no record is left to the lookup that the hooks use, which asks Ganeti's files.
     """
-    found = matching(store.all()[0], name, instances=False)
-    if len(found) > 1:
-        raise NicInvalid("NIC", name, "one NIC, not several: " + ", ".join(record.key for record in found))
+    found = single(store.all()[0], name)
     if found:
-        return DownHint(found[0].uuid, found[0].device)
+        return DownHint(found.uuid, found.device)
     if _fits(validate.uuid, name):
         return DownHint(name.lower())
     instance, slash, index = name.rpartition("/")
     if slash:
         return DownHint(instance=validate.instance(instance, "NIC"), index=validate.index(index, "NIC"))
-    return DownHint(device=validate.interface(name, "NIC"))
+    known = definitions.all_of(paths)[0]
+    if not any(nic.interface == name for nic in known):
+        no_instance(name, [nic for nic in known if nic.instance == name])
+    if not _fits(validate.interface, name):
+        raise NicInvalid("NIC", name, EXPECTED_UP)
+    return DownHint(device=name)
 
 
 def defined(paths: Paths, name: str) -> Nic:
@@ -85,6 +107,7 @@ def defined(paths: Paths, name: str) -> Nic:
         labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
         nic = labelled[0] if len(labelled) == 1 else None
     if nic is None:
+        no_instance(name, [nic for nic in definitions.all_of(paths)[0] if nic.instance == name])
         raise NicInvalid("NIC", name, "the UUID, device or INSTANCE/INDEX of a NIC defined beforehand: netcommon define")
     return nic
 

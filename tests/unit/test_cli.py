@@ -175,9 +175,26 @@ def test_labels_that_name_two_definitions(cli: Cli) -> None:
 
 
 def test_down_takes_no_instance_for_its_nics(two: Cli) -> None:
-    assert "nothing is known of web1" in two("down", "--force", "web1").stdout
+    """Nor does it say that there is nothing: it names the NICs, whether they are up or only defined."""
+    expected = "NIC='web1': expected one NIC; those of this instance are web1/0, web1/1"
+    assert expected in two("down", "--force", "web1", status=64).stderr
     assert [row["state"] for row in two.json("list")] == ["up", "up"]
     assert len(two.json("check", "web1")) == 2
+    for command in ("trace", "plan", "up"):
+        assert expected in two(command, "web1", status=64).stderr
+    two("down", "--all", "--force")
+    assert expected in two("down", "web1", status=64).stderr
+
+
+def test_down_of_an_instance_whose_name_is_longer_than_a_devices(cli: Cli) -> None:
+    name = "web7.example.com"
+    assert "expected the UUID, device or INSTANCE/INDEX" in cli("down", name, status=64).stderr
+    cli("define", "--interface", "tap0", "--mode", "ext", "--instance", name)
+    cli("up", "tap0")
+    said = cli("down", name, status=64).stderr
+    assert f"NIC='{name}': expected one NIC; those of this instance are {UUIDS[0]}" in said
+    assert "is down on tap0" in cli("down", "--force", UUIDS[0]).stdout
+    assert "nothing is known of" in cli("down", "--force", UUIDS[0]).stdout
 
 
 def test_the_sites_scripts_are_told_the_context(cli: Cli) -> None:

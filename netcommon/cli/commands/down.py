@@ -33,7 +33,7 @@ def down(
 ) -> None:
     """Take NICs out of the network, by UUID, device or INSTANCE/INDEX: exactly what was recorded when each came up is undone.
 
-    A NIC that is down already, or was never seen, is no failure. Where a process still holds the device the NIC is marked, and
+    A NIC that is down already, or was never seen, is no failure. The name of an instance is one: it names the NICs that are meant. Where a process still holds the device the NIC is marked, and
     undone when the device goes; --force does not wait for that.
     """
     from netcommon.lifecycle.batch import down_all
@@ -48,7 +48,7 @@ def down(
             app.log.warning(problem)
         hints = [(record.nic.label, DownHint(record.uuid, record.device)) for record in sorted(records, key=order)]
     else:
-        hints = [(name, hint(node.store, name)) for name in names]
+        hints = [(name, hint(node.store, app.paths, name)) for name in names]
 
     nics = [record.nic if record else None for record in (node.store.read(given.uuid) if given.uuid else None for _name, given in hints)]
     of = {id(given): nic for (_name, given), nic in zip(hints, nics, strict=True)}

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.names import complete, defined, matching
+from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
 from netcommon.operations.base import Operation, to_json
@@ -51,8 +51,8 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
     if sum(map(bool, (name, env_file, from_environment, given))) != 1:
         raise click.UsageError("name one source of the NIC: its name, --env-file, --from-environment, or flags such as --interface")
     if name:
-        found = matching(app.node(strict=False, readonly=True).store.all()[0], name, instances=False)
-        return found[0].nic if len(found) == 1 else nic_from_environment(environment_of(defined(app.paths, name)))
+        found = single(app.node(strict=False, readonly=True).store.all()[0], name)
+        return found.nic if found else nic_from_environment(environment_of(defined(app.paths, name)))
     if given:
         # not random: the same flags give the same plan
         index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None

@@ -9,7 +9,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
-from netcommon.cli.names import EXPECTED_UP, complete, matching
+from netcommon.cli.names import EXPECTED_UP, complete, single
 from netcommon.cli.output import emit, json_option
 from netcommon.views.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
 from netcommon.views.text import ASCII, UNICODE
@@ -88,11 +88,11 @@ def command(
     records, problems = node.store.all()
     for problem in problems:
         app.log.warning(problem)
-    found = matching(records, name, instances=False)
-    if len(found) != 1:
-        raise NicInvalid("NIC", name, EXPECTED_UP if not found else "one NIC, not several: " + ", ".join(each.key for each in found))
+    found = single(records, name)
+    if found is None:
+        raise NicInvalid("NIC", name, EXPECTED_UP)
     view, uplinks = node.host.snapshot(), dict(node.settings.uplinks)
-    of = subject(found[0], records)
+    of = subject(found, records)
     wanted = Wanted(
         src_mac,
         dst_mac,
