@@ -16,7 +16,7 @@ from netcommon.lifecycle.node import START, Call, Clock, Node
 from netcommon.log import Journal, Log, Syslog
 from netcommon.report import tell
 from netcommon.settings import Settings, load
-from runtime.errors import OK, UNAVAILABLE, NetcommonError, SettingsInvalid, TryAgain
+from runtime.errors import OK, UNAVAILABLE, HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.paths import Paths
 from runtime.store import Store
 from runtime.typed import TYPE_CHECKING
@@ -122,10 +122,10 @@ class Door:
         return Call(self.log, deadline, self.name, context, phase, self.parent, final)
 
 
-def run(name: str, body: Body, device: str = "") -> NoReturn:
+def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoReturn:
     """Runs a door, with the environment and the arguments, and ends the process with its status; a failure is said in one line on stderr.
 
-    ``device`` is the one that the arguments name, if they do.
+    ``device`` is the one that the arguments name, if they do. ``leaving``: the call only undoes, and what it leaves is gc's.
     """
     open_standard()
     if recursing(os.environ, device):
@@ -136,7 +136,7 @@ def run(name: str, body: Body, device: str = "") -> NoReturn:
         limit(door.settings.hook_timeout)
         door.load()
         if os.geteuid() != 0:
-            raise TryAgain("needs root; what is left is undone by gc")
+            raise TryAgain("needs root; what is left is undone by gc") if leaving else HostRefused("needs root: nothing was done")
         return body(door, own(os.environ, device), sys.argv[1:])
 
     status = door.perform(work)

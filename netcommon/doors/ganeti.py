@@ -41,4 +41,4 @@ def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> i
 
 def main() -> None:
     """hooks/ganeti-hook."""
-    run("ganeti-hook", hook)
+    run("ganeti-hook", hook, leaving=True)

@@ -84,10 +84,15 @@ def ifdown(door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
 
 def nic_setup(door: Door, environ: Mapping[str, str], argv: Sequence[str], action: str = "") -> int:
     """ACTION=up or down, in the environment or by the name under which Ganeti found us (network/<mode>/up and down)."""
-    action = environ.get("ACTION", "") or action or "up"
+    action = asked(environ, action)
     if action not in ("up", "down"):
         raise NicInvalid("ACTION", action, "up or down")
     return (ifup if action == "up" else ifdown)(door, environ, argv[:1])
+
+
+def asked(environ: Mapping[str, str], action: str) -> str:
+    """What a call of kvm-nic-setup is to do: by ACTION, else by the name under which it was called."""
+    return environ.get("ACTION", "") or action or "up"
 
 
 def called_for(argv: Sequence[str]) -> str:
@@ -100,8 +105,12 @@ def called_for(argv: Sequence[str]) -> str:
 
 def nic_setup_as(name: str) -> Body:
     """What kvm-nic-setup does under the name by which it was called: up and down are actions too."""
-    action = name if name in ("up", "down") else ""
-    return lambda door, environ, argv: nic_setup(door, environ, argv, action)
+    return lambda door, environ, argv: nic_setup(door, environ, argv, action_of(name))
+
+
+def action_of(name: str) -> str:
+    """The action that the name of a link to kvm-nic-setup says, "" if it says none."""
+    return name if name in ("up", "down") else ""
 
 
 def main_ifup() -> None:
@@ -111,9 +120,11 @@ def main_ifup() -> None:
 
 def main_ifdown() -> None:
     """hooks/cold/kvm-ifdown."""
-    run("kvm-ifdown", ifdown, called_for(sys.argv[1:]))
+    run("kvm-ifdown", ifdown, called_for(sys.argv[1:]), leaving=True)
 
 
 def main_nic_setup() -> None:
     """hooks/cold/kvm-nic-setup, and as network/<mode>/up and down."""
-    run("kvm-nic-setup", nic_setup_as(os.path.basename(sys.argv[0])), called_for(sys.argv[1:]))
+    name = os.path.basename(sys.argv[0])
+    leaving = asked(os.environ, action_of(name)) == "down"
+    run("kvm-nic-setup", nic_setup_as(name), called_for(sys.argv[1:]), leaving)

@@ -12,6 +12,7 @@ Xen driver writes (runtime.xen). See docs/xen.md.
 from __future__ import annotations
 
 import os
+import sys
 
 from netcommon import custom
 from netcommon.doors.call import HOOKS, run
@@ -264,4 +265,4 @@ def become(program: str, argv: Sequence[str], environ: Mapping[str, str]) -> NoR
 
 def main() -> None:
     """hooks/vif-ganeti."""
-    run("vif-ganeti", vif)
+    run("vif-ganeti", vif, leaving=not DOWN.isdisjoint(sys.argv[1:]))
