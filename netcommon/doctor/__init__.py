@@ -29,6 +29,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("doors", files.doors),
     ("custom scripts", files.scripts),
     ("permissions", files.permissions),
+    ("records", files.writable),
     ("routing tables", files.tables),
     ("quarantine", files.quarantine),
     ("leftovers", leftovers.rules),

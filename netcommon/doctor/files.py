@@ -66,6 +66,21 @@ def permissions(patient: Patient) -> Iterator[Finding]:
             yield Finding("error", "permissions", f"{path} is not executable", f"chmod 755 {path}")
 
 
+def writable(patient: Patient) -> Iterator[Finding]:
+    """The file system of the records: without it nothing comes up and nothing goes down."""
+    folder = patient.paths.state
+    while not os.path.lexists(folder) and folder != "/":
+        folder = os.path.dirname(folder)
+    about = os.statvfs(folder)
+    if about.f_flag & os.ST_RDONLY:
+        text = f"{folder} is on a file system that is mounted read-only: records of NICs cannot be written"
+        yield Finding("error", "records", text, f'mount -o remount,rw "$(findmnt -n -o TARGET -T {folder})"')
+    elif not about.f_bavail or (about.f_files and not about.f_favail):
+        what = "space" if not about.f_bavail else "inodes"
+        text = f"the file system of {folder} has no {what} left: records of NICs cannot be written"
+        yield Finding("error", "records", text, f"make room: df -h {folder}; df -i {folder}")
+
+
 def scripts(patient: Patient) -> Iterator[Finding]:
     """The site's scripts that would be refused, and those that would run."""
     plan = custom.order(patient.paths, patient.settings, patient.hooks)

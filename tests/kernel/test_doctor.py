@@ -42,6 +42,19 @@ def test_examining_changes_nothing(node: Node, tmp_path: Path) -> None:
     assert state() == before
 
 
+def test_a_file_system_that_cannot_be_written(node: Node, tmp_path: Path) -> None:
+    """The remedy, as it stands."""
+    (tmp_path / "run").mkdir()
+    run("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", f"{tmp_path}/run")
+    try:
+        (finding,) = seen(tmp_path, "records")
+        assert "read-only" in finding.text
+        run("sh", "-c", finding.remedy)
+        assert seen(tmp_path, "records") == []
+    finally:
+        run("umount", f"{tmp_path}/run")
+
+
 def test_forwarding_as_the_kernel_has_it(node: Node, tmp_path: Path) -> None:
     run("sysctl", "-w", "net.ipv6.conf.all.forwarding=0")
     (finding,) = [one for one in seen(tmp_path, "forwarding") if "ipv6" in one.text]

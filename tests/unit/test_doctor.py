@@ -325,6 +325,30 @@ class TestFiles:
         assert finding.level == "error"
         assert f"{ward.root}/{folder}" in finding.text
 
+    @pytest.mark.parametrize(
+        ("flag", "blocks", "inodes", "said"),
+        [
+            (os.ST_RDONLY, 9, 9, "mounted read-only"),
+            (0, 0, 9, "has no space left"),
+            (0, 9, 0, "has no inodes left"),
+        ],
+    )
+    def test_records_that_cannot_be_written(
+        self, ward: Ward, monkeypatch: pytest.MonkeyPatch, flag: int, blocks: int, inodes: int, said: str
+    ) -> None:
+        """As statvfs(3) has it: a root that may write everywhere gets no other sign."""
+        assert ward.found("records") == []
+        asked: list[str] = []
+
+        def about(path: str) -> os.statvfs_result:
+            asked.append(path)
+            return os.statvfs_result((4096, 4096, 9, 9, blocks, 9, 9, inodes, flag, 255))
+
+        monkeypatch.setattr(os, "statvfs", about)
+        (finding,) = ward.found("records")
+        assert finding.level == "error" and said in finding.text and finding.remedy
+        assert asked == [f"{ward.root}/run"]  # what is to be made there is not there yet
+
     def test_a_door_that_nobody_can_run(self, ward: Ward) -> None:
         (ward.hooks / "kvm-ifup").chmod(0o644)
         (finding,) = ward.found("permissions")
