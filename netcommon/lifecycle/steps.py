@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
 
+#: Kinds of netcommon.operations.route: found as ours by a NIC that comes, they lead to another one.
+THROUGH_TAP = frozenset({"route", "prefix-route"})
+
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
     """The operations of a record, and those of a kind that this version does not know."""
@@ -97,6 +100,10 @@ def _resolve(
             for resolved in operation.resolve(view, warnings):
                 like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
                 made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
+                if like is None and resolved.KIND in THROUGH_TAP and resolved._asdict()["found"] == OURS:
+                    from netcommon.lifecycle.contested import contested
+
+                    warnings += contested(node, view, resolved, record_key)
         except HostRefused as error:
             refused.append((operation, error))
             made += [old for old in earlier if intent(old) == intent(operation)]

@@ -14,7 +14,9 @@ from netcommon.operations.link import LinkSetting
 from netcommon.plan import plan
 from netcommon.settings import Settings
 from runtime.errors import HostRefused, NicInvalid
-from tests.support.sim import Sim, nic
+from runtime.nic import Nic
+from runtime.record import CLOSING
+from tests.support.sim import UUIDS, Sim, nic
 
 
 def kinds(operations: list[Operation]) -> list[str]:
@@ -48,6 +50,50 @@ def test_an_uplinks_switch_goes_with_its_last_nic(sim: Sim) -> None:
     sim.up(nic("routed, IPv6"))
     sim.down(nic("routed, IPv6"))
     assert sim.host.view().sysctl("net/ipv6/conf/eth-br0/proxy_ndp") == "0"
+
+
+def other(**changes: str) -> Nic:
+    """Another NIC, on tap1, that has the first one's address."""
+    return nic("routed", **{"INTERFACE": "tap1", "INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", **changes})
+
+
+@pytest.mark.parametrize(
+    ("holder", "said"),
+    [
+        (4242, "10.0.0.5/32 leads to tap0: its guest loses it, two NICs have one address"),
+        (0, "10.0.0.5/32 leads to tap0, where web1/0 is up: two NICs have one address; if that guest is gone: netcommon down tap0"),
+    ],
+)
+def test_an_address_that_another_nic_has(sim: Sim, holder: int, said: str) -> None:
+    """With or without a process at its device; and it is said once, not by each up after it."""
+    sim.host.remove_link("tap0")
+    sim.tap("tap0", holder)
+    sim.tap("tap1")
+    sim.up(nic("routed"))
+    sim.up(other())
+    assert [line for line in sim.lines if "one address" in line and said in line]
+    del sim.lines[:]
+    sim.up(other())
+    assert not [line for line in sim.lines if "one address" in line]
+
+
+@pytest.mark.parametrize("case", ["down", "closing", "gone", "the same NIC elsewhere"])
+def test_an_address_whose_former_nic_is_on_its_way_out(sim: Sim, case: str) -> None:
+    """What every replacement of a guest meets, with a down that is late, is no matter for a warning."""
+    sim.tap("tap1")
+    sim.up(nic("routed"))
+    if case == "down":
+        sim.down(nic("routed"))
+    elif case == "closing":
+        sim.shutdown(nic("routed"))
+        assert [record.state for record in sim.records()] == [CLOSING]
+    if case == "gone":
+        sim.host.remove_link("tap0")
+    else:
+        kernel = sim.host.kernel
+        kernel.links[sim.index("tap0")] = kernel.links[sim.index("tap0")]._replace(holders=0)
+    sim.up(other() if case != "the same NIC elsewhere" else nic("routed", INTERFACE="tap1"))
+    assert not [line for line in sim.lines if "one address" in line]
 
 
 def test_a_nic_without_any_address() -> None:
