@@ -64,6 +64,9 @@ def test_define_again_replaces_and_remove_removes(cli: Cli) -> None:
         (("--interface", "tap0", "--mode", "bridged", "--link", "br0", "--index", "-1"), "INTERFACE_INDEX='-1'"),
         (("--interface", "tap0", "--mode", "ext", "--tag", "a b"), "TAGS='a b'"),
         (("--interface", "tap0", "--mode", "ext", "--uuid", "x"), "INTERFACE_UUID='x'"),
+        (("--interface", "tap0", "--mode", "ext", "--tag", "netcommon:0:rate_inn:5mbit"), "TAGS='netcommon:0:rate_inn:5mbit'"),
+        (("--interface", "tap0", "--mode", "ext", "--index", "0", "--tag", "netcommon:0:rate_in:x"), "TAGS='netcommon:0:rate_in:x'"),
+        (("--interface", "tap0", "--mode", "ext", "--network-tag", "netcommon:isolate"), "NETWORK_TAGS='netcommon:isolate'"),
     ],
 )
 def test_define_names_what_is_wrong_and_writes_nothing(cli: Cli, arguments: tuple[str, ...], named: str) -> None:
@@ -71,6 +74,18 @@ def test_define_names_what_is_wrong_and_writes_nothing(cli: Cli, arguments: tupl
     assert said.stderr.startswith(f"netcommon: {named}: expected ")
     assert said.stdout == ""
     assert not Path(cli.paths.definitions).exists()
+
+
+def test_define_knows_tags_by_the_prefix_of_the_settings(cli: Cli) -> None:
+    """And does without settings that are broken: it changes nothing by them."""
+    wrong = ("define", "--interface", "tap0", "--mode", "ext", "--tag", "site:0:nonsense")
+    cli(*wrong)
+    config = Path(cli.paths.config)
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[tags]\nprefix = "site"\n')
+    assert "TAGS='site:0:nonsense'" in cli(*wrong, status=64).stderr
+    config.write_text("[")
+    assert "the settings are broken" in cli(*wrong).stderr
 
 
 def test_up_and_down_of_a_defined_nic(cli: Cli) -> None:

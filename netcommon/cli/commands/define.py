@@ -9,6 +9,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
 from netcommon.cli.output import answer, fields, json_option, say
+from netcommon.options import options_of
 from runtime import definitions
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid
@@ -32,6 +33,7 @@ def define(app: App, /, uuid: str, remove: bool, as_json: bool, **values: Any) -
         return
     uuid = uuid or _uuid_of(app.paths, given.get("INTERFACE", "")) or app.new_uuid()
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
+    options_of(nic, app.settings(strict=False))  # a tag that is wrong would fail every up
     path = definitions.write(app.paths, nic)
     if as_json:
         answer("define", uuid=nic.uuid, path=path, **definitions.as_mapping(nic))
