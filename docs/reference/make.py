@@ -77,6 +77,7 @@ OTHERS = (
     ("XENBUS_PATH", "`vif-ganeti`", "`backend/vif/DOMID/DEVID`; `vif` names the device ([Xen](../xen.md))"),
     ("GANETI_*", "`ganeti-hook`, `ganeti-dns-hook`", "what Ganeti says of the operation and the instance (doc/hooks.rst)"),
     ("NO_COLOR", "`netcommon tree` and what else has colours", "not empty: no colours"),
+    ("TERM", "what draws on a terminal", "`dumb`: no colours, nothing is written over, and `netcommon top` prints one picture"),
     ("NETCOMMON_CACHE", "`tests/run`, `tests/setup`, `packaging/build-deb`", "the folder for what was downloaded and for results"),
 )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO
 
 import click
 
@@ -28,6 +30,16 @@ json_option = click.option("--json", "as_json", is_flag=True, callback=_note, he
 def say(text: str, err: bool = False) -> None:
     """Prints lines; what does not print (control characters in what others wrote) is shown as an escape."""
     click.echo("\n".join(printable(line) for line in text.split("\n")), err=err)
+
+
+def able(stream: IO[str], environ: Mapping[str, str]) -> bool:
+    """Whether it is a terminal that knows more than text and new lines: TERM=dumb, of terminfo(5), says that it does not."""
+    return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def coloured(environ: Mapping[str, str]) -> bool:
+    """Whether colours are wanted on stdout, where the command line does not say it (https://no-color.org)."""
+    return able(sys.stdout, environ) and not environ.get("NO_COLOR")
 
 
 def emit(value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import IO, TypeVar
 
 import click
 
+from netcommon.cli.output import able
 from netcommon.log import printable
 
 T = TypeVar("T")
@@ -22,7 +24,7 @@ progress_option = click.option("--progress", is_flag=True, help="Say on stderr h
 
 
 class Progress:
-    """``label`` and what is being done. On a terminal one line that is written over and wiped at the end; elsewhere, if it is
+    """``label`` and what is being done. On a terminal that can do it one line that is written over and wiped at the end; elsewhere, if it is
     ``wanted``, a line now and then; else nothing.
     """
 
@@ -31,7 +33,7 @@ class Progress:
     ) -> None:
         self._label, self._total, self._now = label, total, now
         self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
+        self._terminal = able(self._stream, os.environ)
         self._shown = self._terminal or wanted
         self._next = self._started = now()
 

@@ -33,15 +33,24 @@ class Time:
         return self.now
 
 
+@pytest.fixture(autouse=True)
+def kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the terminal, whichever the tests run on."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 @pytest.mark.parametrize(
-    ("terminal", "wanted", "said"),
+    ("terminal", "kind", "wanted", "said"),
     [
-        (True, False, "".join(f"\r\x1b[K{line}" for line in (*LINES, ""))),
-        (False, True, "".join(f"{line}\n" for line in LINES)),
-        (False, False, ""),
+        (True, "xterm", False, "".join(f"\r\x1b[K{line}" for line in (*LINES, ""))),
+        (True, "dumb", False, ""),
+        (True, "dumb", True, "".join(f"{line}\n" for line in LINES)),
+        (False, "xterm", True, "".join(f"{line}\n" for line in LINES)),
+        (False, "xterm", False, ""),
     ],
 )
-def test_what_is_said(terminal: bool, wanted: bool, said: str) -> None:
+def test_what_is_said(monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str, wanted: bool, said: str) -> None:
+    monkeypatch.setenv("TERM", kind)
     stream, time = Stream(terminal), Time()
     with Progress("check", 4, wanted, stream, time) as progress:
         for _item in progress.each("abcd"):

@@ -12,7 +12,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import complete
-from netcommon.cli.output import json_option
+from netcommon.cli.output import coloured, json_option
 from netcommon.views.events import Event, about, document, event, line, moment
 from netcommon.views.text import ASCII
 
@@ -50,7 +50,7 @@ def events(app: App, names: tuple[str, ...], follow: bool, since: str, as_json: 
     """
     node = app.node(strict=False, readonly=True)
     begin = moment(since, app.clock.wall()) if since else 0.0
-    colour = sys.stdout.isatty() and not app.environ.get("NO_COLOR") and not as_json
+    colour = coloured(app.environ) and not as_json
     printer = Printer(names, begin, as_json, colour)
     following = import_module("netagent.following")
 

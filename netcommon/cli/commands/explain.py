@@ -10,7 +10,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import complete, defined_only, matching
-from netcommon.cli.output import emit, json_option
+from netcommon.cli.output import coloured, emit, json_option
 from netcommon.views.explain import Explanation, document, explained, foreseen
 from netcommon.views.explain_text import text
 from netcommon.views.text import ASCII, UNICODE
@@ -41,7 +41,7 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         emit(document(found.values()))
         return
-    on = sys.stdout.isatty() and not app.environ.get("NO_COLOR")
+    on = coloured(app.environ)
     style = (UNICODE if draws(sys.stdout.encoding or "ascii", locale.getencoding()) else ASCII)._replace(colour=on)
     click.echo("\n\n".join(text(one, style) for one in found.values()), color=on)
 

@@ -16,7 +16,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
-from netcommon.cli.output import emit, json_option
+from netcommon.cli.output import able, emit, json_option
 from netcommon.cli.terminal import Screen, Terminal
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.node import Clock
@@ -181,7 +181,7 @@ def top(app: App, interval: float, sort: str, once: bool, as_json: bool) -> None
         return answer
 
     watcher = Watcher(app, aside, ask)
-    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if once or as_json or not (able(sys.stdout, app.environ) and sys.stdin.isatty()):
         watcher.look()
         watcher.begin()
         app.clock.sleep(interval)

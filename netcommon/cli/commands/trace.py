@@ -10,7 +10,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import EXPECTED_UP, complete, single
-from netcommon.cli.output import emit, json_option
+from netcommon.cli.output import coloured, emit, json_option
 from netcommon.views.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
 from netcommon.views.text import ASCII, UNICODE
 from netcommon.views.trace import document, frame, subject, trace
@@ -110,7 +110,7 @@ def command(
     if as_json:
         emit(document(path))
         return
-    on = sys.stdout.isatty() and not app.environ.get("NO_COLOR")
+    on = coloured(app.environ)
     style = (UNICODE if draws(sys.stdout.encoding or "ascii", locale.getencoding()) else ASCII)._replace(colour=on)
     click.echo(text(path, style), color=on)
 

@@ -10,7 +10,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen
-from netcommon.cli.output import emit, json_option
+from netcommon.cli.output import coloured, emit, json_option
 from netcommon.cli.progress import Progress
 from netcommon.views.document import document
 from netcommon.views.gather import gather
@@ -34,7 +34,7 @@ def tree(app: App, as_ascii: bool, color: str, as_json: bool) -> None:
     if as_json:
         emit(document(node))
         return
-    on = color == "always" or (color == "auto" and sys.stdout.isatty() and not app.environ.get("NO_COLOR"))
+    on = color == "always" or (color == "auto" and coloured(app.environ))
     style = UNICODE if draws(sys.stdout.encoding or "ascii", locale.getencoding()) and not as_ascii else ASCII
     click.echo(text(node, style._replace(colour=on)), color=on)
 
