@@ -24,8 +24,8 @@ progress_option = click.option("--progress", is_flag=True, help="Say on stderr h
 
 
 class Progress:
-    """``label`` and what is being done. On a terminal that can do it one line that is written over and wiped at the end; elsewhere, if it is
-    ``wanted``, a line now and then; else nothing.
+    """``label`` and what is being done. On a terminal that can do it one line, which is written over and wiped at the end; elsewhere, if it
+    is ``wanted``, a line now and then; else nothing.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ def down(
 ) -> None:
     """Take NICs out of the network, by UUID, device or INSTANCE/INDEX: exactly what was recorded when each came up is undone.
 
-    A NIC that is down already, or was never seen, is no failure. The name of an instance is one: it names the NICs that are meant. Where a process still holds the device the NIC is marked, and
-    undone when the device goes; --force does not wait for that.
+    A NIC that is down already, or was never seen, is no failure. INSTANCE alone is refused, with the names of its NICs. Where a process
+    still holds the device the NIC is marked, and undone when the device goes; --force does not wait for that.
     """
     from netcommon.lifecycle.batch import down_all
 

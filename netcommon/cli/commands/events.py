@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
