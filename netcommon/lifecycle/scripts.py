@@ -40,11 +40,15 @@ class Scripts:
         return bool(self._order.up or self._order.down)
 
     def check(self) -> None:
-        """Raises HostRefused for a script that must not be run, or is missed: before anything is touched."""
+        """Raises HostRefused for a script that must not be run, or is missed: before anything is touched. One that is missed elsewhere
+        than in Ganeti 3.2 is a warning.
+        """
         extended = any(table.get("adds") == "mode" for table in self._node.settings.extensions.values())
-        if self._nic.mode == "ext" and self._call.door == "kvm-nic-setup" and not (self._order.up or extended):
+        if self._nic.mode == "ext" and not (self._order.up or extended):
             missed = f"{self._node.paths.ganeti_etc}/network/ext/up"
-            raise HostRefused(f"there is no script {missed}, and nobody else sets up a NIC of mode ext: write it, or an extension")
+            if self._call.door == "kvm-nic-setup":
+                raise HostRefused(f"there is no script {missed}, and nobody else sets up a NIC of mode ext: write it, or an extension")
+            self._call.log.warning(f"mode ext: there is no script {missed}, no other of the site's and no extension, so nothing is done")
         for script in self._order.up:
             if script.problem:
                 raise HostRefused(f"custom script {script.path} is not run: {script.problem}")

@@ -86,4 +86,5 @@ def natural(text: str) -> tuple[tuple[int, int | str], ...]:
 
 def where(kind: str, name: str) -> str:
     """A segment by kind and name."""
-    return {"bridge": f"bridge {name}", "openvswitch": f"OVS bridge {name}", "table": f"table {name}"}.get(kind, "the site's own scripts")
+    known = {"bridge": f"bridge {name}", "openvswitch": f"OVS bridge {name}", "table": f"table {name}"}
+    return known.get(kind, "mode ext, left to the site")

@@ -173,7 +173,12 @@ class TestForANic:
         with pytest.raises(HostRefused, match="network/ext/up"):
             Scripts(sim.node, sim.call()._replace(door="kvm-nic-setup"), nic("ext")).check()
         Scripts(sim.node, sim.call()._replace(door="kvm-ifup"), nic("ext")).check()
+        assert any("network/ext/up, no other of the site's and no extension, so nothing is done" in line for line in sim.lines)
+        del sim.lines[:]
+        Scripts(sim.node, sim.call(), nic("bridged")).check()
         self.put(sim, "network/ext/up")
+        Scripts(sim.node, sim.call()._replace(door="kvm-ifup"), nic("ext")).check()
+        assert sim.lines == []
         Scripts(sim.node, sim.call()._replace(door="kvm-nic-setup"), nic("ext")).check()
 
     def test_an_override_that_others_can_write(self, sim: Sim) -> None:

@@ -93,7 +93,7 @@ def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) ->
     lines += [f"  {name} = {_shown(option.value)}, from {option.origin}{_void(name, nic)}" for name, option in counts.items()]
     lines += [f"  ({option.name} = {_shown(option.value)}, from {option.origin}, is overruled)" for option in overruled]
     if not operations:
-        return "\n".join([*lines, "nothing of ours: only the site's scripts run"])
+        return "\n".join([*lines, "nothing of ours: what is done is left to the site's scripts"])
     lines += ["up:", *(f"  {number}. {one.describe()}" for number, one in enumerate(operations, 1))]
     lines += ["down:", *(f"  {number}. {one.undo()}" for number, one in enumerate(reversed(operations), 1))]
     return "\n".join(lines)
