@@ -167,6 +167,7 @@ class OvsBridge(NamedTuple):
 
     name: str
     controlled: bool = False  #: it has a controller, whose flows they are
+    userspace: bool = False  #: vswitchd itself forwards its frames, not the kernel (datapath_type netdev)
 
 
 class OvsShaper(NamedTuple):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DATABASE = "Open_vSwitch"
 
+#: Of a bridge.
+BRIDGE_COLUMNS = ["name", "controller", "datapath_type"]
+
 #: What tells the number of a port, by its name.
 NUMBERED = (("Port", ["_uuid"]), ("Interface", ["ofport"]))
 
@@ -145,9 +148,12 @@ class OvsReader:
 
     def _bridges(self, deadline: float, *where: list[Any]) -> list[OvsBridge]:
         """The real bridges that meet the condition. Raises Lost and FileNotFoundError."""
-        rows = self._rows([select("Bridge", ["name", "controller"], *where)], deadline)[0]
+        rows = self._rows([select("Bridge", BRIDGE_COLUMNS, *where)], deadline)[0]
         try:
-            return [OvsBridge(ovsrows.word(row["name"]), bool(ovsrows.a_set(row["controller"]))) for row in rows]
+            return [
+                OvsBridge(ovsrows.word(row["name"]), bool(ovsrows.a_set(row["controller"])), row.get("datapath_type") == "netdev")
+                for row in rows
+            ]
         except (MalformedError, KeyError) as problem:
             raise self._nonsense(problem) from problem
 

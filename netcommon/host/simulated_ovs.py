@@ -56,11 +56,14 @@ class Switch:
     def switch(self, name: str) -> OvsBridge | None:
         """See View.ovs_switch."""
         real = next((fake.parent for fake in self.fakes if fake.name == name), name)
-        return OvsBridge(real, real in self.controlled) if real in self.bridges else None
+        return self._about(real) if real in self.bridges else None
 
     def switches(self) -> list[OvsBridge]:
         """All real bridges."""
-        return [OvsBridge(name, name in self.controlled) for name in self.bridges]
+        return [self._about(name) for name in self.bridges]
+
+    def _about(self, name: str) -> OvsBridge:
+        return OvsBridge(name, name in self.controlled, not self.bridges[name])
 
     def unused_shapers(self) -> list[OvsShaper]:
         """See View.ovs_shapers."""

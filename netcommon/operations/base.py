@@ -80,6 +80,10 @@ class Operation(Protocol):
         """What does not hold of it now, in words; "" if all of it does."""
         ...
 
+    def idle(self, view: View) -> str:
+        """What of it has no effect on this host though it stands as it was made, in words; "", the default: all of it has."""
+        return ""
+
     def revert(self, view: View) -> Sequence[Request]:
         """What undoes it: nothing where it was never applied, where it is not ours, or where its device is gone. Idempotent."""
         ...

@@ -70,11 +70,13 @@ class Port(PortFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
-        if not view.ovs_bridge(self.bridge):
+        # only a NIC with a limit needs to know more of its bridge than that it is there
+        if not (view.ovs_switch(self.bridge) if self.policing else view.ovs_bridge(self.bridge)):
             raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist: create it, or correct the NIC's LINK")
         there = view.ovs_port(self.device)
         if there and not there.owner:
             warnings.append(f"a stale port {self.device} of {there.bridge} is replaced")
+        warnings += filter(None, [self.idle(view)])
         return [self._replace(ifindex=link.index)]
 
     def apply(self) -> Sequence[Request]:
@@ -93,6 +95,12 @@ class Port(PortFields, Operation):
             names = [name for name in ("external_ids", "interface_ids") if not set(getattr(wanted, name)) <= set(getattr(bare, name))]
         values = [(name, getattr(bare, name)) for name in names]
         return ", ".join(f"it has no {name}" if value in (None, "", ()) else f"its {name} is {value!r}" for name, value in values)
+
+    def idle(self, view: View) -> str:
+        """A datapath in user space reads the tap's frames before the kernel's policer, by which Open vSwitch limits them, sees them."""
+        switch = view.ovs_switch(self.bridge) if self.policing else None
+        limit = f"{self.device} sends without a limit, rate_out is not enforced"
+        return f"{limit}: the datapath of {switch.name} is in user space (datapath_type netdev)" if switch and switch.userspace else ""
 
     def revert(self, view: View) -> Sequence[Request]:
         # A device that stays: closing it, vswitchd writes back the flags that it remembers, "up" too, over what we undo next.

@@ -67,7 +67,7 @@ class Step(NamedTuple):
     means: str  #: in plain words
     does: str  #: as an administrator would type it
     holds: str  #: HOLDS, DIFFERS or UNKNOWN
-    differs: str
+    differs: str  #: of one that holds: what of it has no effect on this host
     shared_with: tuple[str, ...]  #: the labels of other NICs that need it too
 
 
@@ -142,7 +142,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
     if there:
         try:
             found = steps.drift(view, [operation])
-            holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, "")
+            holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"
     return Step(operation.KIND, meaning(operation), operation.describe(), holds, differs, tuple(labels.get(key, key) for key in shared))
@@ -221,6 +221,8 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield f"create the bridge {nic.link}, which is not there"
     if untold:
         yield "run this as root; where not even root is told, `netcommon doctor` says which service of the node is in the way"
+    if nic.mode == "ext" and not record.operations and not record.scripts:
+        yield "nobody has set it up: the site has no script and no extension for mode ext (docs/custom-scripts.md)"
     if report.drift:
         yield f"`netcommon repair {record.device}` makes it again; where it does not last, `journalctl` tells what else ran at that moment"
     if report.owed:

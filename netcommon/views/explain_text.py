@@ -26,7 +26,7 @@ def text(one: Explanation, style: Style, zone: tzinfo | None = None) -> str:
         for number, step in enumerate(one.steps, 1):
             lines += _step(number, step, one, style)
     else:
-        lines.append("Nothing of ours is done: only the site's scripts run")
+        lines.append("Nothing of ours: what is done is left to the site's scripts")
     lines += [line for does in one.owed for line in _filled("  owed: ", does)]
     if one.today:
         lines += ["", "With today's settings", *(line for each in one.today for line in _filled("  ", each))]
@@ -56,6 +56,9 @@ def _verdict(one: Explanation, style: Style) -> str:
         return style.paint(f"It is up, but {wrong} of {len(one.steps)} things that were done do not hold.", RED)
     if unknown:
         return style.paint(f"It is up; of {unknown} of {len(one.steps)} things that were done nobody can tell whether they hold.", RED)
+    idle = sum(step.holds == HOLDS and bool(step.differs) for step in one.steps)
+    if idle:
+        return style.paint(f"It is up, but {idle} of {len(one.steps)} things that were done have no effect on this host.", RED)
     return style.paint("It is up, and all that was done holds.", GREEN) if one.good else style.paint("It is up, with something owed.", RED)
 
 
@@ -84,7 +87,9 @@ def _step(number: int, step: Step, one: Explanation, style: Style) -> Iterator[s
     yield from _filled(lead, step.means)
     yield from (style.paint(line, DIM) for line in _filled(" " * len(lead), step.does))
     shared = f", shared with {words_of(step.shared_with)}" if step.shared_with else ""
-    if step.holds == HOLDS:
+    if step.holds == HOLDS and step.differs:
+        yield from (style.paint(line, RED) for line in _filled(" " * len(lead), f"stands, without effect: {step.differs}{shared}"))
+    elif step.holds == HOLDS:
         yield style.paint(f"{' ' * len(lead)}holds{shared}", GREEN)
     elif one.state != DEFINED:
         said = ("does NOT hold: " if step.holds == DIFFERS else "") + step.differs + shared

@@ -128,10 +128,10 @@ def test_bridges(ovs_world: World) -> None:
     controlled(ovs_world, "ovs1")
     for name, real in (("ovs0", "ovs0"), ("fake0", "ovs0"), ("ovs1", "ovs1")):
         found = view(ovs_world).ovs_switch(name)
-        assert found is not None and found == (real, real == "ovs1")
+        assert found is not None and found == (real, real == "ovs1", True)
         assert ovs_world.host.snapshot().ovs_switch(name) == found
     assert view(ovs_world).ovs_switch("ovs2") is None
-    assert sorted(view(ovs_world).ovs_switches()) == [("ovs0", False), ("ovs1", True)]
+    assert sorted(view(ovs_world).ovs_switches()) == [("ovs0", False, True), ("ovs1", True, True)]
 
 
 def test_a_flow_counts_nothing_at_first(ports: World) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.requests import SetLink
+from netcommon.lifecycle.check import check
 from netcommon.operations import KINDS
 from netcommon.settings import Settings
 from netcommon.views.explain import DEFINED, DIFFERS, HOLDS, UNKNOWN, Explanation, Origin, explained, foreseen
@@ -44,16 +45,21 @@ def test_each_kind_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_whatever_is_done_is_said(sim: Sim, mode: str) -> None:
-    """In every mode each operation has a sentence of its own words; all of it holds, and nothing is to be done."""
+    """In every mode each operation has a sentence of its own words; all of it holds, and nothing is to be done.
+
+    But for mode ext, where the site has nothing for it.
+    """
+    sim.host.switch.bridges["ovs0"] = True  # of the kernel's datapath, which enforces limits
     sim.up(nic(mode))
     one = of(sim)
     assert one.good and len(one.steps) == len(sim.record().operations)
     for step in one.steps:
         assert step.means[0].isupper() and step.means.endswith(".") and "{" not in step.means, step.means
         assert (step.holds, step.differs) == (HOLDS, "")
-    assert (one.today, one.advice) == ((), ())
+    nobody = ("nobody has set it up: the site has no script and no extension for mode ext (docs/custom-scripts.md)",)
+    assert (one.today, one.advice) == ((), nobody if mode == "ext" else ())
     said = text(one, UNICODE, UTC)
-    assert "all that was done holds" in said and "What to do next" not in said
+    assert "all that was done holds" in said and ("What to do next" in said) == (mode == "ext")
 
 
 def test_each_flag_of_a_port_has_both_words() -> None:
@@ -125,6 +131,24 @@ def test_settings_that_have_changed_since(sim: Sim) -> None:
     assert "also: The guest receives at most 8mbit." in one.today
     assert any(each.startswith("no more: The guest may send") for each in one.today)
     assert "next start" in one.advice[0] and "With today's settings" in text(one, UNICODE, UTC)
+
+
+@pytest.mark.parametrize(("system", "tags"), [(False, "netcommon:0:rate_in:8mbit"), (True, "netcommon:0:rate_out:8mbit")])
+def test_a_limit_that_is_enforced(sim: Sim, system: bool, tags: str) -> None:
+    sim.host.switch.bridges["ovs0"] = system
+    sim.up(nic("openvswitch", TAGS=tags))
+    assert "all that was done holds" in text(of(sim), ASCII) and not [line for line in sim.lines if "rate_out" in line]
+
+
+def test_a_limit_that_is_not_enforced(sim: Sim) -> None:
+    """Open vSwitch in user space polices nothing (docs/openvswitch.md): that is no drift, since a repair could not help."""
+    assert sim.host.switch.bridges["ovs0"] is False
+    sim.up(nic("openvswitch", TAGS="netcommon:0:rate_out:8mbit"))
+    said = "tap0 sends without a limit, rate_out is not enforced: the datapath of ovs0 is in user space (datapath_type netdev)"
+    assert [line for line in sim.lines if said in line]
+    shown = " ".join(text(of(sim), ASCII).split())
+    assert f"stands, without effect: {said}" in shown and "things that were done have no effect on this host" in shown
+    assert check(sim.node, sim.host.view(), sim.record()).good
 
 
 def test_settings_that_refuse_it_today(sim: Sim) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from netcommon.host.base import View
 from netcommon.host.facts import OVS_MARK
+from netcommon.host.once import Once
 from netcommon.host.requests import DeleteOvsPort, PutOvsPort, Request, SetLink
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.lifecycle.check import check, repair
+from netcommon.operations.ovs import Port
 from tests.support.sim import UUIDS, Sim, nic
 
 DOWN, UP = SetLink(0, up=False), SetLink(0, up=True)
@@ -22,6 +26,26 @@ def sim(tmp_path: Path) -> Sim:
     made.host.add_ovs_bridge("ovs1")
     made.before = made.picture()
     return made
+
+
+class Asked:
+    """A view, and what of Open vSwitch it was asked: each question is a round trip to the database."""
+
+    def __init__(self, sim: Sim) -> None:
+        self._view, self.asked = sim.host.view(), list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked += [name] if name.startswith("ovs_") else []
+        return getattr(self._view, name)
+
+
+@pytest.mark.parametrize(("limits", "asked"), [({"shaping": 8000}, "ovs_bridge"), ({"policing": 8000, "burst": 800}, "ovs_switch")])
+def test_only_a_policed_nic_asks_for_its_bridges_datapath(sim: Sim, limits: dict[str, int], asked: str) -> None:
+    """And that is instead of the other question, once in a decision."""
+    view, warnings = Asked(sim), list[str]()
+    Port("tap0", "ovs0", UUIDS[0], **limits).resolve(cast("View", Once(cast("View", view))), warnings)
+    assert view.asked == [asked, "ovs_port"]
+    assert len(warnings) == ("policing" in limits)
 
 
 def order(requests: list[Request]) -> list[object]:
