@@ -63,8 +63,10 @@ def read(descriptor: int, path: str) -> Loaded:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason, _, place = str(error).rpartition(" (at ")
-        line = place[5:].split(",")[0] if place.startswith("line ") else str(text.rstrip().count("\n") + 1)
-        raise SettingsInvalid(f"{file}:{line}: {reason}") from None
+        line = int(place[5:].split(",")[0]) if place.startswith("line ") else text.rstrip().count("\n") + 1
+        wrong = escaped(text.split("\n")[line - 1].strip())
+        hint = ': a value is true, false, a number or "a text"' if reason == "Invalid value" else ""
+        raise SettingsInvalid(f"{file}:{line}: {reason} in {wrong}{hint}") from None
     except RecursionError:
         raise SettingsInvalid(f"{file}:1: nested too deeply") from None
     except ValueError:

@@ -158,6 +158,21 @@ def test_a_wrong_value_names_line_value_and_expectation(tmp_path: Path, line: st
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[nic]\nspoof_guard = no\n", """config.toml:2: Invalid value in 'spoof_guard = no': a value is true, false, a number or "a text\""""),
+        ("a = 1\n  a = 2\n", "config.toml:2: Cannot overwrite a value in 'a = 2'"),
+        ("a = [1,\n\n", "in 'a = [1,'"),
+        ('a = "\x1b[2J"\n', r"""in 'a = "\x1b[2J"'"""),
+        ('a = "' + "x" * 9999, "... (10004 characters)"),
+    ],
+)
+def test_broken_toml_quotes_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (told,) = errors(tmp_path, text)
+    assert said in told and told.isprintable() and len(told) < 300
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("[hook]\ntimeout = \n", 2),
