@@ -6,7 +6,14 @@ cd "$1"
 mount --make-rprivate /
 mount --bind . .
 cd "$1"
+# What these set of the kernel is of the whole machine, and no namespace keeps it from there.
+for unit in systemd-sysctl systemd-binfmt systemd-modules-load systemd-udevd; do
+	ln -sf /dev/null "etc/systemd/system/$unit.service"
+done
 mount -t proc proc proc
+mount --bind proc/sys proc/sys
+mount --bind proc/sys/net proc/sys/net # of this network namespace alone
+mount -o remount,bind,ro proc/sys
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t tmpfs tmpfs run
