@@ -133,7 +133,7 @@ class Agent:
             "surveys": jobs.surveys,
             "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
             "seconds to the next reaping": round(jobs.reaper.due(now), 1),
-            "connected to Open vSwitch": self._ovs.connected,
+            "connected to Open vSwitch": self._ovs.connected or (False if any(map(_switched, self._nics.all())) else "not needed"),
             **self._serving.status(),
         }
 

@@ -45,8 +45,8 @@ def render(status: Mapping[str, object]) -> str:
     """The status for people: one fact a line, alarms last."""
     agent, alarms = status.get("agent"), status.get("alarms")
     lines = [
-        f"agent {status.get('version')}, process {status.get('pid')}: {status.get('state')} for {_time(status.get('uptime'))}",
-        f"  settings: {status.get('settings')}",
+        f"agent {status.get('version', '?')}, process {status.get('pid', '?')}: {status.get('state', '?')} for {_time(status.get('uptime'))}",
+        f"  settings: {status.get('settings', '?')}",
         f"  loop: turned {_time(status.get('turned'))} ago",
     ]
     if isinstance(agent, Mapping):
@@ -68,6 +68,8 @@ def _facts(facts: Mapping[object, object], indent: str) -> Iterator[str]:
 
 
 def _plain(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

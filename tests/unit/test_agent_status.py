@@ -80,7 +80,10 @@ def test_for_people() -> None:
         "ALARM inventory: it failed\\x1b[2J"
     )
     assert render(document(standing(), 1100.0, {}, {})).endswith("\nno alarms")
-    assert "?" in render({})
+    assert render({}) == "agent ?, process ?: ? for ?\n  settings: ?\n  loop: turned ? ago"
+    facts = {"connected": True, "late": False, "nobody": None, "each": [True, None], "of": {"them": False}, "maybe": "not needed"}
+    said = render(document(standing(), 1100.0, {}, facts))
+    assert "  connected: yes\n  late: no\n  nobody: none\n  each: yes, none\n  of: no them\n  maybe: not needed\n" in said
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.04, "0.0 s"), (310, "5 min 10 s"), (7260, "2 h 1 min"), (273600, "3 d 4 h")])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from netcommon.cli.app import App
+from netcommon.cli.commands import show
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Link, Rule
 from netcommon.host.requests import DeleteRule, SetLink
 from netcommon.lifecycle.node import Clock
 from netcommon.log import Syslog
 from tests.support.cli import UUIDS, Cli, equipped, with_two
+from tests.support.sim import MODES, Sim, nic
 
 
 @pytest.fixture
@@ -82,6 +85,15 @@ def test_show_says_what_was_chosen_and_whether_it_holds(two: Cli) -> None:
     text = two("show", "web1/1").stdout
     assert "DRIFT: the rule is gone; number 100, found absent" in text
     assert "device    tap1" in text
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_show_speaks_no_python(tmp_path: Path, mode: str) -> None:
+    """Whatever an operation chose is said in words, as an administrator would write it."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic(mode))
+    said = show.text(show.describe(sim.node, sim.host.view(), sim.record()))
+    assert not re.search(r"\b(True|False|None)\b|[(\[]'|\[\[|\(\(", said), said
 
 
 def test_what_changes_the_host_needs_root_and_what_looks_does_not(two: Cli) -> None:

@@ -57,13 +57,13 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
     for name in names:
         found = matching(records, name)
         for record in found:
-            documents[record.key] = _document(node, view, record)
+            documents[record.key] = describe(node, view, record)
         if not found:
             documents |= _defined(app, name)
     if as_json:
         answer("show", nics=list(documents.values()))
     else:
-        say("\n\n".join(map(_text, documents.values())))
+        say("\n\n".join(map(text, documents.values())))
 
 
 def _defined(app: App, name: str) -> dict[str, Document]:
@@ -72,7 +72,8 @@ def _defined(app: App, name: str) -> dict[str, Document]:
     return {nic.uuid: {"state": "defined", "nic": environment_of(nic), "operations": []}}
 
 
-def _document(node: Node, view: View, record: Record) -> Document:
+def describe(node: Node, view: View, record: Record) -> Document:
+    """Everything about a NIC on record, as --json has it."""
     operations, unknown = decode(record)
     there = alive(node, view, record)
     shown = [_operation(node, view, record, one, there) for one in operations]
@@ -122,7 +123,8 @@ def _operation(node: Node, view: View, record: Record, operation: Operation, the
     }
 
 
-def _text(document: Document) -> str:
+def text(document: Document) -> str:
+    """The same for people."""
     about = [(name, document["nic"].get(variable, "")) for name, variable in VARIABLES]
     about += [(name, _shown(document.get(name, ""))) for name in ABOUT]
     lines = [fields(about)]
@@ -139,7 +141,10 @@ def _text(document: Document) -> str:
 
 
 def _shown(value: object) -> object:
-    return ("yes" if value else "no") if isinstance(value, bool) else value
+    """In words, for people."""
+    if isinstance(value, tuple | list):
+        return " ".join(str(_shown(one)) for one in value)
+    return "none" if value is None else ("yes" if value else "no") if isinstance(value, bool) else value
 
 
 COMMANDS = {"show": show}

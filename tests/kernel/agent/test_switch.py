@@ -90,7 +90,7 @@ def test_a_database_that_is_started_anew(placed: Watched, ovs: OpenVswitch) -> N
         ovs.start_database()
         run("ovs-vsctl", "--timeout=20", "--no-wait", "del-port", "ovs0", "tap0")
         running.signal(signal.SIGCONT)
-        wait_until(lambda: running.status()["agent"]["connected to Open vSwitch"], 20, running.output)
+        wait_until(lambda: running.status()["agent"]["connected to Open vSwitch"] is True, 20, running.output)
         seconds_until(lambda: not placed.drift(), 20, running.output)
 
 
