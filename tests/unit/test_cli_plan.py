@@ -67,6 +67,7 @@ def test_every_command_has_help(cli: Cli) -> None:
 
     for command in COMMANDS:
         said = cli(command, "--help").stdout
+        assert "..." not in said.partition("\nCommands:\n")[2], said  # a list in which a sentence is cut off
         assert said.startswith(f"Usage: netcommon {command}")
         within = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line.strip()]
         for one in within:

@@ -28,9 +28,9 @@ def agent() -> None:
 @agent.command("run")
 @click.pass_context
 def run(ctx: click.Context) -> None:
-    """Run the agent of this node and network namespace, until it is told to end (SIGTERM). SIGHUP: read the settings again.
+    """Run the agent, until it is told to end (SIGTERM). SIGHUP: read the settings again.
 
-    It stays in the foreground; the service manager starts it (netcommon-agent.service).
+    There is one for each network namespace. It stays in the foreground; the service manager starts it (netcommon-agent.service).
     """
     app: App = ctx.obj
     if not app.is_root:
@@ -47,9 +47,9 @@ def run(ctx: click.Context) -> None:
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show how the agent of this node and network namespace is: what it does, and its alarms.
+    """Show how the agent is: what it does, and its alarms.
 
-    Exit status 1 if there is an alarm, 69 if no agent runs, 75 if it does not answer.
+    The one of this network namespace is asked. Exit status 1 if there is an alarm, 69 if no agent runs, 75 if it does not answer.
     """
     app: App = ctx.obj
     try:

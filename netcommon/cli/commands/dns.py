@@ -24,7 +24,7 @@ def dns() -> None:
 @json_option
 @click.pass_obj
 def list_(app: App, as_json: bool) -> None:
-    """List the instances on record, the names they have records under, and what went wrong."""
+    """List the instances on record, their names, and what went wrong."""
     store = _store(app)
     intents = [intent for name in store.names() if (intent := store.read(name))]
     rows = [(one.guest.name, "done" if one.done else "pending", " ".join(one.names), one.error) for one in intents]
@@ -44,9 +44,9 @@ def list_(app: App, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """Bring the records of INSTANCES up to date with Ganeti's configuration; without names, of those that failed before.
+    """Bring the records of INSTANCES in the DNS up to date.
 
-    A second run changes nothing. Names that do not bear our mark are never changed.
+    They are made as Ganeti's configuration has it; without names, those of the instances that failed before. A second run changes nothing. Names that do not bear our mark are never changed.
     """
     from netcommon.dns.sync import Outcome, Run, pending
 
