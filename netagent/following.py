@@ -67,7 +67,7 @@ class OfAgent:
         except (KeyError, TypeError, ValueError):
             good = False
         if not good:
-            raise HostRefused("the agent that runs is of another version, which tells no such events: restart it")
+            raise HostRefused("the agent that runs is of another version, which tells no such events", "restart it")
         return answer
 
 

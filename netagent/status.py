@@ -44,9 +44,10 @@ def document(standing: Standing, now: float, alarms: Mapping[str, str], agent: M
 def render(status: Mapping[str, object]) -> str:
     """The status for people: one fact a line, alarms last."""
     agent, alarms = status.get("agent"), status.get("alarms")
+    said = {name: status.get(name, "?") for name in ("version", "pid", "state", "settings")}
     lines = [
-        f"agent {status.get('version', '?')}, process {status.get('pid', '?')}: {status.get('state', '?')} for {_time(status.get('uptime'))}",
-        f"  settings: {status.get('settings', '?')}",
+        f"agent {said['version']}, process {said['pid']}: {said['state']} for {_time(status.get('uptime'))}",
+        f"  settings: {said['settings']}",
         f"  loop: turned {_time(status.get('turned'))} ago",
     ]
     if isinstance(agent, Mapping):

@@ -49,9 +49,17 @@ class NicInvalid(NetcommonError):
 
 
 class HostRefused(NetcommonError):
-    """The host cannot do it as it is: something is missing or in the way."""
+    """The host cannot do it as it is: something is missing or in the way.
+
+    ``remedy``: what to do about it, where that is known: it ends the message, and nothing else is to be advised.
+    """
 
     advice = "netcommon doctor examines this host, and says what to do"
+
+    def __init__(self, text: str, remedy: str = "") -> None:
+        super().__init__(f"{text}: {remedy}" if remedy else text)
+        if remedy:
+            self.advice = ""
 
 
 class TryAgain(NetcommonError):

@@ -36,9 +36,9 @@ def refused(what: str, path: str, error: OSError) -> HostRefused:
 
 def _check(found: os.stat_result, path: str) -> None:
     if found.st_uid not in (0, os.geteuid()):
-        raise HostRefused(f"{escaped(path)} belongs to user {found.st_uid}: it must belong to root")
+        raise HostRefused(f"{escaped(path)} belongs to user {found.st_uid}", "it must belong to root")
     if found.st_mode & 0o022:
-        raise HostRefused(f"{escaped(path)} has mode {stat.S_IMODE(found.st_mode):04o}: nobody but root may be able to write to it")
+        raise HostRefused(f"{escaped(path)} has mode {stat.S_IMODE(found.st_mode):04o}", "nobody but root may be able to write to it")
 
 
 def plain(found: os.stat_result, path: str) -> None:

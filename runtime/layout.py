@@ -121,5 +121,5 @@ class Layout:
         try:
             data = base.read(self._marker, 64)
         except RecordUnreadable as error:
-            raise HostRefused(f"{error}: remove it") from None
+            raise HostRefused(str(error), "remove it") from None
         return "" if data is None else data.decode("ascii", "replace").strip() or "?"

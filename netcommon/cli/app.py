@@ -122,7 +122,7 @@ class App:
         Raises SettingsInvalid, TryAgain or HostRefused.
         """
         if not (readonly or self.is_root):
-            raise HostRefused("this changes the host, which only root can do: run it as root")
+            raise HostRefused("this changes the host, which only root can do", "run it as root")
         settings, host = self.settings(strict), self.host(strict)
         identity = host.identity()
         store = Store(self.paths, identity.netns, identity.boot, readonly)

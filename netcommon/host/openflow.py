@@ -139,7 +139,7 @@ class OpenFlow:
 
         path = next((path for place in PLACES if os.access(path := f"{place}/{PROGRAM}", os.X_OK)), "")
         if not path:
-            raise HostRefused(f"there is no {PROGRAM}: install Debian's openvswitch-common")
+            raise HostRefused(f"there is no {PROGRAM}", "install Debian's openvswitch-common")
         argv = [path, "-O", VERSION, *arguments]
         limit = self._patience.seconds
         outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, limit, LIMIT, self._clock, self._proc, given.encode())

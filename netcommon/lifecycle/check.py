@@ -67,7 +67,7 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         if not alive(node, view, record):
             return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
         if record.state != UP:
-            raise HostRefused(f"{record.nic.label} is {record.state}, not up: nothing is repaired; netcommon explain says what to do")
+            raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
         operations, unknown = steps.decode(record)
         here = arrived(node, record)
         all_of_it = [*operations, *(owed(node, record) if here else ())]

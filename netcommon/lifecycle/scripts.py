@@ -47,7 +47,7 @@ class Scripts:
         if self._nic.mode == "ext" and not (self._order.up or extended):
             missed = f"{self._node.paths.ganeti_etc}/network/ext/up"
             if self._call.door == "kvm-nic-setup":
-                raise HostRefused(f"there is no script {missed}, and nobody else sets up a NIC of mode ext: write it, or an extension")
+                raise HostRefused(f"there is no script {missed}, and nobody else sets up a NIC of mode ext", "write it, or an extension")
             self._call.log.warning(f"mode ext: there is no script {missed}, no other of the site's and no extension, so nothing is done")
         for script in self._order.up:
             if script.problem:

@@ -57,7 +57,8 @@ class Blackhole(BlackholeFields, Operation):
         if there is not None and there.type != BLACKHOLE:
             raise HostRefused(
                 f"{self.destination} in table {self.table or 'main'} has a route of metric {there.metric} that is not ours "
-                f"(protocol {there.protocol}), where the NIC's blackhole belongs: remove it, or the NIC's option blackhole"
+                f"(protocol {there.protocol}), where the NIC's blackhole belongs",
+                "remove it, or the NIC's option blackhole",
             )
         found = ABSENT if there is None else OURS if there.protocol == PROTOCOL else FOREIGN
         return [made._replace(found=found)]

@@ -46,7 +46,7 @@ class NodeDaemon(NodeDaemonFields, Operation):
         program, package = PROGRAMS[self.name]
         path = view.program(program)
         if not path:
-            raise HostRefused(f"{program} is not installed, which {self.name} needs: apt install {package}")
+            raise HostRefused(f"{program} is not installed, which {self.name} needs", f"apt install {package}")
         if self.warning:
             warnings.append(self.warning)
         return [self._replace(program=path)]

@@ -76,7 +76,7 @@ class StaticEntry(StaticEntryFields, Operation):
                 if text not in warnings:
                     warnings.append(text + ": it is taken over")
                 return False
-        raise HostRefused(f"{text}: bridge fdb del {self.mac} dev {name} master, or correct the NIC's MAC")
+        raise HostRefused(text, f"bridge fdb del {self.mac} dev {name} master, or correct the NIC's MAC")
 
     @property
     def _twin(self) -> bool:

@@ -61,7 +61,7 @@ class NicFile(NicFileFields, Operation):
         """Raises HostRefused for a file that is not ours, SettingsInvalid for a template that is wrong."""
         there = view.file(self.folder, self.name)
         if there is not None and not there.owner:
-            raise HostRefused(f"{self.path} was not made by us: remove it, or correct the settings")
+            raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
         text = self.text
         if self.template:
             from netcommon.templates import render  # dear, and only some sites have such files

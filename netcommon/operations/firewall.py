@@ -93,7 +93,7 @@ class FirewallTable(FirewallTableFields, Operation):
         for table in _tables(made.nfproto, made.table):
             there = view.nft_table(table.family, table.name)
             if there is not None and not there.ours:
-                raise HostRefused(f"nftables has a table {FAMILIES[table.family]} {table.name} that is not ours: delete or rename it")
+                raise HostRefused(f"nftables has a table {FAMILIES[table.family]} {table.name} that is not ours", "delete or rename it")
         return [made._replace(found=ABSENT if made.differs(view) else OURS)]
 
     def apply(self) -> Sequence[Request]:

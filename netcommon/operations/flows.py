@@ -227,7 +227,7 @@ def _switch(view: View, bridge: str) -> OvsBridge:
     """The real bridge that ``bridge`` is or is a VLAN of. Raises HostRefused."""
     switch = view.ovs_switch(bridge)
     if switch is None:
-        raise HostRefused(f"Open vSwitch bridge {bridge} does not exist: create it, or correct the NIC's LINK")
+        raise HostRefused(f"Open vSwitch bridge {bridge} does not exist", "create it, or correct the NIC's LINK")
     return switch
 
 

@@ -23,7 +23,7 @@ def device_link(view: View, device: str) -> Link:
     """The link ``device``. Raises HostRefused where there is none."""
     link = view.link(device)
     if link is None:
-        raise HostRefused(f"device {device} does not exist: its hypervisor makes it when the guest starts")
+        raise HostRefused(f"device {device} does not exist", "its hypervisor makes it when the guest starts")
     return link
 
 
@@ -37,9 +37,9 @@ def bridge_link(view: View, name: str) -> Link:
     """The bridge ``name``. Raises HostRefused where there is none, or it is something else."""
     bridge = view.link(name)
     if bridge is None:
-        raise HostRefused(f"bridge {name} does not exist: create it, or correct the NIC's LINK")
+        raise HostRefused(f"bridge {name} does not exist", "create it, or correct the NIC's LINK")
     if bridge.kind != "bridge":
-        raise HostRefused(f"{name} is no Linux bridge but {bridge.kind or 'another device'}: correct the NIC's LINK or MODE")
+        raise HostRefused(f"{name} is no Linux bridge but {bridge.kind or 'another device'}", "correct the NIC's LINK or MODE")
     return bridge
 
 

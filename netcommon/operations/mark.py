@@ -64,8 +64,8 @@ def value_of(number: int, mask: int) -> int:
     value = shifted(number, mask)
     if value & ~mask:
         raise HostRefused(
-            f"routing table {number} has no room in the mark's bits {mask:#x}: give it a lower number in /etc/iproute2/rt_tables.d/, "
-            f"or [rules] mark more bits"
+            f"routing table {number} has no room in the mark's bits {mask:#x}",
+            "give it a lower number in /etc/iproute2/rt_tables.d/, or [rules] mark more bits",
         )
     return value
 

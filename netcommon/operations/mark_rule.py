@@ -57,8 +57,8 @@ class MarkRule(MarkRuleFields, Ruling):
                 continue
             if (other.mark ^ made.rule().mark) & other.mask & self.mask == 0 and not other.mask & ~self.mask:
                 raise HostRefused(
-                    f"what bears the mark of routing table {number} is looked up in another before, by a rule that is not of that table: "
-                    f"ip rule del {_selector(other)}, or give [rules] mark other bits"
+                    f"what bears the mark of routing table {number} is looked up in another before, by a rule that is not of that table",
+                    f"ip rule del {_selector(other)}, or give [rules] mark other bits",
                 )
         return [made._replace(found=whose(same))]
 

@@ -72,7 +72,7 @@ class Port(PortFields, Operation):
         link = device_link(view, self.device)
         # only a NIC with a limit needs to know more of its bridge than that it is there
         if not (view.ovs_switch(self.bridge) if self.policing else view.ovs_bridge(self.bridge)):
-            raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist: create it, or correct the NIC's LINK")
+            raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist", "create it, or correct the NIC's LINK")
         there = view.ovs_port(self.device)
         if there and not there.owner:
             warnings.append(f"a stale port {self.device} of {there.bridge} is replaced")

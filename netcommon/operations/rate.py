@@ -41,7 +41,8 @@ class Shaper(ShaperFields, Operation):
         if other is not None and other.handle != HANDLE:
             raise HostRefused(
                 f"{self.device} has a queueing discipline that is not ours, {other.kind} {other.handle >> 16:x}:, so its rate cannot be "
-                f"limited: tc qdisc del dev {self.device} root"
+                "limited",
+                f"tc qdisc del dev {self.device} root",
             )
         return [self._replace(ifindex=link.index)]
 
@@ -95,7 +96,8 @@ class Police(PoliceFields, Operation):
         link = device_link(view, self.device)
         place, other = view.clsact(link.index), _ours(view, link.index)
         if other is not None and not other.rate:
-            raise HostRefused(f"{self.device} has a filter in the place of our policer: tc filter del dev {self.device} ingress pref 174")
+            text = f"{self.device} has a filter in the place of our policer"
+            raise HostRefused(text, f"tc filter del dev {self.device} ingress pref 174")
         return [self._replace(ifindex=link.index, had=place.kind if place else "")]
 
     def apply(self) -> Sequence[Request]:

@@ -53,14 +53,15 @@ class ThroughTap(Operation, Protocol):
         link = device_link(view, self.device)
         if self.family == AF_INET6 and view.sysctl("net/ipv6/conf/all/forwarding") != "1":
             raise HostRefused(
-                "a routed IPv6 NIC needs net.ipv6.conf.all.forwarding=1, which is the administrator's to set: "
-                "sysctl -w net.ipv6.conf.all.forwarding=1 (and accept_ra=2 on uplinks whose default route comes from router advertisements)"
+                "a routed IPv6 NIC needs net.ipv6.conf.all.forwarding=1, which is the administrator's to set",
+                "sysctl -w net.ipv6.conf.all.forwarding=1 "
+                "(and accept_ra=2 on uplinks whose default route comes from router advertisements)",
             )
         if link.master and not marked(link):
             bridge = view.link_at(link.master)
             raise HostRefused(
-                f"{self.device} is a port of {bridge.name if bridge else 'a bridge'}, so nothing can be routed to it: "
-                f"ip link set dev {self.device} nomaster, or correct the NIC's MODE"
+                f"{self.device} is a port of {bridge.name if bridge else 'a bridge'}, so nothing can be routed to it",
+                f"ip link set dev {self.device} nomaster, or correct the NIC's MODE",
             )
         number = table_number(view, self.table, warnings)
         found = ABSENT
@@ -78,7 +79,8 @@ class ThroughTap(Operation, Protocol):
                 out = view.link_at(other.index)
                 raise HostRefused(
                     f"{self.destination} in table {self.table or 'main'} is already routed to {out.name if out else 'nowhere'} "
-                    f"by a route that is not ours (protocol {other.protocol}): remove it, or correct the NIC's IP"
+                    f"by a route that is not ours (protocol {other.protocol})",
+                    "remove it, or correct the NIC's IP",
                 )
         return [replaced(self, number=number, ifindex=link.index, found=found)]
 

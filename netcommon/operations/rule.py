@@ -118,13 +118,11 @@ def refuse_strange(rules: Iterable[Rule], number: int, preference: int, warnings
         if rule.protocol == PROTOCOL or rule.table == number:
             continue
         version = 4 if rule.family == AF_INET else 6
-        text = (
-            f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script: "
-            f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
-        )
+        text = f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script"
+        remedy = f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
         if rule.plain and rule.preference <= preference:
-            raise HostRefused(text)  # it comes first: the guest would reach another one's network
-        warnings.append(text)
+            raise HostRefused(text, remedy)  # it comes first: the guest would reach another one's network
+        warnings.append(f"{text}: {remedy}")
 
 
 def left_behind(view: View, device: str) -> list[Owned]:

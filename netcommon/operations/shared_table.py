@@ -67,7 +67,7 @@ class SharedTable(Operation, Protocol):
         family, name = self.place_of()
         link, there = device_link(view, self.device), view.nft_table(family, name)
         if there is not None and not there.ours:
-            raise HostRefused(f"nftables table {self._words()} is not ours: nft delete table {self._words()}")
+            raise HostRefused(f"nftables table {self._words()} is not ours", f"nft delete table {self._words()}")
         return [replaced(self, now=there is not None and not (marked(link) and self.differs(view)))]
 
     def apply(self) -> Sequence[Request]:

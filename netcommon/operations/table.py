@@ -22,7 +22,7 @@ def table_number(view: View, table: str, warnings: list[str]) -> int:
         return MAIN
     number = view.table(table)
     if number == LOCAL:
-        raise HostRefused(f"routing table {table} is the kernel's own: correct the NIC's LINK")
+        raise HostRefused(f"routing table {table} is the kernel's own", "correct the NIC's LINK")
     if number:
         return number
     link = view.link(table)
@@ -32,4 +32,4 @@ def table_number(view: View, table: str, warnings: list[str]) -> int:
         if text not in warnings:
             warnings.append(text)
         return MAIN
-    raise HostRefused(f"routing table {table} is unknown: name it in /etc/iproute2/rt_tables.d/, or correct the NIC's LINK")
+    raise HostRefused(f"routing table {table} is unknown", "name it in /etc/iproute2/rt_tables.d/, or correct the NIC's LINK")

@@ -58,7 +58,8 @@ class PortVlans(PortVlansFields, Operation):
         link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
         if not bridge.vlan_filtering:
             raise HostRefused(
-                f"the NIC has VLANs, but bridge {self.bridge} is not VLAN-aware: ip link set dev {self.bridge} type bridge vlan_filtering 1"
+                f"the NIC has VLANs, but bridge {self.bridge} is not VLAN-aware",
+                f"ip link set dev {self.bridge} type bridge vlan_filtering 1",
             )
         default = bridge.default_pvid
         now = view.vlans(link.index) if link.master == bridge.index else [BridgeVlan(default, True, True)] if default else []
@@ -143,7 +144,7 @@ class UplinkVlan(UplinkVlanFields, Operation):
             taken = _taker(view, port, self.vid)
             if taken:
                 why = f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken}"
-                raise HostRefused(f"{why}: delete that, or use another VLAN")
+                raise HostRefused(why, "delete that, or use another VLAN")
             found = FOREIGN if any(vlan.vid == self.vid for vlan in view.vlans(port.index)) else ABSENT
             made.append(known._replace(port=port.name, ifindex=port.index, found=found))
         return made
@@ -218,14 +219,14 @@ def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
         found = [port for port in ports if port.name in named]
         missing = sorted(set(named) - {port.name for port in found})
         if missing:
-            raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it: correct the settings")
+            raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it", "correct the settings")
         return found
     ports = [port for port in ports if port.kind not in DEAD_ENDS and not port.name.startswith("vif")]
     better = [port for port in ports if port.kind != "veth"]
     if better or len(ports) < 2:
         return better or ports
     names = ", ".join(port.name for port in ports)
-    raise HostRefused(f'cannot tell the uplinks of {bridge.name} among {names}: name them, [bridges."{bridge.name}"] uplinks')
+    raise HostRefused(f'cannot tell the uplinks of {bridge.name} among {names}', f'name them, [bridges."{bridge.name}"] uplinks')
 
 
 def _show(vlan: BridgeVlan) -> str:

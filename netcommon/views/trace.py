@@ -115,7 +115,7 @@ def trace(view: View, of: Subject, way: str, data: bytes, uplinks: Named_uplinks
     walk = Walk(view, packet, of.names)
     start = view.link(of.seen.device) if way == FROM_GUEST else _uplink(view, of, uplinks)
     if start is None:
-        raise HostRefused(f"the device {of.seen.device} of {of.seen.label} is gone: netcommon explain {of.seen.label} says more")
+        raise HostRefused(f"the device {of.seen.device} of {of.seen.label} is gone", f"netcommon explain {of.seen.label} says more")
     walk.enter(start)
     trail = walk.trail
     return Path(

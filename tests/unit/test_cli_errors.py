@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.cli.results import Results
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, SettingsInvalid, TryAgain
 from runtime.record import SCHEMA
 from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
@@ -99,10 +100,27 @@ def test_what_the_message_does_not_say_is_on_a_line_of_its_own(cli: Cli, monkeyp
     assert NicInvalid("A", "b", "c").advice == RecordTooNew("x").advice == ""  # they say it themselves
 
 
-def test_several_nics_with_the_same_trouble(tmp_path: Path) -> None:
+def test_a_remedy_in_the_message_is_all_that_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No examination of the host is advised beside it, in words or in JSON."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    error = HostRefused("it is so", "do that")
+    monkeypatch.setattr(cli.host, "snapshot", lambda: (_ for _ in ()).throw(error))
+    assert cli("gc", status=69).stderr.endswith("netcommon: it is so: do that\n")
+    said = json.loads(cli("gc", "--json", status=69).stdout)
+    assert (said["error"], said["advice"]) == ("it is so: do that", "")
+
+
+def test_several_nics_with_the_same_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each one's is said; what to do next, where that is not said there, once."""
     cli = equipped(tmp_path)
     cli(*BRIDGED)
     cli("define", "--interface", "tap1", "--mode", "bridged", "--link", "br0", "--instance", "web2", "--mac", "aa:00:00:00:00:09")
     cli.host.remove_link("br0")
     said = cli("up", "--all", status=69).stderr
-    assert said.count("bridge br0 does not exist: create it") == 2 and said.count("netcommon: next: ") == 1
+    assert said.count("bridge br0 does not exist: create it") == 2 and "netcommon: next: " not in said
+    results = Results()
+    for name in ("tap0", "tap1"):
+        with results.of(None, name):
+            raise HostRefused("it is so")
+    assert results.show(as_json=False) == 69
+    assert capsys.readouterr().err.endswith(f"tap1: it is so\nnetcommon: next: {HostRefused.advice}\n")

@@ -160,7 +160,7 @@ def test_a_wrong_value_names_line_value_and_expectation(tmp_path: Path, line: st
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[nic]\nspoof_guard = no\n", """config.toml:2: Invalid value in 'spoof_guard = no': a value is true, false, a number or "a text\""""),
+        ("[nic]\nspoof_guard = no\n", "config.toml:2: Invalid value in 'spoof_guard = no': a value is true, false, a number or"),
         ("a = 1\n  a = 2\n", "config.toml:2: Cannot overwrite a value in 'a = 2'"),
         ("a = [1,\n\n", "in 'a = [1,'"),
         ('a = "\x1b[2J"\n', r"""in 'a = "\x1b[2J"'"""),

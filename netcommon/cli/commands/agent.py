@@ -34,7 +34,7 @@ def run(ctx: click.Context) -> None:
     """
     app: App = ctx.obj
     if not app.is_root:
-        raise HostRefused("this changes the host, which only root can do: run it as root")
+        raise HostRefused("this changes the host, which only root can do", "run it as root")
     try:
         status = import_module("netagent.agent").run(app.paths, app.clock, app.environ, app.verbose)
     except TryAgain as error:

@@ -46,7 +46,8 @@ def list_(app: App, as_json: bool) -> None:
 def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Bring the records of INSTANCES in the DNS up to date.
 
-    They are made as Ganeti's configuration has it; without names, those of the instances that failed before. A second run changes nothing. Names that do not bear our mark are never changed.
+    They are made as Ganeti's configuration has it; without names, those of the instances that failed before. A second run changes
+    nothing. Names that do not bear our mark are never changed.
     """
     from netcommon.dns.sync import Outcome, Run, pending
 
@@ -57,14 +58,14 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     folder = app.root.rstrip("/") + ganeti.FOLDER
     master = ganeti.master_name(folder)
     if master and not ganeti.is_master(master, folder):
-        raise HostRefused(f"the master node is {master}: run it there")
+        raise HostRefused(f"the master node is {master}", "run it there")
     known = ganeti.configured(folder)
     store = _store(app)
     names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
     for name in instances:
         if store.read(name) is None and name not in (known or {}):
             unknown = f"{name}: neither Ganeti's configuration here nor our record knows this instance"
-            raise HostRefused(f"{unknown}: netcommon dns list has those on record")
+            raise HostRefused(unknown, "netcommon dns list has those on record")
     run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known)
     try:
         outcomes: list[Outcome] = run.apply((), names)
@@ -85,7 +86,7 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
 
 def _store(app: App) -> Store:
     if not app.is_root:
-        raise HostRefused("what is on record of the DNS is for root alone: run it as root")
+        raise HostRefused("what is on record of the DNS is for root alone", "run it as root")
     deadline = app.clock.now() + LIMIT
     return Store(app.root.rstrip("/") + FOLDER, lambda folder: Locks(folder, deadline, app.clock.now, app.clock.sleep))
 

@@ -38,7 +38,7 @@ def graph(app: App, kind: str, output: str, as_json: bool) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise HostRefused(f"{output} cannot be written: {error.strerror}: name another file") from None
+        raise HostRefused(f"{output} cannot be written: {error.strerror}", "name another file") from None
 
 
 COMMANDS = {"graph": graph}

@@ -31,7 +31,7 @@ def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall
     if not kinds:
         raise click.UsageError("name what to install for: --ganeti, --qemu, --xen")
     if not (dry_run or app.is_root):
-        raise HostRefused("this changes the host, which only root can do: run it as root")
+        raise HostRefused("this changes the host, which only root can do", "run it as root")
     rows: list[tuple[str, Action]] = []
     status, failed = 0, []
     for kind in shown(((f"for {kind}", kind) for kind in dict.fromkeys(kinds)), "install", progress):
