@@ -29,4 +29,4 @@ def find() -> None:
         except ImportError:
             continue
         return
-    raise HostRefused("there is no dnspython", "install Debian's python3-dnspython, or run tests/setup environment in the checkout")
+    raise HostRefused("there is no dnspython", "install Debian's python3-dnspython, or run tests/setup runtime in the checkout")

@@ -108,4 +108,4 @@ def _find() -> None:
         except ImportError:
             continue
         return
-    raise HostRefused("there is no jinja2", "install Debian's python3-jinja2, or run tests/setup environment in the checkout")
+    raise HostRefused("there is no jinja2", "install Debian's python3-jinja2, or run tests/setup runtime in the checkout")

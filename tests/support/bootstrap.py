@@ -23,6 +23,8 @@ from types import FrameType
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = "/usr/bin/python3"
+#: What is in the environment: for tests and development, and for a node in production.
+REQUIREMENTS, RUNTIME = ROOT / "requirements-test.txt", ROOT / "requirements.txt"
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_ASIDE = Path("/usr/sbin/policy-rc.d.before-netcommon")
 POLICY_TEXT = "#!/bin/sh\n# Put here by netcommon's tests/setup while it installs packages: nothing is started.\nexit 101\n"
@@ -30,6 +32,7 @@ POLICY_TEXT = "#!/bin/sh\n# Put here by netcommon's tests/setup while it install
 #: What each purpose needs: program -> Debian package. A program that is there is not installed again.
 PROGRAMS = {
     "environment": {},
+    "runtime": {},
     "kernel": {
         "ip": "iproute2",
         "ping": "iputils-ping",
@@ -89,7 +92,7 @@ def setup(purposes: Iterable[str]) -> None:
         if not VENV.exists() and not venv_usable():
             packages.add("python3-venv")
         install(sorted(packages))
-        environment()
+        environment(RUNTIME if set(purposes) == {"runtime"} else REQUIREMENTS)
         bytecode()
     for package in sorted({package for purpose in purposes for package in UNPACKED.get(purpose, ())}):
         unpacked(package)
@@ -179,9 +182,8 @@ def _restore_policy() -> None:
         POLICY_ASIDE.rename(POLICY)
 
 
-def environment() -> None:
-    """Makes .venv from requirements-test.txt unless it is of just those, this Python and this place. Raises SetupFailed."""
-    requirements = ROOT / "requirements-test.txt"
+def environment(requirements: Path = REQUIREMENTS) -> None:
+    """Makes .venv from the file unless it is of just those, this Python and this place. Raises SetupFailed."""
     version = command([PYTHON, "-VV"]).stdout
     key = hashlib.sha256(requirements.read_bytes() + version.encode() + str(VENV).encode()).hexdigest()
     stamp = VENV / "netcommon-key"
@@ -256,7 +258,7 @@ def kernel(flavour: str = "amd64") -> Kernel:
 
 
 def main(arguments: list[str]) -> int:
-    """tests/setup [PURPOSE...]: all purposes by default."""
+    """tests/setup [PURPOSE...]: all purposes by default. ``runtime`` alone is the environment without what tests need."""
     unknown = [argument for argument in arguments if argument not in PROGRAMS]
     if unknown:
         print(f"usage: tests/setup [{'|'.join(PROGRAMS)}]...", file=sys.stderr)

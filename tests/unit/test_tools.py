@@ -153,3 +153,23 @@ def test_an_environment_that_is_a_link_is_not_made_anew(monkeypatch: pytest.Monk
     with pytest.raises(bootstrap.SetupFailed, match="is a link to"):
         bootstrap.environment()
     assert (others / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("purposes", "file"),
+    [
+        (["runtime"], "requirements.txt"),
+        (["environment"], "requirements-test.txt"),
+        (["runtime", "kernel"], "requirements-test.txt"),
+        ([], "requirements-test.txt"),
+    ],
+)
+def test_what_the_environment_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purposes: list[str], file: str) -> None:
+    """A node in production has nothing of what tests need, and its file is the one that the package is built from."""
+    made: list[Path] = []
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)  # whose lock another may hold
+    monkeypatch.setattr(bootstrap, "environment", made.append)
+    for name in ("install", "bytecode", "unpacked"):
+        monkeypatch.setattr(bootstrap, name, lambda *_given: None)
+    assert bootstrap.main(purposes) == 0
+    assert made == [bootstrap.VENV.parent / file]
