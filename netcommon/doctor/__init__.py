@@ -27,6 +27,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("ovs", services.ovs),
     ("syslog", services.syslog),
     ("doors", files.doors),
+    ("doors", files.xen),
     ("custom scripts", files.scripts),
     ("permissions", files.permissions),
     ("records", files.writable),

@@ -10,7 +10,7 @@ from netcommon import custom, extending
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.install import manifest
 from netcommon.install.rooted import resolved
-from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, existing_scripts
+from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, VIF_GANETI, existing_scripts
 from netcommon.ours import executables, is_door
 from netcommon.settings import Settings
 from netcommon.trust import distrust, distrust_folder
@@ -138,6 +138,17 @@ def doors(patient: Patient) -> Iterator[Finding]:
     for name in ("/etc/qemu-ifup", "/etc/qemu-ifdown"):
         if os.path.exists(patient.at(name)) and not is_door(patient.at(name), patient.hooks) and _names(patient.paths.definitions):
             yield Finding("info", "doors", f"{name} is not our door: it serves QEMUs started without script=", "netcommon install --qemu")
+
+
+def xen(patient: Patient) -> Iterator[Finding]:
+    """Whose vif script libxl calls for Ganeti's instances, where Xen's tools are. One that our install has on record is for ``doors``."""
+    if not (os.path.isdir(patient.at(os.path.dirname(VIF_GANETI))) and os.path.isdir(patient.paths.ganeti_etc)):
+        return
+    if is_door(patient.at(VIF_GANETI), patient.hooks):
+        yield Finding("ok", "doors", f"Xen's {VIF_GANETI} is our door")
+    elif "xen" not in manifest.read(patient.root):
+        text = f"Xen's {VIF_GANETI} is not our door: NICs of Ganeti's Xen instances are not ours"
+        yield Finding("warning", "doors", text, "netcommon install --xen")
 
 
 def _wired(patient: Patient) -> bool:

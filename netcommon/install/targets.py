@@ -19,6 +19,9 @@ KINDS = ("ganeti", "qemu", "xen")
 PKGLIBDIR = "/usr/lib/ganeti"
 HOOKS_DIR = "/etc/ganeti/hooks"
 
+#: What libxl calls for Ganeti's instances; in the folder of Xen's own scripts.
+VIF_GANETI = "/etc/xen/scripts/vif-ganeti"
+
 #: The operations after which an instance's NICs may have lost their devices (Ganeti, doc/hooks.rst).
 OPERATIONS = ("stop", "remove", "migrate", "failover", "modify", "reboot")
 
@@ -111,7 +114,7 @@ def _xen(root: str, hooks: str) -> list[Target]:
     if not os.path.isdir(outside(root, "/etc/xen/scripts")):
         raise HostRefused("/etc/xen/scripts is not there: this is no Xen node")
     # Not resolved: it usually is a symbolic link to Ganeti's own script, which stays as it is.
-    return [Target("/etc/xen/scripts/vif-ganeti", wrapper(hooks, "vif-ganeti"))]
+    return [Target(VIF_GANETI, wrapper(hooks, "vif-ganeti"))]
 
 
 def _door(hooks: str, name: str, perl: str = "/usr/bin/perl") -> str:

@@ -371,6 +371,21 @@ class TestFiles:
         assert ward.found("records")
         assert path.read_text() == "{"
 
+    def test_xens_door(self, ward: Ward) -> None:
+        """Only where Xen's own scripts are; Debian's Ganeti makes the name a link to its own."""
+        ward.put("opt/hooks/vif-ganeti", "#!/bin/sh\n# vif-ganeti\n")
+        assert not [one for one in ward.found("doors") if "Xen" in one.text]
+        ward.put("usr/lib/ganeti/vif-ganeti")
+        (ward.root / "etc/xen/scripts").mkdir(parents=True)
+        (ward.root / "etc/xen/scripts/vif-ganeti").symlink_to(ward.root / "usr/lib/ganeti/vif-ganeti")
+        (finding,) = [one for one in ward.found("doors") if "Xen" in one.text]
+        assert (finding.level, finding.remedy) == ("warning", "netcommon install --xen")
+        install("xen", str(ward.root), hooks=str(ward.hooks))
+        assert Finding("ok", "doors", "Xen's /etc/xen/scripts/vif-ganeti is our door") in ward.all()
+        ward.put("etc/xen/scripts/vif-ganeti")
+        (finding,) = [one for one in ward.found("doors") if "vif-ganeti" in one.text]
+        assert "is no longer ours" in finding.text and finding.remedy == "netcommon install --xen"
+
     def test_the_doors_python(self, tmp_path: Path) -> None:
         assert [finding.level for finding in files.python("/no/python")] == ["error"]
         old = tmp_path / "python3"
