@@ -84,6 +84,7 @@ ip link set br0 up
 
 step "Install"
 show dpkg -i "$old"
+grep -q 'next: netcommon doctor' "$work/output" && grep -q 'next: netcommon adopt --all' "$work/output" || fail "the next steps are not named"
 show readlink -f /usr/lib/ganeti/kvm-ifup
 show dpkg-divert --list '*netcommon*'
 show cat /etc/iproute2/rt_protos.d/netcommon.conf
@@ -107,6 +108,7 @@ busy /usr/lib/netcommon/hooks &
 busy=$!
 while [ "$(cat "$work/busy" 2>/dev/null | wc -l)" -lt 4 ]; do sleep 0.1; done
 show dpkg -i "$new"
+! grep 'netcommon: next: ' "$work/output" || fail "an upgrade names the steps after a first installation"
 lines=$(($(wc -l <"$work/busy") + 4))
 while [ "$(wc -l <"$work/busy")" -lt "$lines" ]; do sleep 0.1; done
 touch "$work/enough"
