@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.requests import SetLink
-from netcommon.lifecycle.check import check
-from tests.support.sim import Sim, nic
+from netcommon.lifecycle.check import check, repair
+from tests.support.sim import UUIDS, Sim, nic
 
 LARGE = 9000
 
@@ -69,6 +69,17 @@ def test_what_somebody_has_set_since_stays(sim: Sim) -> None:
     assert [text for _operation, text in check(sim.node, sim.host.view(), sim.record()).drift] == ["it is 2000"]
     sim.down(nic("openvswitch"))
     assert tap(sim) == 2000
+
+
+@pytest.mark.parametrize(("mode", "bridge"), [("openvswitch", "ovs0"), ("bridged", "br0")])
+def test_another_mtu_of_the_bridge_is_no_drift_and_a_repair_follows_it(sim: Sim, mode: str, bridge: str) -> None:
+    """Bridges' MTUs follow their ports: an agent that took them for drift would chase each port that comes."""
+    mtu_of(sim, bridge, LARGE)
+    sim.up(nic(mode))
+    mtu_of(sim, bridge, 1300)
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    assert repair(sim.node, UUIDS[0], sim.call()).changed
+    assert tap(sim) == 1300 and check(sim.node, sim.host.view(), sim.record()).good
 
 
 def test_from_one_mode_to_the_other(sim: Sim) -> None:
