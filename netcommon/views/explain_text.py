@@ -58,7 +58,7 @@ def _verdict(one: Explanation, style: Style) -> str:
         return style.paint(f"It is up; of {unknown} of {len(one.steps)} things that were done nobody can tell whether they hold.", RED)
     idle = sum(step.holds == HOLDS and bool(step.differs) for step in one.steps)
     if idle:
-        return style.paint(f"It is up, but {idle} of {len(one.steps)} things that were done have no effect on this host.", RED)
+        return style.paint(f"It is up; without effect on this host: {idle} of {len(one.steps)} things that were done.", RED)
     return style.paint("It is up, and all that was done holds.", GREEN) if one.good else style.paint("It is up, with something owed.", RED)
 
 
