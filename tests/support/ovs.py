@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class OpenVswitch:
         if not os.path.exists(database):
             run("ovsdb-tool", "create", database, SCHEMA)
         self._start("ovsdb-server", database, f"--remote=punix:{SOCKET}", f"--unixctl={RUN}/ovsdb.ctl")
-        wait_until(lambda: os.path.exists(SOCKET), 10, "ovsdb-server's socket")
+        wait_until(_listens, 10, "ovsdb-server's socket")
         run("ovs-vsctl", "--no-wait", "init")
 
     def start_switch(self) -> None:
@@ -98,6 +99,16 @@ class OpenVswitch:
         for name in ("ovs-vswitchd", "ovsdb-server"):
             if name in self.daemons:
                 self.kill(name)
+
+
+def _listens() -> bool:
+    """Whether the database takes connections: its socket is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as made:
+        try:
+            made.connect(SOCKET)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
 
 
 def rows(table: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
