@@ -25,7 +25,6 @@ from netagent.parsed import PARSED
 from netagent.repairs import Repairs
 from netagent.service import Service
 from netagent.serving import Serving
-from netagent.workers import removed
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import Clock
 from netcommon.settings import Settings
@@ -64,7 +63,7 @@ class Agent:
         self._log = service.make_log()
         self._loop = Loop(self._now, self._failed)
         self._nics = Nics()
-        self._repairs = Repairs(self._now, service.settings.repair)
+        self._repairs = Repairs(self._now, service.settings)
         self._drift = Drift(self._nics, self._repairs.not_before)
         self._journal = service.journal
         self._store = Store(self._paths, service.identity.netns, service.identity.boot, parse=PARSED)
@@ -118,7 +117,7 @@ class Agent:
     # -- what the service asks
 
     def reloaded(self, settings: Settings) -> None:
-        self._repairs.policy = settings.repair
+        self._repairs.settings = settings
         self._drift.everything(self._now())
         self._jobs.schedule()
         self._serve(settings)
@@ -245,12 +244,15 @@ class Agent:
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
 
     def _watch_again(self) -> None:
-        """A folder was removed, or came only now."""
-        if removed(self._store):
+        """A folder was removed or replaced, or came only now. One that cannot be used is looked at again with the next resync."""
+        if not self._store.stands():
             self._store.close()
             self._files.lost |= {"nics", "locks"}
         if self._files.lost:
-            self._watch_folders()
+            try:
+                self._watch_folders()
+            except (NetcommonError, OSError) as error:
+                self._log.error(f"records are not watched: {error}")
 
     def _runtime_written(self, name: str) -> Event | None:
         instance, dot, suffix = name.rpartition(".")

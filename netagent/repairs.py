@@ -7,8 +7,10 @@ twice; but only ALLOWED times within a window. Beyond that it is reported, and l
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
+
+from netcommon.settings import Settings
 
 OFF, REPORT, ON = "off", "report", "on"
 
@@ -41,18 +43,24 @@ class Verdict(NamedTuple):
 class Repairs:
     """Counts the repairs of each operation, and the failures of each record. For all threads. ``clock``: monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float], policy: Mapping[str, str]) -> None:
-        self._clock, self.policy = clock, policy
+    def __init__(self, clock: Callable[[], float], settings: Settings) -> None:
+        self._clock, self.settings = clock, settings
         self._lock = threading.Lock()
         self._windows: dict[tuple[str, str], Window] = {}
         self._failures: dict[str, tuple[float, float]] = {}  #: record -> when it may be tried again, and the pause before
+
+    def policy(self, kind: str) -> str:
+        """Of a kind of operation: OFF, REPORT or ON. The kinds of an extension are called EXTENSION/NAME."""
+        extension, slash, _name = kind.partition("/")
+        found: str = self.settings.extensions.get(extension, {}).get("repair", ON) if slash else self.settings.repair.get(kind, ON)
+        return found
 
     def judge(self, key: str, kind: str, operation: str) -> Verdict:
         """About an operation that does not hold of the record ``key``: ``kind`` is its kind, ``operation`` names it, and the device.
 
         Counts a repair if it says so.
         """
-        policy = self.policy.get(kind, ON)
+        policy = self.policy(kind)
         if policy != ON:
             return Verdict(False, why="" if policy == OFF else "the settings say to report it")
         now = self._clock()

@@ -174,7 +174,7 @@ class Tender:
                     log.warning(f"{operation.describe()}: {text}, though {verdict.why}")
                 continue
             again = min(filter(None, (again, verdict.again)), default=0.0)
-            if self._repairs.policy.get(operation.KIND) != OFF:
+            if self._repairs.policy(operation.KIND) != OFF:
                 log.warning(f"not repaired, {verdict.why}: {operation.describe()}: {text}")
                 self._meter.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
         return wanted, again

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from netagent.gates import GATES
 from netagent.handover import DOORS, Given
 from netagent.parsed import PARSED
-from netagent.workers import removed
 from netcommon.custom import HOOKS, Execute
 from netcommon.doors.call import Door
 from netcommon.host.linux import LinuxHost
@@ -36,7 +35,7 @@ class Kept:
         """The node by these settings; open already if the last call had the same. Raises TryAgain or HostRefused."""
         node = self._node
         if node is not None and settings is node.settings:
-            if removed(node.store):
+            if not node.store.stands():
                 node.store.close()  # it opens what is there now
             return node
         self.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from netagent.gates import GATES
@@ -50,8 +49,8 @@ class Worker:
         return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute, resident=True)
 
     def use(self, settings: Settings) -> None:
-        """``settings`` are in force now. What was opened is opened anew if they are others, or its folders were removed."""
-        if settings is not self.node.settings or removed(self.node.store):
+        """``settings`` are in force now. What is open is opened anew if they are others, or if its folders are not those at their paths."""
+        if settings is not self.node.settings or not self.node.store.stands():
             paths = self.node.paths
             self.close()
             self.node = self._open(paths, settings)
@@ -67,8 +66,3 @@ class Worker:
     def close(self) -> None:
         self.node.host.close()
         self.node.store.close()
-
-
-def removed(store: Store) -> bool:
-    """Whether a folder of the records that ``store`` has open was removed: it would write where nobody looks."""
-    return any(os.fstat(store.folder(name).descriptor).st_nlink == 0 for name in ("nics", "locks"))

@@ -69,6 +69,7 @@ KEYS: tuple[Key, ...] = (
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
+    Key("extensions.*", "repair", "extensions", Choice(REPAIRS), "as in [repair], for its own kinds of operations", "repair"),
     *(Key("repair", kind, "repair", Choice(REPAIRS), doc, kind, "on") for kind, doc in REPAIRED.items()),
     *(Key("nic", option.name, "nic", option.kind, option.doc, option.name, getattr(DEFAULTS, option.name)) for option in OPTIONS),
     *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),

@@ -124,6 +124,15 @@ class Folder:
             raise
         return cls(descriptor, path, ours)
 
+    def stands(self) -> bool:
+        """Whether it is what ``find`` would find at its path now."""
+        try:
+            found = os.lstat(self.path)
+            _check(found, self.path)
+            return os.path.samestat(found, os.fstat(self.descriptor))
+        except (OSError, HostRefused):
+            return False
+
     def close(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)

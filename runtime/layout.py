@@ -65,6 +65,10 @@ class Layout:
             self._folders[name] = self._root.make_sub(name)
         return self._folders[name]
 
+    def stands(self) -> bool:
+        """Whether every folder that is open is what would be opened now."""
+        return all(folder.stands() for folder in (*([self._root] if self._root is not None else []), *self._folders.values()))
+
     def remove_empty(self, name: str) -> None:
         """Removes the folder ``name`` if nothing is in it."""
         opened = self._folders.pop(name, None)

@@ -59,6 +59,10 @@ class Store:
         """The folder ``name`` of the layout, made if need be; it is the store's to close. For those who watch it. Raises HostRefused."""
         return self._layout.make(name)
 
+    def stands(self) -> bool:
+        """Whether what is open of it is what would be opened now."""
+        return self._layout.stands()
+
     def path(self, key: str) -> str:
         """The path of the record's file, for those who are told where it is."""
         nics = self._layout.find("nics")

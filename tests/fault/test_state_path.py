@@ -146,7 +146,6 @@ def named(outcome: Outcome, path: str) -> bool:
     return path in said and said.startswith("netcommon: ") and len(said.splitlines()) < 6 and "Errno" not in said
 
 
-@pytest.mark.no_agent("moves away folders that an agent has open")
 def test_every_way_to_the_state(ready: Node) -> None:
     """An up of another NIC is refused, or did not come that way at all; so is a down, which leaves all for the next one."""
     chosen = sample(CASES, 5)

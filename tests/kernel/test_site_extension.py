@@ -51,7 +51,7 @@ def test_it_is_short() -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
 
 
-@pytest.mark.no_agent("an agent repairs what an extension has a kind of its own for: [repair] cannot name it")
+@pytest.mark.no_agent("an agent that has not read the extension's settings repairs its kinds")
 def test_a_life(site: Node) -> None:
     before = snapshot()
     assert rundoor("kvm-ifup", NIC).status == 0

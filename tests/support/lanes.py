@@ -50,6 +50,11 @@ WARM = (
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
 LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
 AT_ONCE = 2
+#: Folders of this machine in which no test may leave anything.
+OURS = (
+    *("/run/netcommon", "/etc/netcommon", "/var/lib/netcommon", "/run/openvswitch"),
+    *("/var/run/ganeti", "/etc/ganeti", "/var/lib/nfdhcpd"),
+)
 NEEDS = {"kernel": ("kernel", "fault", "warm", "bench"), "vm": ("vm",)}  #: what the machine is set up for
 
 
@@ -259,7 +264,7 @@ def footprint() -> dict[str, str]:
         "forwarding": ["sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"],
     }
     seen = {name: bootstrap.command([bootstrap.find(argv[0]) or argv[0], *argv[1:]], check=False).stdout for name, argv in views.items()}
-    for path in ("/run/netcommon", "/etc/netcommon", "/run/openvswitch", "/var/run/ganeti", "/etc/ganeti"):
+    for path in OURS:
         seen[path] = " ".join(sorted(os.listdir(path))) if os.path.isdir(path) else "not there"
     return seen
 

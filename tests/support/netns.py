@@ -22,8 +22,9 @@ from tests.support import syscalls
 PRIVATE = "NETCOMMON_TESTS_PRIVATE"
 THROWAWAY = "machine"
 
-#: Folders that each test finds empty. Those below /run are made in a fresh tmpfs.
-EMPTY = ("/etc/netcommon", "/etc/ganeti")
+#: Folders that each test finds empty: also what a DHCP server has below /var/lib, which two tests at the same time would share. Those
+#: below /run are made in a fresh tmpfs.
+EMPTY = ("/etc/netcommon", "/etc/ganeti", "/var/lib")
 RUN = ("/run/lock", "/run/netns", "/run/openvswitch", "/run/ganeti")
 
 #: Large folders of /etc that have nothing to do with networks.

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netagent.repairs import ALLOWED, FIRST, LAST, LONGEST, SHORTEST, Repairs
+from netcommon.settings import Settings
 
 
 class Clock:
@@ -18,7 +19,7 @@ class Clock:
 
 def made(**policy: str) -> tuple[Repairs, Clock]:
     clock = Clock()
-    return Repairs(clock, policy), clock
+    return Repairs(clock, Settings(repair=policy)), clock
 
 
 def test_policy() -> None:
@@ -26,6 +27,13 @@ def test_policy() -> None:
     assert [repairs.judge("a", kind, kind).repair for kind in ("rule", "route", "link", "guard")] == [False, False, True, True]
     assert repairs.judge("a", "route", "x").why and not repairs.judge("a", "rule", "x").why
     assert repairs.judge("a", "rule", "x").again == 0
+
+
+def test_the_policy_of_an_extension_is_that_of_all_its_kinds() -> None:
+    extensions = {"storage": {"adds": "mode", "repair": "report"}, "x": {"adds": "mode"}}
+    repairs = Repairs(Clock(), Settings(repair={"mtu": "off"}, extensions=extensions))
+    kinds = ("storage/mtu", "storage/other", "x/mtu", "gone/mtu", "mtu")
+    assert [repairs.policy(kind) for kind in kinds] == ["report", "report", "on", "on", "off"]
 
 
 def test_a_few_times_in_a_window() -> None:

@@ -18,6 +18,7 @@ from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Rule
 from netcommon.host.requests import SetLink
 from netcommon.operations.base import Operation
+from netcommon.settings import Settings
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from tests.support.sim import UUIDS, Sim, nic
@@ -46,7 +47,7 @@ class Place:
         self.sim = Sim(root)
         self.before = self.sim.picture()
         self.now, self.metrics = 0.0, Count()
-        self.repairs = Repairs(lambda: self.now, {"link": "report", "sysctl": "off"})
+        self.repairs = Repairs(lambda: self.now, Settings(repair={"link": "report", "sysctl": "off"}))
         self.sim.up(nic(mode))
         self.up = self.sim.picture()
 

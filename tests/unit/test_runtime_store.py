@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -251,6 +252,31 @@ def test_a_state_directory_that_others_could_change_is_refused(paths: Paths, sta
             if not readonly:
                 store.write(record())
         assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("where", ["", "nics", "devices", "instances", "locks"])
+@pytest.mark.parametrize("how", ["nothing", "moved", "removed", "replaced", "symlink", "writable", "foreign"])
+def test_who_keeps_it_open_sees_that_a_folder_is_another(store: Store, state: Path, tmp_path: Path, where: str, how: str) -> None:
+    """Or one that nobody may use: a process that stays asks before each piece of work."""
+    store.write(record())
+    store.folder("locks")
+    target, elsewhere = state / where, tmp_path / "elsewhere"
+    assert store.stands()
+    if how in ("moved", "replaced", "symlink", "removed"):
+        target.rename(elsewhere)
+    if how == "removed":
+        shutil.rmtree(elsewhere)
+    elif how == "replaced":
+        shutil.copytree(elsewhere, target, symlinks=True)
+    elif how == "symlink":
+        target.symlink_to(elsewhere)
+    elif how == "writable":
+        target.chmod(0o757)
+    elif how == "foreign":
+        os.chown(target, 1234, 1234)
+    assert store.stands() == (how == "nothing")
+    store.close()
+    assert store.stands(), "nothing is open"
 
 
 def test_no_space_is_a_refusal_and_leaves_the_record_as_it_was(store: Store, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,20 @@ def test_the_state_directory_is_removed_under_it(placed: Node) -> None:
         seconds_until(lambda: not os.path.exists(path), 5, running.output)
 
 
+def test_a_folder_that_cannot_be_used_stops_nothing_else(placed: Node) -> None:
+    """It is said at each resync; when somebody has put it right, the agent watches it again."""
+    with agent(settings="[agent]\nresync = 1\n") as running, watched() as seen:
+        running.rested()
+        os.chmod("/run/netcommon/nics", 0o777)
+        running.logged("records are not watched: ", times=2, seconds=10)
+        os.chmod("/run/netcommon/nics", 0o700)
+        tap = Tap("tap0")
+        assert rundoor("kvm-ifup", environment()).status == 0
+        tap.close()
+        path = seen.node.store.path(environment()["INTERFACE_UUID"])
+        seconds_until(lambda: not os.path.exists(path), 5, running.output)
+
+
 def test_a_record_that_does_not_parse_is_put_away(placed: Node) -> None:
     """Whoever wrote it, it is in quarantine at once, and the others are looked after as ever."""
     with agent() as running, watched() as seen:

@@ -176,6 +176,25 @@ def test_the_settings_are_those_of_the_moment(placed: Node) -> None:
         assert served(running) == 2
 
 
+@pytest.mark.parametrize("folder", ["nics", "locks"])
+def test_folders_that_were_moved_away_are_not_used(placed: Node, folder: str) -> None:
+    """What the agent has open is not what a hook would open: it makes them anew, as that would."""
+    with agent() as running:
+        for number in (0, 1):
+            placed.tap(f"tap{number}")
+            assert rundoor("kvm-ifup", environment(number)).status == 0 and served(running) == number + 1
+            there = {name for name in os.listdir("/run/netcommon/nics") if name.endswith(".json")}
+            if number == 0:
+                os.rename(f"/run/netcommon/{folder}", "/run/was")
+        uuids = {f"{environment(number)['INTERFACE_UUID']}.json" for number in (0, 1)}
+        assert there == (uuids if folder == "locks" else uuids - {f"{environment(0)['INTERFACE_UUID']}.json"})
+        os.chmod(f"/run/netcommon/{folder}", 0o777)
+        done = rundoor("kvm-ifup", environment(1))
+        assert done.status == 69 and f"/run/netcommon/{folder}" in done.stderr
+        os.chmod(f"/run/netcommon/{folder}", 0o700)
+        assert rundoor("kvm-ifdown", environment(1), "tap1", "hot-remove").status == 0 and served(running) == 4
+
+
 def test_a_hook_of_another_namespace_does_it_itself(placed: Node) -> None:
     """It finds no socket of its own namespace; and one that asks at ours all the same is sent away."""
     placed.tap("tap0")
