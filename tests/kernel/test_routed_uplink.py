@@ -114,7 +114,9 @@ def test_an_address_that_another_guest_took(site: Site) -> None:
     guest = site.tap("tap1", "aa:00:00:00:00:01")
     site.guest(HOST6, gateways=[GATEWAY6], name="tap1")
     first, second = site.nic(0, IP=HOST6, TAGS="netcommon:0:blackhole"), site.nic(1, IP=HOST6, TAGS="netcommon:1:blackhole")
-    site.up(first), site.up(second)
+    site.up(first)
+    done = rundoor("kvm-ifup", second)
+    assert done.status == 0 and "leads to tap0, where web1/0 is up: two NICs have one address" in done.stderr
     site.down(first)
     assert (proxies("up0"), sysctl(SWITCH)) == ([(HOST6, "174")], "1")
     assert reaches(guest, FAR6) == [FAR6] and reaches(site.router, HOST6) == [HOST6]
