@@ -53,8 +53,8 @@ NETCONFA_IFINDEX = 1
 TCM_IFINDEX = 4
 IFLA_PROTINFO, IFLA_CARRIER = 12, 33
 
-#: IFLA_BRPORT_*: the state of a bridge's port, identifiers, costs and timers.
-SPANNING_TREE = frozenset({1, *range(13, 24)})
+#: The first attribute of IFLA_PROTINFO, a byte, says whether the port forwards: what spanning tree and the carrier make of it.
+IFLA_BRPORT_STATE, STATE = (1).to_bytes(2, byteorder), 8
 
 #: Datagrams that are read at a time: other descriptors are looked at in between.
 AT_ONCE = 4096
@@ -165,8 +165,9 @@ class KernelEvents(Listener):
             self._ports.pop(index, None)
             yield Gone(((INDEX, index),))
             return
-        flags = [pair for pair in attributes(found.get(IFLA_PROTINFO, b"")).items() if pair[0] not in SPANNING_TREE]
-        told = hash((found.get(IFLA_MASTER), found.get(IFLA_AF_SPEC), *flags))  # VLANs may be kilobytes
+        flags = found.get(IFLA_PROTINFO, b"")
+        flags = flags[STATE:] if flags[2:4] == IFLA_BRPORT_STATE else flags
+        told = hash((found.get(IFLA_MASTER), found.get(IFLA_AF_SPEC), flags))  # VLANs may be kilobytes
         if self._ports.get(index) != told:
             self._ports[index] = told
             yield Changed(((INDEX, index),))

@@ -59,14 +59,15 @@ def idle(place: Place) -> dict[str, float]:
 
 
 def _compared(place: Place) -> None:
-    """Waits for the next comparison of all NICs. The agent is asked seldom: to tell its figures costs as well."""
-    before, used = place.agent.surveys(), place.agent_cpu()
-    limit = time.monotonic() + PERIOD
+    """Waits until the next comparison of all NICs is over. The agent is asked for its figures seldom: to tell them costs as well."""
+    before, limit = place.agent.surveys(), time.monotonic() + PERIOD
     while time.monotonic() < limit:
-        time.sleep(0.05)
+        used = place.agent_cpu()
+        time.sleep(1)
         if place.agent_cpu() - used > WORTH:
-            place.agent.rested(60)
+            while (now := place.agent_cpu()) - used > WORTH:  # it works still
+                used = now
+                time.sleep(1)
             if place.agent.surveys() > before:
                 return
-            used = place.agent_cpu()
     raise AssertionError(f"no comparison of all NICs in {PERIOD:g} s")
