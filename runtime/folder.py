@@ -34,7 +34,8 @@ def refused(what: str, path: str, error: OSError) -> HostRefused:
     return HostRefused(f"{what} {escaped(path)}: {error.strerror or error}")
 
 
-def _check(found: os.stat_result, path: str) -> None:
+def trusted(found: os.stat_result, path: str) -> None:
+    """Raises HostRefused for what is not root's, or what others can write."""
     if found.st_uid not in (0, os.geteuid()):
         raise HostRefused(f"{escaped(path)} belongs to user {found.st_uid}", "it must belong to root")
     if found.st_mode & 0o022:
@@ -45,7 +46,7 @@ def plain(found: os.stat_result, path: str) -> None:
     """Raises HostRefused for what is no plain file of root's that root alone can write."""
     if not stat.S_ISREG(found.st_mode):
         raise HostRefused(f"{escaped(path)} is not a plain file")
-    _check(found, path)
+    trusted(found, path)
 
 
 class Folder:
@@ -118,20 +119,11 @@ class Folder:
             raise refused("cannot open", path, error) from None
         try:
             if ours:
-                _check(os.fstat(descriptor), path)
+                trusted(os.fstat(descriptor), path)
         except HostRefused:
             os.close(descriptor)
             raise
         return cls(descriptor, path, ours)
-
-    def stands(self) -> bool:
-        """Whether it is what ``find`` would find at its path now."""
-        try:
-            found = os.lstat(self.path)
-            _check(found, self.path)
-            return os.path.samestat(found, os.fstat(self.descriptor))
-        except (OSError, HostRefused):
-            return False
 
     def close(self) -> None:
         if self.descriptor >= 0:

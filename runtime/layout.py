@@ -14,8 +14,10 @@ Other namespaces (several nodes on one machine share /run) never see these recor
 
 from __future__ import annotations
 
+import os
+
 from runtime.errors import HostRefused, RecordUnreadable
-from runtime.folder import Folder
+from runtime.folder import Folder, trusted
 from runtime.names import file_name
 from runtime.typed import TYPE_CHECKING
 
@@ -67,7 +69,8 @@ class Layout:
 
     def stands(self) -> bool:
         """Whether every folder that is open is what would be opened now."""
-        return all(folder.stands() for folder in (*([self._root] if self._root is not None else []), *self._folders.values()))
+        opened = [self._root] if self._root is not None else []
+        return all(map(_stands, (*opened, *self._folders.values())))
 
     def remove_empty(self, name: str) -> None:
         """Removes the folder ``name`` if nothing is in it."""
@@ -127,3 +130,13 @@ class Layout:
         except RecordUnreadable as error:
             raise HostRefused(str(error), "remove it") from None
         return "" if data is None else data.decode("ascii", "replace").strip() or "?"
+
+
+def _stands(folder: Folder) -> bool:
+    """Whether it is what would be found at its path now."""
+    try:
+        found = os.lstat(folder.path)
+        trusted(found, folder.path)
+        return os.path.samestat(found, os.fstat(folder.descriptor))
+    except (OSError, HostRefused):
+        return False
