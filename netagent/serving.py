@@ -60,7 +60,7 @@ class Serving:
         self._folder: Folder | None = None
         self._name = ""
         self._threads: list[Accepting] = []
-        self._working: dict[int, tuple[str, float]] = {}  #: by thread: what it does, and since when
+        self._working: dict[int, tuple[str, float]] = {}  #: by thread: what it does, "" while that is not begun, and since when
         self._kept: list[Kept] = []  #: those that no call uses just now, the last used at the end
         self._served = 0
         self._handed_back: Counter[str] = Counter()
@@ -101,7 +101,8 @@ class Serving:
         """Figures, for any thread."""
         with self._lock:
             back = ", ".join(f"{number} {why}" for why, number in sorted(self._handed_back.items()))
-            return {"calls served": self._served, "calls at work": len(self._working), "calls handed back": back or 0}
+            begun = sum(what != "" for what, _since in self._working.values())
+            return {"calls served": self._served, "calls at work": begun, "calls handed back": back or 0}
 
     def hanging(self) -> str:
         """A call that will not end any more, "" if there is none."""
@@ -148,7 +149,6 @@ class Serving:
             return
         with self._lock:
             kept = self._kept.pop() if self._kept else None
-            self._working[threading.get_ident()] = (f"{given.name} of process {given.pid}", self._now())
         kept = kept or Kept(self._service.paths, self._service.clock, self._later, self._execute)
         try:
             hook.send(b"ready %d" % limit(settings))
@@ -164,6 +164,8 @@ class Serving:
 
     def _do(self, hook: socket.socket, given: Given, settings: Settings, kept: Kept) -> None:
         """From here on the hook waits for the verdict."""
+        with self._lock:
+            self._working[threading.get_ident()] = (f"{given.name} of process {given.pid}", self._now())
         door = Warm(given, settings, kept)
         status, text = UNAVAILABLE, ""
         try:
