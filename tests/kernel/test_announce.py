@@ -115,6 +115,7 @@ def check_advertisement(frame: Frame, own: str) -> None:
     assert checksum(pseudo + message) == b"\0\0"
 
 
+@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_the_hook_answers_after_the_first_and_waits_for_none_of_the_rest(site: Site) -> None:
     """By then its outputs are at their end too: Ganeti waits for that."""
     with Sniffer(site.router) as wire:
@@ -172,6 +173,7 @@ def test_the_end_of_a_migration_is_announced_though_nothing_is_to_be_done(site: 
         assert len(wire.first(2, announcement)) == 2
 
 
+@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_nothing_is_said_of_a_nic_that_is_down_again(site: Site) -> None:
     """The process sees it by the record, and ends."""
     nic = site.nic(IP=HOST4)
@@ -183,6 +185,7 @@ def test_nothing_is_said_of_a_nic_that_is_down_again(site: Site) -> None:
     assert heard and [each for each in heard if each.time > gone] == []
 
 
+@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_nothing_is_said_of_a_device_that_is_another_ones(site: Site) -> None:
     """Its record may be there still, and a device of the same name: another index is another guest."""
     nic = site.nic(IP=HOST4)
@@ -244,6 +247,7 @@ def test_what_is_not_to_be_announced_is_not(site: Site) -> None:
         assert detached() == [] and wire.until(time.time() + 0.3, announcement) == []
 
 
+@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_an_uplink_without_an_address_yet_costs_a_warning(site: Site) -> None:
     """No more: the guest is to start. When the address is there, what is said later is said from it."""
     run("ip", "-6", "route", "replace", "default", "dev", "up0", "table", "100")
@@ -256,6 +260,7 @@ def test_an_uplink_without_an_address_yet_costs_a_warning(site: Site) -> None:
     assert ipaddress.IPv6Address(Frame.parse(heard.frame).payload[8:24]) == ipaddress.IPv6Address("fe80::77")
 
 
+@pytest.mark.no_agent("starts agents of its own")
 def test_an_agent_says_what_the_one_before_may_not_have_said(site: Site) -> None:
     """It was killed right after its answer. What came up long before that is not said again."""
     nic = site.nic(IP=HOST4)
