@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING
 
@@ -57,8 +59,8 @@ class Links:
                     links.link(str(record.nic.index), target)
                     return
                 except HostRefused:
-                    # another NIC's removal has removed the empty folder since we opened it
-                    if instances.exists(record.nic.instance):
+                    # another NIC's removal has removed the empty folder since we opened it; there may be a new one by now
+                    if os.fstat(links.descriptor).st_nlink:
                         raise
 
     def remove_device(self, record: Record) -> None:

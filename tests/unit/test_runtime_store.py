@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import HostRefused, RecordTooNew
-from runtime.folder import TEMPORARY
+from runtime.folder import TEMPORARY, Folder
 from runtime.paths import Paths
 from runtime.record import CLOSING, UP, to_json
 from runtime.store import Store
@@ -291,3 +291,18 @@ def test_no_space_is_a_refusal_and_leaves_the_record_as_it_was(store: Store, sta
     monkeypatch.undo()
     assert store.read(U1) == record()
     assert not [name for name in os.listdir(state / "nics") if name.startswith(TEMPORARY)]
+
+
+def test_a_folder_that_was_removed_and_made_again_under_the_link(store: Store, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the removal of one NIC of the instance, and the up of a third: the link is made in the one that is there."""
+    link, left = Folder.link, [1]
+
+    def late(self: Folder, name: str, target: str) -> None:
+        if self.path.endswith("/instances/web1.example") and left and left.pop():
+            (state / "instances/web1.example").rmdir()
+            (state / "instances/web1.example").mkdir(mode=0o700)
+        link(self, name, target)
+
+    monkeypatch.setattr(Folder, "link", late)
+    store.write(record())
+    assert not left and store.by_instance("web1.example", 0) == record()
