@@ -23,18 +23,6 @@ def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> N
     ``view``: the host as it is just now, from a caller that has many to tell. A resident process tells a moment after its answer.
     """
 
-    def soon(by: Node, told: Log, seen: View | None) -> bool:
-        if _current(by, record):
-            _tell(by, record, _named(told, record), seen)
-        return False
-
-    if node.resident:
-        node.later((0.0,), soon, node, log)
-    else:
-        _tell(node, record, log, view)
-
-
-def _tell(node: Node, record: Record, log: Log, view: View | None) -> None:
     from netcommon.plan import effects  # a down has no plan
 
     try:
@@ -43,7 +31,16 @@ def _tell(node: Node, record: Record, log: Log, view: View | None) -> None:
         log.warning(f"nobody was told: {error}")
         return
     found = [effect for effect in found if not (record.incoming and effect.exclusive())]
-    perform(node, found, log, record, view)
+
+    def soon(by: Node, told: Log, seen: View | None) -> bool:
+        if _current(by, record):
+            perform(by, found, _named(told, record), record, seen)
+        return False
+
+    if node.resident and found:  # most NICs have none
+        node.later((0.0,), soon, node, log)
+    else:
+        perform(node, found, log, record, view)
 
 
 def perform(node: Node, found: Iterable[Effect], log: Log, record: Record | None = None, view: View | None = None) -> None:
