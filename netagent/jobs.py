@@ -196,7 +196,7 @@ class Jobs:
                 continue
             entries.append(entry_of(record))
             if record.monotonic > since and record.state == UP:
-                effects.arrived(worker.node, record, worker.log)
+                effects.arrived(worker.node, record, worker.log, view)
             if record.nic.mode in mute:
                 continue
             try:

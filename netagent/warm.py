@@ -42,7 +42,7 @@ class Kept:
         host = LinuxHost(self.paths, settings.service_timeout, self.clock.now, settings.folders)
         identity = host.identity()
         store = Store(self.paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
-        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute, resident=True)
+        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute)
         return self._node
 
     def close(self) -> None:

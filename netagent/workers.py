@@ -46,7 +46,7 @@ class Worker:
         host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
         identity = host.identity()
         store = Store(paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
-        return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute, resident=True)
+        return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute)
 
     def use(self, settings: Settings) -> None:
         """``settings`` are in force now. What is open is opened anew if they are others, or if its folders are not those at their paths."""

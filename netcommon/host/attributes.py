@@ -9,7 +9,7 @@ from netcommon.host.facts import AF_INET, AF_INET6
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HEADER = Struct("=IHHII")  #: struct nlmsghdr: length, type, flags, sequence, port
 ATTRIBUTE = Struct("=HH")  #: struct nlattr: length, type
@@ -18,9 +18,12 @@ U16, U32, S32 = Struct("=H"), Struct("=I"), Struct("=i")
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLM_F_REQUEST, NLM_F_MULTI, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP_INTR = 0x1, 0x2, 0x4, 0x8, 0x10
 NLM_F_DUMP = 0x300
+SAYS = NLM_F_MULTI | NLM_F_DUMP_INTR  #: flags that say something about a dump
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLM_F_ACK_TLVS = 0x200
 NLA_TYPE_MASK = 0x3FFF  #: without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+
+RUN, AFRESH = 64, 8  #: so many messages of one shape are passed over at once, or are looked at before that is tried again
 
 LENGTHS = {AF_INET: 4, AF_INET6: 16}  #: of an address, in bytes
 
@@ -60,6 +63,49 @@ def text(kind: int, value: str) -> bytes:
 def message(kind: int, flags: int, body: bytes, sequence: int) -> bytes:
     """A whole request; the kernel finds the sender's port by itself."""
     return HEADER.pack(16 + len(body), kind, flags | NLM_F_REQUEST, sequence, 0) + body
+
+
+def messages(data: bytes, needle: bytes | None = b"", at: int | None = None) -> Iterator[tuple[int, int, int, bytes]]:
+    """Type, flags, sequence number and body of each message of a datagram. Raises MalformedError.
+
+    Of a dump's objects without ``needle`` in their bytes (None: of all), thousands, only those that say something about the dump.
+    """
+    unpack = HEADER.unpack_from
+    offset, end, look = 0, len(data), 0 if needle != b"" else len(data)
+    words = memoryview(data)[: end & ~3].cast("I")
+    place = data.find(needle) if needle is not None and at is None else -1
+    while offset + 16 <= end:
+        length, kind, flags, sequence, _ = unpack(data, offset)
+        after = offset + length
+        if length < 16 or after > end:
+            raise MalformedError("a netlink message reaches beyond what was received")
+        if 0 <= place < offset and needle is not None:
+            place = data.find(needle, offset)
+        says = flags & SAYS != NLM_F_MULTI or kind <= NLMSG_DONE
+        if offset >= look and not says:
+            size = length + 3 & ~3
+            run = offset + RUN * size
+            lacks = not offset <= place < run if at is None else (needle or b"")[:1] not in data[offset + 16 + at : run : size]
+            if run <= end and lacks and _alike(words[offset >> 2 : run >> 2], size >> 2):
+                offset = run
+                continue
+            look = offset + AFRESH * size
+        there = 0 <= place < after if at is None else data.startswith(needle or b"", offset + 16 + at)
+        if there or says:
+            yield kind, flags, sequence, data[offset + 16 : after]
+        offset = (after + 3) & ~3
+
+
+def _alike(words: memoryview, size: int) -> bool:
+    """Whether these are messages of ``size`` words with the same header: length, type and flags, sequence number."""
+    return all(words[place::size].tolist().count(words[place]) == RUN for place in range(3))
+
+
+def search(datagrams: Sequence[bytes], needle: bytes, at: int | None = None) -> list[bytes]:
+    """The bodies of a listing's objects with ``needle`` in their bytes, ``at`` that place if given."""
+    some = [data for data in datagrams if needle in data]
+    found = (body for data in some for kind, _flags, _sequence, body in messages(data, needle, at) if kind > NLMSG_DONE)
+    return [body for body in found if (needle in body if at is None else body.startswith(needle, at))]
 
 
 def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:

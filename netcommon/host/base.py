@@ -36,6 +36,25 @@ if TYPE_CHECKING:
     from netcommon.host.requests import Request
 
 
+class RouteList(Protocol):
+    """Routes of one table, or of all, as they were when they were listed."""
+
+    def to(self, destination: str) -> Sequence[Route]:
+        """Those to ``destination`` exactly."""
+        ...
+
+
+class Listed(NamedTuple):
+    """The route list of a view to which a single question costs nothing."""
+
+    view: View
+    family: int
+    table: int | None
+
+    def to(self, destination: str) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination)
+
+
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -49,6 +68,10 @@ class View(Protocol):
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]: ...
     def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
         """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly."""
+        ...
+
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        """The same routes, listed once for several destinations to be looked for."""
         ...
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...

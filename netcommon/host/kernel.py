@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 
 from netcommon.host import decode, encode
-from netcommon.host.attributes import MalformedError, as_bytes, attribute, split_prefix, text
+from netcommon.host.attributes import MalformedError, as_bytes, attribute, search, split_prefix, text
 from netcommon.host.netlink import untold
 from runtime.errors import TryAgain
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from netcommon.host.attributes import Encoded
     from netcommon.host.counters import Counters
     from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
-    from netcommon.host.netlink import Netlink
+    from netcommon.host.netlink import Netlink, Reply
 
     Fact = TypeVar("Fact")
     Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
+NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 
@@ -63,23 +64,14 @@ class KernelView:
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
     def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        needle, at, address, length = b"", None, b"", 0
         if destination is not None:
-            try:
-                address, length = split_prefix(family, destination)
-            except (OSError, ValueError):
-                return []
-            if length:
-                needle = attribute(encode.RTA_DST, address)
-            else:
-                needle, at = b"\0", 1  # struct rtmsg: a default route has a length, 0, and no destination
-        gone = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  # the table was never made
-        bodies = self._dump("routes", encode.dump_routes(family, table or 0), needle, gone, at)
-        found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
-        found = [route for route in found if route.family == family and table in (None, route.table)]
-        if destination is None:
-            return found
-        return [route for route in found if split_prefix(family, route.destination) == (address, length)]
+            return self.route_list(family, table).to(destination)
+        found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
+        return _routes(found, family, table)
+
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        found = self._netlink.listing(encode.dump_routes(family, table or 0))
+        return RouteList(family, table, _there("routes", found, NO_TABLE))
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
@@ -113,15 +105,39 @@ class KernelView:
             return None
         raise untold("links", found)
 
-    def _dump(
-        self, what: str, request: Encoded, needle: bytes = b"", gone: frozenset[int] = NOTHING, at: int | None = None
-    ) -> list[bytes]:
-        found = self._netlink.dump(request, needle, at)
-        if isinstance(found, list):
-            return found
-        if found.errno in gone:
+    def _dump(self, what: str, request: Encoded, needle: bytes = b"", gone: frozenset[int] = NOTHING) -> list[bytes]:
+        return _there(what, self._netlink.dump(request, needle), gone)
+
+
+class RouteList(NamedTuple):
+    """Routes as the kernel has listed them, thousands: the few that are asked for are looked for in its bytes."""
+
+    family: int
+    table: int | None  #: None: of all tables
+    datagrams: Sequence[bytes]
+
+    def to(self, destination: str) -> Sequence[Route]:
+        try:
+            address, length = split_prefix(self.family, destination)
+        except (OSError, ValueError):
             return []
-        raise untold(what, found)
+        # struct rtmsg: a default route has a length, 0, and no destination
+        bodies = search(self.datagrams, attribute(encode.RTA_DST, address)) if length else search(self.datagrams, b"\0", 1)
+        found = _routes(bodies, self.family, self.table)
+        return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
+
+
+def _routes(bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:
+    found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
+    return [route for route in found if route.family == family and table in (None, route.table)]
+
+
+def _there(what: str, found: list[bytes] | Reply, gone: frozenset[int]) -> list[bytes]:
+    if isinstance(found, list):
+        return found
+    if found.errno in gone:
+        return []
+    raise untold(what, found)
 
 
 def _vlans(body: bytes) -> list[tuple[int, BridgeVlan]]:

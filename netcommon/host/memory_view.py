@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netcommon.host.base import Listed
 from netcommon.host.simulated_local import SimulatedLocal
 from netcommon.host.simulated_nft import SimulatedNft
 from netcommon.host.simulated_reach import SimulatedReach
@@ -12,6 +13,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netcommon.host.base import RouteList
     from netcommon.host.counters import Counters
     from netcommon.host.facts import (
         Address,
@@ -78,6 +80,9 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
             for route in self._kernel.routes
             if route.family == family and table in (None, route.table) and destination in (None, route.destination)
         ]
+
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        return Listed(self, family, table)
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]

@@ -19,6 +19,7 @@ from netcommon.host.attributes import (
     MalformedError,
     attributes,
     message,
+    messages,
     string,
 )
 from runtime.errors import HostRefused, TryAgain, escaped
@@ -39,7 +40,6 @@ TIMEVAL = Struct("@ll")
 RECEIVE = 1 << 18  #: bytes asked for at once; the kernel fills at most 32 KiB of a dump into one
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
-SAYS = NLM_F_MULTI | NLM_F_DUMP_INTR  #: flags that say something about a dump
 MAX_ERRNO = 4095  #: linux/err.h
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
@@ -103,23 +103,32 @@ class Netlink:
             return body
         raise AssertionError("unreachable")  # pragma: no cover
 
-    def dump(self, request: Encoded, needle: bytes = b"", at: int | None = None) -> list[bytes] | Reply:
-        """The bodies of all objects (in whose bytes ``needle`` is, ``at`` that place if given), or the kernel's refusal.
+    def dump(self, request: Encoded, needle: bytes = b"") -> list[bytes] | Reply:
+        """The bodies of all objects (in whose bytes ``needle`` is), or the kernel's refusal.
 
         An interrupted dump is asked for again; raises TryAgain if that does not help: what is returned is complete.
         """
+        return self._whole(request, needle)
+
+    def listing(self, request: Encoded) -> list[bytes] | Reply:
+        """As ``dump``, but what was received of it as it is, datagram by datagram: for ``search``, as often as one likes."""
+        return self._whole(request, None)
+
+    def _whole(self, request: Encoded, needle: bytes | None) -> list[bytes] | Reply:
         for _ in range(INTERRUPTED):
             self.dumps += 1
-            found, complete = self._dump(request, needle, at)
+            found, complete = self._dump(request, needle)
             if complete:
                 return found
         raise TryAgain("the kernel's tables changed each time while they were read")
 
-    def _dump(self, request: Encoded, needle: bytes, at: int | None) -> tuple[list[bytes] | Reply, bool]:
+    def _dump(self, request: Encoded, needle: bytes | None) -> tuple[list[bytes] | Reply, bool]:
+        """The bodies with ``needle``, or (None) all datagrams; and whether they belong together."""
         sequence = self._send((request,), NLM_F_DUMP)
         found: list[bytes] = []
+        datagrams: list[bytes] = []
         complete = True
-        for kind, flags, got, body in self._messages(needle, at):
+        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None):
             if got != sequence:
                 continue
             if flags & NLM_F_DUMP_INTR:
@@ -129,16 +138,20 @@ class Netlink:
             if kind == NLMSG_DONE:
                 # The error of a dump that failed on the way stands here.
                 failed = reply_of(flags, body, 4) if len(body) >= 4 else Reply()
-                return (failed, True) if failed.errno else (found, complete)
-            if needle in body if at is None else body.startswith(needle, at):
+                if failed.errno:
+                    return failed, True
+                break
+            if needle is not None and needle in body:
                 found.append(body)
             if not flags & NLM_F_MULTI:
-                return found, complete
-        raise AssertionError("unreachable")  # pragma: no cover
+                break
+        if needle is None:
+            found = [data for data in datagrams if HEADER.unpack_from(data)[3] == sequence]
+        return found, complete
 
-    def _batch(self, messages: Sequence[Encoded]) -> list[Reply]:
+    def _batch(self, asked: Sequence[Encoded]) -> list[Reply]:
         size = taken = 0
-        for each in messages[:BATCH_MESSAGES]:
+        for each in asked[:BATCH_MESSAGES]:
             size += 16 + len(each.body) + 3
             if taken and size > BATCH_BYTES:
                 break
@@ -146,7 +159,7 @@ class Netlink:
         answers: dict[int, Reply] = {}
         lost = Reply(errno.ETIMEDOUT, f"the kernel did not answer in {self.timeout:g} s")
         try:
-            last = self._send(messages[:taken], NLM_F_ACK)
+            last = self._send(asked[:taken], NLM_F_ACK)
             first = last - taken + 1
             for kind, flags, got, body in self._messages():
                 if kind == NLMSG_ERROR and first <= got <= last:
@@ -173,30 +186,18 @@ class Netlink:
             raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
-    def _messages(self, needle: bytes = b"", at: int | None = None) -> Iterator[tuple[int, int, int, bytes]]:
-        """Type, flags, sequence number and body of what comes in, without end. Raises TryAgain and closes when nothing does.
-
-        Of a dump's objects without ``needle`` in their bytes, thousands, only those that say something about the dump.
+    def _messages(self, needle: bytes | None = b"", kept: list[bytes] | None = None) -> Iterator[tuple[int, int, int, bytes]]:
+        """Type, flags, sequence number and body of what comes in, without end: see ``messages``. Raises TryAgain and closes when nothing
+        does. ``kept``: where each datagram goes, too.
         """
-        unpack = HEADER.unpack_from
         try:
             while True:
                 data, sender = self._open().recvfrom(RECEIVE)
                 if sender[0]:
                     continue  # another process may write to our port; the kernel's is 0
-                offset, end = 0, len(data)
-                place = data.find(needle) if at is None else -1
-                while offset + 16 <= end:
-                    length, kind, flags, sequence, _ = unpack(data, offset)
-                    after = offset + length
-                    if length < 16 or after > end:
-                        raise MalformedError("a netlink message reaches beyond what was received")
-                    if 0 <= place < offset:
-                        place = data.find(needle, offset)
-                    there = 0 <= place < after if at is None else data.startswith(needle, offset + 16 + at)
-                    if there or flags & SAYS != NLM_F_MULTI or kind <= NLMSG_DONE:
-                        yield kind, flags, sequence, data[offset + 16 : after]
-                    offset = (after + 3) & ~3
+                if kept is not None and len(data) >= HEADER.size:
+                    kept.append(data)
+                yield from messages(data, needle)
         except OSError as problem:
             self.close()
             raise _unanswered(problem, self.timeout, self.NAME) from problem

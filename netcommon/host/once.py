@@ -5,10 +5,11 @@ from __future__ import annotations
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from netcommon.host.base import View
+    from netcommon.host.facts import Route
 
 
 class Once:
@@ -16,6 +17,13 @@ class Once:
 
     def __init__(self, view: View) -> None:
         self._view = view
+
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        """What is asked of a table is looked for in one list of it: the kernel tells a table only as a whole."""
+        if destination is None:
+            return self._view.routes(family, table)
+        found: Sequence[Route] = self.route_list(family, table).to(destination)
+        return found
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         ask: Callable[..., Any] = getattr(self._view, name)

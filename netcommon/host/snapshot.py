@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import View
+from netcommon.host.base import Listed, View
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.base import RouteList
     from netcommon.host.counters import Counters
     from netcommon.host.facts import (
         Address,
@@ -85,6 +86,9 @@ class Snapshot:
         elif table is not None:
             return self._once(("table", family), lambda: _grouped(routes, lambda route: route.table)).get(table, [])
         return [route for route in routes if table in (None, route.table)]
+
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        return Listed(self, family, table)
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))

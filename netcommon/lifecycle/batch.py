@@ -112,18 +112,18 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
                 done[number] = result
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
-    _tell(node, [(one.coming.settled, one.coming.log) for one in ready.values() if one.coming.settled is not None])
+    _tell(node, [one.coming for one in ready.values()])
     return done
 
 
-def _tell(node: Node, settled: Sequence[tuple[Record, Log]]) -> None:
+def _tell(node: Node, coming: Sequence[Coming]) -> None:
     """Tells of those that are up; what is to be said again is said by one process for all of them."""
     again = _Again()
-    view = node.host.snapshot()
-    for record, log in settled:
-        effects.arrived(node._replace(later=again), record, log, view)
-    if settled:
-        again.hand_over(node, settled[0][1])
+    for one in coming:
+        if one.settled is not None:
+            effects.arrived(node._replace(later=again), one.settled, one.log, one.view)
+    if coming:
+        again.hand_over(node, coming[0].log)
 
 
 class _Again:
@@ -165,6 +165,7 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
             link = device_link(view, one.nic.interface)
             resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
             if not one.incoming and not left_behind(view, link) and sharing.admits(resolved):
+                one.view = view
                 ready[number] = _Ready(one, link, resolved)
         except NetcommonError:
             continue

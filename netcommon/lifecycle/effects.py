@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> None:
     """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held.
 
-    ``view``: the host as it is just now, from a caller that has many to tell. A resident process tells a moment after its answer.
+    ``view``: the host as it was seen a moment ago, by whom it was looked at then.
     """
 
     from netcommon.plan import effects  # a down has no plan
@@ -31,16 +31,7 @@ def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> N
         log.warning(f"nobody was told: {error}")
         return
     found = [effect for effect in found if not (record.incoming and effect.exclusive())]
-
-    def soon(by: Node, told: Log, seen: View | None) -> bool:
-        if _current(by, record):
-            perform(by, found, _named(told, record), record, seen)
-        return False
-
-    if node.resident and found:  # most NICs have none
-        node.later((0.0,), soon, node, log)
-    else:
-        perform(node, found, log, record, view)
+    perform(node, found, log, record, view)
 
 
 def perform(node: Node, found: Iterable[Effect], log: Log, record: Record | None = None, view: View | None = None) -> None:

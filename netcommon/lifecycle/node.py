@@ -59,7 +59,6 @@ class Node(NamedTuple):
     later: Later  #: runs what an effect does again within a second, without holding the call
     doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
     execute: Execute | None = None  #: runs custom scripts; None: as children of this process
-    resident: bool = False  #: this process stays: what need not be done before the answer is done after it
 
 
 class Call(NamedTuple):

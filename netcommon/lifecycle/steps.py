@@ -252,10 +252,11 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
         if not answer.ok and answer.errno not in request.gone:
             failures.append((operation, refusal(operation, answer)))
     failed = [operation for operation, _error in failures]
+    touched = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}
     told: list[Effect] = []
     for operation in done:
         if operation not in failed:
-            if any(operation is touched for touched, _request in pairs):
+            if id(operation) in touched:
                 log.info(f"undone: {operation.describe()}")
                 told += operation.effects()
             for key in operation.shared():

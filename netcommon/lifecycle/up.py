@@ -52,7 +52,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             attempt = Coming(node, nic, call, held, run_scripts)
             outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
         if attempt.settled is not None:
-            effects.arrived(node, attempt.settled, call.log)
+            effects.arrived(node, attempt.settled, call.log, attempt.view)
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
@@ -72,6 +72,7 @@ class Coming:
         self.scripts = scripts.Scripts(node, call, nic) if run_scripts else scripts.NONE
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
+        self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, steps.once(self.node)
@@ -102,7 +103,9 @@ class Coming:
         if stale or aside:
             view = steps.once(node)
         if sweep(node, view, link, old, self.log) or stale or aside:
-            resolved = steps.resolve(node, steps.once(node), planned, old, nic.uuid, self.log)
+            view = steps.once(node)
+            resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
+        self.view = None if self.scripts.any else view
         for operation in resolved:
             fields = operation._asdict()
             index = fields.get("tap", fields.get("ifindex", link.index))  # what is on an uplink has its own, and the tap's beside it

@@ -115,7 +115,6 @@ def check_advertisement(frame: Frame, own: str) -> None:
     assert checksum(pseudo + message) == b"\0\0"
 
 
-@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_the_hook_answers_after_the_first_and_waits_for_none_of_the_rest(site: Site) -> None:
     """By then its outputs are at their end too: Ganeti waits for that."""
     with Sniffer(site.router) as wire:
@@ -173,7 +172,6 @@ def test_the_end_of_a_migration_is_announced_though_nothing_is_to_be_done(site: 
         assert len(wire.first(2, announcement)) == 2
 
 
-@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_nothing_is_said_of_a_nic_that_is_down_again(site: Site) -> None:
     """The process sees it by the record, and ends."""
     nic = site.nic(IP=HOST4)
@@ -185,7 +183,6 @@ def test_nothing_is_said_of_a_nic_that_is_down_again(site: Site) -> None:
     assert heard and [each for each in heard if each.time > gone] == []
 
 
-@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_nothing_is_said_of_a_device_that_is_another_ones(site: Site) -> None:
     """Its record may be there still, and a device of the same name: another index is another guest."""
     nic = site.nic(IP=HOST4)
@@ -224,6 +221,19 @@ def test_an_uplink_that_is_a_bridge_speaks_with_its_own_mac(node: Node, site: Si
     assert {Frame.parse(each.frame).source for each in heard} == {"02:00:00:00:00:b1"}
 
 
+def test_the_sites_script_may_choose_the_uplink(site: Site) -> None:
+    """It runs before anybody is told, so the table is looked at once more."""
+    run("ip", "link", "add", "up1", "up", "type", "ifb")
+    run("ip", "route", "replace", "default", "dev", "up1", "table", "100")
+    path = Path("/etc/netcommon/ifup.d/10-uplink")
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\nip route replace default via {GATEWAY4} dev up0 onlink table 100\n")
+    path.chmod(0o755)
+    with Sniffer(site.router) as wire:
+        site.up(site.nic(IP=HOST4))
+        assert len(wire.first(2, announcement)) == 2
+
+
 def test_without_a_default_route_a_rule_tells_the_uplink(site: Site) -> None:
     """``iif up0 lookup 100``, as Ganeti's documents have it."""
     for family in ("-4", "-6"):
@@ -247,7 +257,6 @@ def test_what_is_not_to_be_announced_is_not(site: Site) -> None:
         assert detached() == [] and wire.until(time.time() + 0.3, announcement) == []
 
 
-@pytest.mark.no_agent("the agent announces after its answer, and what goes wrong then is in its log")
 def test_an_uplink_without_an_address_yet_costs_a_warning(site: Site) -> None:
     """No more: the guest is to start. When the address is there, what is said later is said from it."""
     run("ip", "-6", "route", "replace", "default", "dev", "up0", "table", "100")

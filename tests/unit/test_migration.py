@@ -14,7 +14,6 @@ from netcommon.host.memory_view import MemoryView
 from netcommon.host.requests import AddRoute, Request, SendFrame
 from netcommon.lifecycle.arrivals import complete_instance
 from netcommon.lifecycle.check import Report, check, repair
-from netcommon.lifecycle.up import up
 from netcommon.operations import KINDS, kind
 from netcommon.operations.base import Operation
 from runtime import definitions
@@ -169,24 +168,6 @@ def test_said_again_only_while_the_nic_is_up_on_this_device(sim: Sim) -> None:
     assert again() and frames(sim) == 6
     sim.down(ROUTED)
     assert not again() and frames(sim) == 6
-
-
-def test_a_process_that_stays_tells_after_its_answer(sim: Sim) -> None:
-    """Once for the arrival, and then as often as a hook says it again; not of a NIC that has gone meanwhile."""
-    node = sim.node._replace(resident=True)
-    up(node, ROUTED, sim.call())
-    ((delays, soon),) = sim.scheduled
-    assert delays == (0.0,) and frames(sim) == 0
-    assert not soon() and frames(sim) == 2
-    ((delays, again),) = sim.scheduled[1:]
-    assert delays == (0.1, 0.3, 0.6, 0.9) and again() and frames(sim) == 4
-    sim.down(ROUTED)
-    assert not again() and frames(sim) == 4
-    sim.scheduled.clear()
-    up(node, ROUTED, sim.call())
-    ((_delays, soon),) = sim.scheduled
-    sim.down(ROUTED)
-    assert not soon() and frames(sim) == 4 and len(sim.scheduled) == 1
 
 
 def test_what_cannot_be_said_is_a_warning_and_is_said_again(sim: Sim) -> None:

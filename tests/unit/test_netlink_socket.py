@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from netcommon.host import encode
-from netcommon.host.attributes import HEADER, Encoded
+from netcommon.host.attributes import HEADER, RUN, Encoded, search
 from netcommon.host.kernel import KernelView
 from netcommon.host.netlink import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
 from netcommon.host.requests import SetLink
@@ -175,7 +175,48 @@ def test_those_with_a_needle_in_them(needle: bytes, at: int | None, found: list[
             parts.append(told(DONE, MULTI, numbers[0], bytes(4)))
             return [(KERNEL, b"".join(part)) for part in (parts[:split], parts[split:]) if part]
 
-        assert Client(script).dump(QUESTION, needle, at) == [BODIES[number] for number in found]
+        listed = Client(script).listing(QUESTION)
+        assert isinstance(listed, list) and search(listed, needle, at) == [BODIES[number] for number in found]
+        assert at is not None or Client(script).dump(QUESTION, needle) == [BODIES[number] for number in found]
+
+
+@pytest.mark.parametrize("needle", [(b"needle", None), (b"\x07", 2)])
+@pytest.mark.parametrize("many", [RUN - 1, RUN, 3 * RUN + 5])
+@pytest.mark.parametrize("where", [0, 1, RUN - 1, RUN, 2 * RUN + 3])
+def test_one_among_many_alike_is_found(where: int, many: int, needle: tuple[bytes, int | None]) -> None:
+    """Those are passed over by the run; what is of another shape, has the needle or says something is not."""
+    where %= many
+    for changed in ({"body": b"\x02\x00\x07needle!"}, {"body": b"\x02\x00\x07needle!!!!!"}, {"flags": MULTI | INTERRUPT}, {"error": True}):
+
+        def script(turn: int, numbers: list[int], changed: dict[str, Any] = changed) -> list[Any]:
+            parts = [told(NEWLINK, MULTI, numbers[0], b"\x02\x00\x00without.") + bytes(1) for _ in range(many)]
+            if "body" in changed:
+                body = changed["body"]
+                parts[where] = told(NEWLINK, MULTI, numbers[0], body) + bytes(-len(body) % 4)
+            elif turn == 1 and "flags" in changed:
+                parts[where] = told(NEWLINK, changed["flags"], numbers[0], b"\x02\x00\x00without.") + bytes(1)
+            elif turn == 1:
+                parts[where:] = [ack(numbers[0], errno.EINVAL)]
+            return [(KERNEL, b"".join([*parts, told(DONE, MULTI, numbers[0], bytes(4))]))]
+
+        client, other = Client(script), Client(script)
+        listed, found = client.listing(QUESTION), other.dump(QUESTION, needle[0])
+        assert client.dumps == other.dumps == (2 if "flags" in changed else 1)
+        if "error" in changed:
+            assert listed == found and isinstance(found, Reply) and found.errno == errno.EINVAL
+        else:
+            expected = [changed["body"]] if "body" in changed else []
+            assert isinstance(listed, list) and search(listed, *needle) == expected and found == expected
+
+
+def test_a_listing_holds_nothing_of_another_answer() -> None:
+    """What an earlier question was answered may still come in."""
+
+    def script(turn: int, numbers: list[int]) -> list[Any]:
+        late = [(KERNEL, told(NEWLINK, MULTI, numbers[0] - 1, b"late")), (KERNEL, b"short")]
+        return [*late, *dumped(numbers[0], 0)]
+
+    assert Client(script).listing(QUESTION) == [data for _sender, data in dumped(1, 0)]
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
