@@ -37,7 +37,7 @@ from runtime.store import Store, is_key
 JITTER = 0.1
 
 #: So much of a CPU is spent on resyncs at most: where one takes long they are further apart than the settings say.
-SHARE = 0.0035
+SHARE = 0.003
 
 #: Between two attempts to connect to Open vSwitch, and to watch a folder that has gone (seconds).
 RECONNECT = 1.0
