@@ -69,9 +69,9 @@ class KernelView:
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
         return _routes(found, family, table)
 
-    def route_list(self, family: int, table: int | None = None) -> RouteList:
+    def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
         found = self._netlink.listing(encode.dump_routes(family, table or 0))
-        return RouteList(family, table, _there("routes", found, NO_TABLE))
+        return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
@@ -109,7 +109,7 @@ class KernelView:
         return _there(what, self._netlink.dump(request, needle), gone)
 
 
-class RouteList(NamedTuple):
+class KernelRoutes(NamedTuple):
     """Routes as the kernel has listed them, thousands: the few that are asked for are looked for in its bytes."""
 
     family: int

@@ -13,6 +13,7 @@ from pyroute2 import IPRoute
 
 from netcommon.host.facts import Neighbour, Route, Rule
 from netcommon.host.linux import LinuxHost
+from netcommon.host.once import Once
 from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
 from runtime.errors import HostRefused, TryAgain
 from runtime.paths import Paths
@@ -129,6 +130,22 @@ def test_foreign_routes(host: LinuxHost) -> None:
     assert [route.index for route in host.view().routes(2, 33, "10.7.0.0/16")] == [0]
     assert host.view().routes(10, 33, "2001:db8:7::/48")
     assert [(route.type, route.table, route.index) for route in host.view().routes(2, 255, "10.6.0.1/32")] == [(2, 255, uplink)]
+
+
+def test_a_table_is_listed_once_for_several_questions(host: LinuxHost) -> None:
+    """Among hundreds of routes of one shape; what has changed since is another look's."""
+    taps = index(host, "up0")
+    made = [Route(2, 33, f"10.7.{number >> 8}.{number & 255}/32", taps, scope=253) for number in range(300)]
+    assert all(answer.ok for answer in host.execute([AddRoute(each) for each in made], stop=True))
+    run("ip", "route", "add", "default", "dev", "up0", "table", "33")
+    seen, before = Once(host.view()), host.netlink.dumps
+    for each in (made[0], made[63], made[64], made[177], made[299]):
+        assert seen.routes(2, 33, each.destination) == [each]
+    assert [route.protocol for route in seen.routes(2, 33, "0.0.0.0/0")] == [3]
+    assert seen.routes(2, 33, "10.7.1.44/32") == []
+    assert host.netlink.dumps == before + 1
+    assert host.execute([DeleteRoute(made[63])], stop=True)[0].ok
+    assert Once(host.view()).routes(2, 33, made[63].destination) == []
 
 
 def test_alternative_names_do_not_count(host: LinuxHost) -> None:

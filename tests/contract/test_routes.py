@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from netcommon.host.facts import Route
+from netcommon.host.once import Once
 from netcommon.host.requests import AddRoute, DeleteRoute, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, told, view
 
@@ -112,11 +113,13 @@ def test_the_exact_destination_alone(taps: World, family: int) -> None:
     everything = "0.0.0.0/0" if family == 2 else "::/0"
     made = [route(taps, family, destination=each) for each in (wide, near, everything, DESTINATIONS[family])]
     assert do(taps, *(AddRoute(each) for each in made)) == [0] * 4
-    for each in made:
-        assert view(taps).routes(family, 100, each.destination) == [each]
-        assert taps.host.snapshot().routes(family, 100, each.destination) == [each]
-    assert view(taps).routes(family, 100, "192.0.2.0/24" if family == 2 else "2001:db9::/32") == []
-    assert view(taps).routes(family, 100, "nonsense") == []
+    for seen in (view(taps), taps.host.snapshot(), Once(view(taps))):
+        for each in made:
+            assert seen.routes(family, 100, each.destination) == [each]
+            assert seen.route_list(family, 100).to(each.destination) == [each]
+        assert seen.routes(family, 100, "192.0.2.0/24" if family == 2 else "2001:db9::/32") == []
+        assert seen.routes(family, 100, "nonsense") == []
+    assert sorted(Once(view(taps)).routes(family, 100)) == sorted(made)
 
 
 @BOTH
