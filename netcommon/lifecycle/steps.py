@@ -252,13 +252,14 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
         if not answer.ok and answer.errno not in request.gone:
             failures.append((operation, refusal(operation, answer)))
     failed = [operation for operation, _error in failures]
-    touched = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}
+    found = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}
     told: list[Effect] = []
     for operation in done:
         if operation not in failed:
-            if id(operation) in touched:
+            if id(operation) in found:
                 log.info(f"undone: {operation.describe()}")
-                told += operation.effects()
+            if any(operation is tried for tried, _request in pairs):
+                told += operation.effects()  # also where it had gone already: who is told may not know that
             for key in operation.shared():
                 if not any(key in other.shared() for other in failed):
                     node.store.owners.release(key, record_key)
