@@ -38,7 +38,9 @@ from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
 from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from netcommon.lifecycle import down, gc, up
 from netcommon.lifecycle.node import SHUTDOWN, START, Call, Clock, Node, Outcome
+from netcommon.lifecycle.steps import decode
 from netcommon.log import Log, recording
+from netcommon.operations.file import NicFile
 from netcommon.operations.flows import cookie_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint, nic_from_environment
@@ -304,9 +306,11 @@ class Sim:
         elif isinstance(request, NftChange):
             return request.what.rpartition(" of ")[2]
         elif isinstance(request, PutFile | DeleteFile):
-            # nfdhcpd's is named after the device, dnsmasq's after the NIC: the device's alias begins with it, or the record tells
-            named = [link.name for link in self.host.kernel.links.values() if link.alias.startswith(f"{request.name} ")]
-            return next(iter([*named, *(record.device for record in self.records() if record.uuid == request.name)]), request.name)
+            # nfdhcpd's is named after the device, dnsmasq's after the NIC, which may have a record aside: those tell who has such a file
+            path = (request.folder, request.name)
+            having = [each for each in self.records() if any(isinstance(one, NicFile) and one[:2] == path for one in decode(each)[0])]
+            having.sort(key=lambda record: record.key != record.uuid)
+            return having[0].device if having else request.name
         if index is not None:
             link = self.host.kernel.links.get(index)
             return link.name if link else f"gone {index}" if index else "nowhere"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -154,6 +155,17 @@ class History(RuleBasedStateMachine):
         living = {(record.device, record.ifindex, record.uuid) for record in self.sim.records()}
         living = {each for each in living if self.sim.index(each[0]) == each[1]}
         assert len(living) == len({each[:2] for each in living})
+
+
+@pytest.mark.parametrize("first", ["bridged", "openvswitch, dnsmasq"])
+def test_up_elsewhere_after_a_kill(first: str) -> None:
+    """Of the NIC's two records one has the file that is named after it, or both."""
+    for life in range(41):
+        history = History()
+        history.killed_up(number=0, tap="tap0", mode=first, life=life)
+        history.up(number=0, tap="tap1", mode="openvswitch, dnsmasq")
+        history.down_by_device(tap="tap1", context="hot-remove")
+        history.teardown()
 
 
 def test_histories() -> None:
