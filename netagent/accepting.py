@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
@@ -22,11 +23,17 @@ class Accepting:
 
         ``answer`` is given each connection, which is closed after it, and limits its time itself (``socket.settimeout``): the next one
         waits. An OSError of it ends that connection alone: who asked has gone, or takes too long.
+
+        Raises OSError where there can be no thread more.
         """
         self._listener, self._answer = listener, answer
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            listener.close()
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     @property
     def listener(self) -> socket.socket:

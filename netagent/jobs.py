@@ -23,7 +23,7 @@ from netagent.tend import BUSY, DOOR, OWING, Dropped, Result
 from netagent.work import Key, Pool
 from netagent.workers import Worker
 from netcommon.lifecycle import effects, steps
-from netcommon.lifecycle.node import Call
+from netcommon.lifecycle.node import Call, alive
 from netcommon.log import Log
 from runtime.errors import NetcommonError
 from runtime.record import UP
@@ -189,13 +189,13 @@ class Jobs:
         dropped: list[Dropped] = []
         known: steps.Known = {}
         mute: set[str] = set()
-        since, self._told = (self._told, NEVER) if keys is None else (NEVER, self._told)
+        since = self._told if keys is None else NEVER
         for key in worker.tender.keys() if keys is None else keys:
             record = worker.tender.read(key)
             if record is None or not worker.tender.ours(record):
                 continue
             entries.append(entry_of(record))
-            if record.monotonic > since and record.state == UP:
+            if record.monotonic > since and record.state == UP and alive(worker.node, view, record):
                 effects.arrived(worker.node, record, worker.log, view)
             if record.nic.mode in mute:
                 continue
@@ -208,6 +208,7 @@ class Jobs:
             wanting += [key] if wants else []
             dropped += counted
         if keys is None:
+            self._told = NEVER
             self._count_dropped(dropped)
         return wanting, entries, not mute
 

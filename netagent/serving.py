@@ -119,13 +119,11 @@ class Serving:
             full = len(self._working) >= MOST
             if not full:
                 self._working[me] = ("", self._now())
-                if self._threads and len(self._working) == len(self._threads):  # nobody is left to accept
-                    listener = self._threads[0].listener.dup()
-                    self._threads.append(Accepting(listener, f"hooks {len(self._threads)}", self._accepted))
         if full:
             self._hand_back(BUSY)
             return
         try:
+            self._one_more()
             self._serve(hook)
         except OSError:
             raise  # the hook has gone
@@ -134,6 +132,16 @@ class Serving:
         finally:
             with self._lock:
                 del self._working[me]
+
+    def _one_more(self) -> None:
+        """A thread more where nobody is left to accept. If there cannot be one now, the next call asks again."""
+        with self._lock:
+            if not self._threads or len(self._working) < len(self._threads):
+                return
+            try:
+                self._threads.append(Accepting(self._threads[0].listener.dup(), f"hooks {len(self._threads)}", self._accepted))
+            except OSError as error:
+                tell(self._log, "one more thread for hooks", error)
 
     def _serve(self, hook: socket.socket) -> None:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):

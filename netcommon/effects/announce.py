@@ -48,7 +48,10 @@ class Announce(AnnounceFields, Effect):
 
     def perform(self, scene: Scene) -> None:
         view = scene.view or scene.host.view()
-        targets = [(family, link) for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
+        targets = self._targets(view)
+        if not targets and scene.view:
+            view = scene.host.view()  # it has changed since it was looked at
+            targets = self._targets(view)
         if not targets:
             scene.log.info(f"announced to nobody: no uplink of table {self.table or 'main'} is known (no default route, no rule into it)")
             return
@@ -62,6 +65,9 @@ class Announce(AnnounceFields, Effect):
 
     def _addresses(self, family: int) -> tuple[str, ...]:
         return self.ipv4 if family == AF_INET else self.ipv6
+
+    def _targets(self, view: View) -> list[tuple[int, Link]]:
+        return [(family, link) for family in (AF_INET, AF_INET6) if self._addresses(family) for link in self._uplinks(view, family)]
 
     def _uplinks(self, view: View, family: int) -> list[Link]:
         """Those with neighbours to tell: not tunnels."""

@@ -65,7 +65,7 @@ class AddRoute(NamedTuple):
 
 
 class DeleteRoute(NamedTuple):
-    """Deletes exactly this route: destination, table, interface, protocol and scope must all match."""
+    """Deletes the route of this destination, table, interface, protocol and scope; no metric (IPv4) or gateway (IPv6) stands for any."""
 
     route: Route
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from netcommon.lifecycle import effects, steps
+from netcommon.lifecycle.coming import Coming
 from netcommon.lifecycle.down import close, down, farewell, holder
 from netcommon.lifecycle.leftovers import left_behind
 from netcommon.lifecycle.node import Outcome, about, locks
-from netcommon.lifecycle.up import Coming, up
+from netcommon.lifecycle.up import give_back, up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import NetcommonError
@@ -91,6 +92,7 @@ class _Sharing:
         new = [operation for operation in operations if operation._asdict().get("found", ABSENT) == ABSENT]
         making = [operation for operation in new if not operation.shared() or operation.apply()]
         made = {key for operation in making for key in (*operation.shared(), operation.place()) if key}
+        made |= {f"to {to}" for operation in operations if (to := steps.destination(operation))}  # whose address it is the second asks
         if self._made & (shared | made) or self._seen & made:
             return False
         self._made |= made
@@ -112,6 +114,8 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
                 done[number] = result
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
+    for one in ready.values():
+        give_back(node, one.coming.undone, one.coming.call)
     _tell(node, [one.coming for one in ready.values()])
     return done
 

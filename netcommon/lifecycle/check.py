@@ -72,6 +72,7 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         here = arrived(node, record)
         all_of_it = [*operations, *(owed(node, record) if here else ())]
         held.keys(steps.keys_of(all_of_it))
+        view = steps.once(node)
         planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it}
         resolved, refused = steps.resolve_each(node, view, planned.values(), operations, record.key, call.log)
         stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
@@ -100,7 +101,7 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
             for key in set(steps.keys_of(outdated)) - set(steps.keys_of(resolved)):
                 node.store.owners.release(key, record.key)
             steps.claim(node, resolved, record.key)
-        again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(node.host.view(), todo)]
+        again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(steps.once(node), todo)]
         if again or hopeless:
             raise HostRefused("; ".join([*hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
     effects.arrived(node, record, call.log)

@@ -110,6 +110,12 @@ def _resolve(
     return made, refused, warnings
 
 
+def destination(operation: Operation) -> tuple[object, ...]:
+    """Family, table and destination of what leads to a guest; of other operations nothing."""
+    fields = operation._asdict() if operation.KIND in THROUGH_TAP else {}
+    return tuple(fields[name] for name in ("family", "number", "destination")) if fields else ()
+
+
 def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:
     """The one of ``earlier`` whose place on the host ``new`` takes over."""
     place = new.place()

@@ -1,30 +1,17 @@
-"""up: clean what an earlier NIC left, record the intent, apply, run the site's scripts, record that it is done."""
+"""up: a NIC is joined to the network, under the locks of its device and UUID, and whoever is to be told is told after that."""
 
 from __future__ import annotations
 
-from netcommon.lifecycle import effects, scripts, steps
-from netcommon.lifecycle.down import farewell, finish
-from netcommon.lifecycle.incoming import incoming
-from netcommon.lifecycle.leftovers import sweep
-from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, locks
-from netcommon.operations.base import to_json
-from netcommon.operations.bridge import BridgePort
-from netcommon.operations.link import device_link
-from netcommon.plan import plan as plan_of
-from runtime import ganeti
-from runtime.errors import HostRefused, NetcommonError, TryAgain
-from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from netcommon.lifecycle import effects
+from netcommon.lifecycle.coming import ROLLBACK_SECONDS, Coming
+from netcommon.lifecycle.node import Outcome, alive, locks
+from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
     from netcommon.lifecycle.node import Call, Node
-    from netcommon.operations.base import Operation
-    from runtime.locks import Locks
     from runtime.nic import Nic
+    from runtime.record import Record
 
 
 def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
@@ -50,299 +37,23 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
             attempt = Coming(node, nic, call, held, run_scripts)
-            outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
+            failure: NetcommonError | None = None
+            try:
+                outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
+            except NetcommonError as error:
+                failure = error
+        if failure is not None:
+            give_back(node, attempt.undone, call)
+            raise failure
         if attempt.settled is not None:
             effects.arrived(node, attempt.settled, call.log, attempt.view)
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
 
-#: The kinds of netcommon.operations.firewall.
-FIREWALL = frozenset({"firewall", "firewall-nic"})
+def give_back(node: Node, undone: Record | None, call: Call) -> None:
+    """What the NIC of ``undone`` took from others they get again. Under no locks."""
+    if undone is not None:
+        from netcommon.lifecycle.contested import restore
 
-#: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
-ROLLBACK_SECONDS = 2.0
-
-
-class Coming:
-    """One up, under the locks of its device and UUID."""
-
-    def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
-        self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
-        self.scripts = scripts.Scripts(node, call, nic) if run_scripts else scripts.NONE
-        self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
-        self.settled: Record | None = None  #: the record, where something is to be told
-        self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-
-    def run(self, earlier: Record | None, other: Record | None) -> Outcome:
-        node, nic, view = self.node, self.nic, steps.once(self.node)
-        link = device_link(view, nic.interface)
-        self.scripts.check()
-        current = earlier if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
-        if current and current.state == REVERTING:
-            earlier = current = self._finished(current, view)
-            view = steps.once(node)
-        planned = self.plan(current)
-        aside = earlier if earlier and not current and alive(node, view, earlier) else None
-        stale = [record for record in (earlier if not current and not aside else None, other) if record]
-        old = steps.decode(current)[0] if current else []
-        touched = [record for record in (*stale, aside) if record]
-        keyed = [*planned, *old, *(operation for record in touched for operation in steps.decode(record)[0])]
-        if stale or aside:
-            steps.resolve(node, view, planned, old, nic.uuid, self.log)  # refuses before anything is touched
-        # the scripts of those who left may hang: they get a share of the time, and no other NIC waits for them
-        stale = [farewell(node, record, self._leaving(record, view)) for record in stale]
-        self.held.keys(steps.keys_of(keyed))
-        view = steps.once(node)  # as it is now that the keys are ours
-        resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
-        if aside:
-            self.log.warning(f"still alive on {aside.device}: that record is closed when its device goes")
-            self._move_aside(aside)
-        for record in stale:
-            self._clean(record, self._leaving(record, view))
-        if stale or aside:
-            view = steps.once(node)
-        if sweep(node, view, link, old, self.log) or stale or aside:
-            view = steps.once(node)
-            resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
-        self.view = None if self.scripts.any else view
-        for operation in resolved:
-            fields = operation._asdict()
-            index = fields.get("tap", fields.get("ifindex", link.index))  # what is on an uplink has its own, and the tap's beside it
-            if fields.get("device") == link.name and index != link.index:
-                raise HostRefused(f"{link.name} is another device than a moment ago: nothing was done to it")
-        if current:
-            return self._converge(current, old, resolved)
-        return self._start(link, resolved)
-
-    def plan(self, current: Record | None) -> list[Operation]:
-        """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
-        planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
-        if (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
-            self.incoming = incoming(self.node, self.nic, self.call)
-        owed = [operation for operation in planned if self.incoming and operation.exclusive()]
-        for operation in owed:
-            self.log.info(f"owed until the guest has arrived: {operation.describe()}")
-        return [operation for operation in planned if operation not in owed]
-
-    def _finished(self, record: Record, view: View) -> Record | None:
-        """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
-
-        Returns what is still on record.
-        """
-        try:
-            finish(self.node, record, self._leaving(record, view), self.held)
-        except NetcommonError as error:
-            self.log.warning(f"still not undone: {error}")
-        finally:
-            self.held.release_keys()
-        return self.node.store.read(record.key)
-
-    def _clean(self, record: Record, call: Call) -> None:
-        """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
-        self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
-        try:
-            finish(self.node, record, call, self.held)
-        except NetcommonError as error:
-            self.log.error(f"of {record.nic.label} on {record.device} something is left: {error}")
-            left = self.node.store.read(record.key)
-            if left is not None and left.key == self.nic.uuid:
-                self._move_aside(left)
-
-    def _move_aside(self, record: Record) -> None:
-        """Makes room for this NIC's own record; what the earlier one shares with others goes along.
-
-        It is an owner under its new name before it loses the old one: a kill in between would leave what it has made without an owner,
-        and the next NIC that needs it would take it for the administrator's.
-        """
-        store, operations = self.node.store, steps.decode(record)[0]
-        store.move_aside(record, lambda moved: steps.claim(self.node, operations, moved.key))
-        for key in steps.keys_of(operations):
-            store.owners.release(key, record.key)
-
-    def _leaving(self, record: Record, view: View) -> Call:
-        """The call in which an earlier NIC is undone: its scripts get at most a third of the time that is left."""
-        now = self.node.clock.now()
-        context = SUPERSEDED if alive(self.node, view, record) else DEVICE_GONE
-        return about(self.call, record)._replace(context=context, deadline=now + max(self.call.deadline - now, 0.0) / 3)
-
-    def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
-        record = self._record(link, resolved)
-        self._carry_out(record, [], resolved, run=True)
-        return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
-
-    def _record(self, link: Link, operations: list[Operation]) -> Record:
-        node = self.node
-        return Record(
-            self.nic,
-            link.index,
-            node.identity.boot,
-            node.identity.netns,
-            APPLYING,
-            tuple(map(to_json, operations)),
-            self.call.door,
-            created=node.clock.wall(),
-            monotonic=node.clock.now(),
-            incoming=self.incoming,
-        )
-
-    def _converge(self, current: Record, old: list[Operation], resolved: list[Operation]) -> Outcome:
-        """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC itself changed.
-
-        An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
-        on the record, since what they set on a port is undone before it leaves its bridge.
-        """
-        outdated = [operation for operation in old if not any(steps.same(operation, new) for new in resolved)]
-        fresh = [operation for operation in resolved if not any(steps.same(was, operation) for was in old)]
-        owed = [operation for operation in fresh if operation.exclusive()] if current.incoming else []
-        changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
-        finished = current.state in (UP, CLOSING)
-        drifted = [operation for operation, _text in steps.drift(self.node.host.view(), resolved)]
-        down = steps.shut(current)
-        moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted))
-        moves = moves or any(operation.place() == down.place() for operation in fresh)
-        todo = [one for one in resolved if not finished or one in drifted or (moves and one.place() == down.place())]
-        if finished and not (todo or changed or owed):
-            record = current._replace(state=UP, incoming=self.incoming)
-            if record != current:
-                self.node.store.write(record)
-            if self.call.phase == POST or current.incoming != self.incoming:
-                self._settle(record)
-            if self.call.phase == POST and self.scripts.instead:
-                self.held.release_keys()
-                self.scripts.up()  # it does all that is done for this NIC, and its guest has arrived
-            return Outcome(False, f"{self.nic.label} is up on {self.nic.interface} already")
-        for operation in todo if finished and not changed else ():
-            if operation in owed:
-                continue
-            self.log.warning(f"had drifted, is mended: {operation.describe()}")
-        if changed and current.scripts:
-            self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
-            scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
-            self.held.keys(steps.keys_of([*old, *resolved]))
-        unknown = steps.decode(current)[1]
-        operations = (*unknown, *map(to_json, [*resolved, *outdated]))
-        record = current._replace(nic=self.nic, state=APPLYING, operations=operations, incoming=self.incoming)
-        settled = (*unknown, *map(to_json, resolved))
-        self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if moves else [])
-        return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
-
-    def _carry_out(
-        self,
-        record: Record,
-        outdated: list[Operation],
-        todo: list[Operation],
-        run: bool,
-        settled: tuple[Mapping[str, object], ...] | None = None,
-        first: Sequence[Operation] = (),
-    ) -> None:
-        """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
-        node, store = self.node, self.node.store
-        record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
-        self._intend(record, todo if settled is None else steps.decode(record)[0])
-        try:
-            if first:
-                steps.apply(node, first, self.log)
-            # a firewall's old rules stand until the new ones do: what both drop never passes
-            late = [operation for operation in outdated if operation.KIND in FIREWALL]
-            early = [operation for operation in outdated if operation not in late]
-            if early:
-                self._retire(record, early)
-            steps.apply(node, todo, self.log)
-            if late:
-                self._retire(record._replace(operations=(*(settled or ()), *map(to_json, late))), late)
-            self.held.release_keys()
-            if run:
-                self.scripts.up()
-            if settled is not None:
-                record = record._replace(operations=settled)
-            record = record._replace(state=UP)
-            store.write(record, None if run and self.scripts.any else intended)
-        except BaseException as error:
-            self.roll_back(record, error)
-            raise
-        self._announce(record)
-
-    def first(self) -> bool:
-        """Whether there is nothing on record of it, or of its device, and no script to run: then ``begin`` and ``end`` are all of an up.
-
-        Raises HostRefused for a script that must not be run.
-        """
-        self.scripts.check()
-        none = self.node.store.read(self.nic.uuid) is None and self.node.store.by_device(self.nic.interface) is None
-        return none and not (self.scripts.any or self.scripts.instead)
-
-    def begin(self, link: Link, resolved: list[Operation]) -> Record:
-        """Puts the intent to disk, for a caller that applies it, among others, and then calls ``end`` or ``roll_back``."""
-        record = self._record(link, resolved)
-        self._intend(record, resolved)
-        return record
-
-    def end(self, record: Record, failure: NetcommonError | None) -> Outcome:
-        """The NIC is up; or it is undone, and the failure raised."""
-        try:
-            if failure is not None:
-                raise failure
-            record, begun = record._replace(state=UP), record
-            self.node.store.write(record, begun)
-        except BaseException as error:
-            self.roll_back(record, error)
-            raise
-        self._announce(record)
-        return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
-
-    def _intend(self, record: Record, operations: list[Operation]) -> None:
-        """Raises HostRefused where the intent cannot be put on disk: nothing was changed."""
-        before = self.node.store.read(record.key)
-        try:
-            self.node.store.write(record)
-            steps.claim(self.node, operations, record.key)
-        except BaseException:
-            self._take_back(before, record)
-            raise
-
-    def _announce(self, record: Record) -> None:
-        """Tells Ganeti's files, and whoever is to be told."""
-        node = self.node
-        if node.settings.ganeti_nic_files != "off":
-            try:
-                ganeti.write_nic_file(node.paths, self.nic)
-            except (OSError, NetcommonError) as error:
-                self.log.warning(f"Ganeti's nic file was not written: {error}")
-        self._settle(record)
-
-    def _settle(self, record: Record) -> None:
-        """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""
-        self.settled = None if self.scripts.instead else record
-
-    def _take_back(self, before: Record | None, record: Record) -> None:
-        """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""
-        try:
-            if before is not None:
-                self.node.store.write(before)
-            else:
-                self.node.store.remove(record)
-        except (OSError, NetcommonError) as error:
-            self.log.error(f"the record could not be put back: {error}")
-
-    def _retire(self, record: Record, outdated: list[Operation]) -> None:
-        """Reverts those of the record that no other takes the place of. Raises the first failure."""
-        node = self.node
-        lasting = [operation for operation in steps.decode(record)[0] if operation not in outdated]
-        surplus = [operation for operation in outdated if steps.superseded(operation, lasting) is None]
-        failures = steps.revert(node, surplus, record.key, self.log) if surplus else []
-        if failures:
-            raise failures[0][1]
-        for key in set(steps.keys_of(outdated)) - set(steps.keys_of(lasting)):
-            node.store.owners.release(key, record.key)
-        steps.claim(node, lasting, record.key)
-
-    def roll_back(self, record: Record, error: BaseException) -> None:
-        """In reverse order, each step on its own; what cannot be undone stays recorded, for gc."""
-        self.log.info(f"rolled back: {error}")
-        now = self.node.clock.now()
-        call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        try:
-            finish(self.node, record._replace(state=REVERTING), call, self.held)
-        except NetcommonError as second:
-            self.log.error(f"the rollback is not complete: {second}")
+        restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))

@@ -97,7 +97,8 @@ class ThroughTap(Operation, Protocol):
     def revert(self, view: View) -> Sequence[Request]:
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
-        return [DeleteRoute(self.route())]  # the kernel, too, looks for the very same one, and needs no list of the table for it
+        # the kernel alone would take another one too: IPv4's of any metric, IPv6's of any gateway
+        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
 
     def identity(self) -> str:
         return _identity(self.route())

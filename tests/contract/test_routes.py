@@ -122,6 +122,15 @@ def test_the_exact_destination_alone(taps: World, family: int) -> None:
     assert sorted(Once(view(taps)).routes(family, 100)) == sorted(made)
 
 
+def test_no_metric_stands_for_any(taps: World) -> None:
+    """So whoever deletes a route of IPv4 looks first whether it is the one."""
+    made = route(taps, 2, metric=50)
+    assert do(taps, AddRoute(made)) == [0]
+    assert told(taps, DeleteRoute(made._replace(metric=7))).errno == errno.ESRCH
+    assert do(taps, DeleteRoute(made._replace(metric=0))) == [0]
+    assert view(taps).routes(2, 100) == []
+
+
 @BOTH
 def test_no_such_table(world: World, family: int) -> None:
     assert view(world).routes(family, 4242) == []

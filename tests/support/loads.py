@@ -36,7 +36,8 @@ ALWAYS = _names(
 
 UP = _names(
     """
-    netcommon.lifecycle.incoming netcommon.lifecycle.leftovers netcommon.lifecycle.up netcommon.modes netcommon.modes.common netcommon.plan
+    netcommon.lifecycle.coming netcommon.lifecycle.incoming netcommon.lifecycle.leftovers netcommon.lifecycle.up
+    netcommon.modes netcommon.modes.common netcommon.plan
     netcommon.features netcommon.features.base netcommon.operations.rule netcommon.operations.table netcommon.operations.bridge
     """
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -314,6 +315,50 @@ def test_when_all_are_at_work_the_next_is_told_at_once(agent: Agent, monkeypatch
     assert answers == [b"0\n"] * 3
     agent.served(3)
     assert agent.call() == b"0\n"
+
+
+def test_one_is_left_to_accept_after_the_socket_was_off_and_on(agent: Agent) -> None:
+    """While calls of before are at work, of which there may be more than there are threads since."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def works(door: Door) -> int:
+        begun.release()
+        return 0 if go_on.wait(10) else 1
+
+    agent.body = works
+    answers: list[bytes] = []
+    hooks = [threading.Thread(target=lambda: answers.append(agent.call())) for _ in range(4)]
+    for hook in hooks[:2]:
+        hook.start()
+        assert begun.acquire(timeout=10)
+    agent.serving.close(0)
+    agent.serving.configure(Settings())
+    for hook in hooks[2:]:
+        hook.start()
+        assert begun.acquire(timeout=10)
+    go_on.set()
+    for hook in hooks:
+        hook.join(10)
+    assert answers == [b"0\n"] * 4
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "too many"), RuntimeError("can't start new thread")])
+def test_when_there_can_be_no_thread_more(agent: Agent, monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
+    """The call is served all the same, and the next one has the thread more."""
+
+    def refuses(*_: object) -> None:
+        raise problem
+
+    with monkeypatch.context() as patch:
+        if isinstance(problem, OSError):
+            patch.setattr(socket.socket, "dup", refuses)
+        else:
+            patch.setattr(threading.Thread, "start", refuses)
+        assert agent.call() == b"0\n"
+        agent.served(1)
+    assert agent.serving.hanging() == ""
+    assert agent.call() == b"0\n" and agent.call() == b"0\n"
+    agent.served(3)
 
 
 def test_a_call_without_end_is_noticed(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from netcommon.host.nfexpr import expression, number
 from netcommon.host.nflayout import MEMBERS, RULES, fingerprint_of
 from netcommon.host.nftables import BRIDGE, INET, Drop, NftChain, NftElement, NftRule, NftTable, Put
 from netcommon.host.requests import NftChange, Request
-from netcommon.lifecycle.up import FIREWALL
+from netcommon.lifecycle.coming import FIREWALL
 from netcommon.operations import KINDS
 from tests.support.sim import UUIDS, Sim, nic
 

@@ -11,7 +11,7 @@ import pytest
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, LEARNED, PROTOCOL, Route
 from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import AddRoute, Request, SendFrame
+from netcommon.host.requests import AddRoute, DeleteRoute, Request, SendFrame
 from netcommon.lifecycle.arrivals import complete_instance
 from netcommon.lifecycle.check import Report, check, repair
 from netcommon.operations import KINDS, kind
@@ -168,6 +168,22 @@ def test_said_again_only_while_the_nic_is_up_on_this_device(sim: Sim) -> None:
     assert again() and frames(sim) == 6
     sim.down(ROUTED)
     assert not again() and frames(sim) == 6
+
+
+def test_an_uplink_that_came_while_the_nic_did(sim: Sim) -> None:
+    """There was none when the host was looked at."""
+    (default,) = [route for route in sim.host.view().routes(AF_INET) if route.destination == "0.0.0.0/0"]
+    sim.host.execute([DeleteRoute(default)], stop=True)
+
+    def then(request: Request) -> Answer | None:
+        if isinstance(request, AddRoute) and request.route != default:
+            sim.host.fail = lambda _request: None
+            sim.host.execute([AddRoute(default)], stop=True)
+        return None
+
+    sim.host.fail = then
+    sim.up(ROUTED)
+    assert frames(sim) == 2 and len(sim.scheduled) == 1
 
 
 def test_what_cannot_be_said_is_a_warning_and_is_said_again(sim: Sim) -> None:

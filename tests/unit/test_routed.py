@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET6, Address, Route
-from netcommon.host.requests import SetLink
+from netcommon.host.facts import AF_INET, AF_INET6, Address, Route
+from netcommon.host.requests import AddRoute, DeleteRoute, SetLink
+from netcommon.lifecycle import batch
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
 from netcommon.operations.link import LinkSetting
@@ -15,7 +16,8 @@ from netcommon.plan import plan
 from netcommon.settings import Settings
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Nic
-from runtime.record import CLOSING
+from runtime.record import CLOSING, UP, Record
+from runtime.store import Store
 from tests.support.sim import UUIDS, Sim, nic
 
 
@@ -75,6 +77,55 @@ def test_an_address_that_another_nic_has(sim: Sim, holder: int, said: str) -> No
     del sim.lines[:]
     sim.up(other())
     assert not [line for line in sim.lines if "one address" in line]
+
+
+def leads_to(sim: Sim) -> list[int]:
+    return [route.index for route in sim.host.view().routes(AF_INET, None, "10.0.0.5/32")]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_up_that_fails_gives_the_address_back(sim: Sim, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had taken from another NIC, which is up, leads there again."""
+    sim.tap("tap1")
+    sim.up(nic("routed"))
+    assert leads_to(sim) == [sim.index("tap0")]
+    real = Store.write
+
+    def write(self: Store, record: Record, earlier: Record | None = None) -> None:
+        if record.state == UP and record.device == "tap1":
+            assert leads_to(sim) == [sim.index("tap1")]
+            raise HostRefused("refused by the test")
+        real(self, record, earlier)
+
+    monkeypatch.setattr(Store, "write", write)
+    if together:
+        (_nic, result), *_ = batch.up_all(sim.node, [other()], lambda _nic: sim.call())
+        assert isinstance(result, HostRefused)
+    else:
+        with pytest.raises(HostRefused):
+            sim.up(other())
+    assert leads_to(sim) == [sim.index("tap0")] and len(sim.records()) == 1
+    assert any("has its address back: web1/0 on tap0: repaired ip -4 route replace 10.0.0.5/32 dev tap0" in line for line in sim.lines)
+
+
+def test_two_nics_with_one_address_in_one_batch(sim: Sim) -> None:
+    """As one by one: the second is warned of, and has it."""
+    sim.tap("tap1")
+    assert all(result.changed for _nic, result in batch.up_all(sim.node, [nic("routed"), other()], lambda _nic: sim.call()))  # type: ignore[union-attr]
+    assert leads_to(sim) == [sim.index("tap1")]
+    assert [line for line in sim.lines if "10.0.0.5/32 leads to tap0" in line and "two NICs have one address" in line]
+
+
+@pytest.mark.parametrize("changes", [{"metric": 50}, {"protocol": 3, "metric": 50}, {"scope": 0, "metric": 50}])
+def test_somebody_elses_route_to_the_guest_stays(sim: Sim, changes: dict[str, int]) -> None:
+    """Also one with our protocol: the kernel would take it for ours, whose metric is none."""
+    sim.host.execute([SetLink(sim.index("tap0"), up=True)], stop=True)
+    sim.up(nic("routed"))
+    (ours,) = sim.host.view().routes(AF_INET, None, "10.0.0.5/32")
+    theirs = ours._replace(**changes)
+    sim.host.execute([DeleteRoute(ours), AddRoute(theirs)], stop=True)
+    sim.down(nic("routed"))
+    assert list(sim.host.view().routes(AF_INET, None, "10.0.0.5/32")) == [theirs]
 
 
 @pytest.mark.parametrize("case", ["down", "closing", "gone", "the same NIC elsewhere"])
