@@ -145,6 +145,8 @@ def route(body: bytes) -> Route | None:
         return None
     found = attributes(body, RTMSG.size)
     address = found.get(RTA_DST)
+    if address is not None and length > 8 * len(address):
+        raise MalformedError(f"a destination of {length} bits")
     destination = ANYWHERE[family] if address is None else show_address(family, address) + f"/{length}"
     gateway = found.get(RTA_GATEWAY)
     shown = "" if gateway is None else show_address(family, gateway)

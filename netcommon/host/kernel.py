@@ -122,8 +122,8 @@ class KernelRoutes(NamedTuple):
         except (OSError, ValueError):
             return []
         # struct rtmsg: a default route has a length, 0, and no destination
-        bodies = search(self.datagrams, attribute(encode.RTA_DST, address)) if length else search(self.datagrams, b"\0", 1)
-        found = _routes(bodies, self.family, self.table)
+        needle, at = (attribute(encode.RTA_DST, address), None) if length else (b"\0", 1)
+        found = _routes(_sane(lambda datagrams: search(datagrams, needle, at), self.datagrams), self.family, self.table)
         return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
 
 

@@ -40,7 +40,7 @@ QUESTIONS: dict[str, Question] = {
     "links": lambda view: view.links(),
     "ports": lambda view: view.ports(view.index),  # type: ignore[attr-defined]
     "rules": lambda view: (view.rules(2), view.rules(10), view.rules(2, "tap1")),
-    "routes": lambda view: (view.routes(2), view.routes(10), view.routes(2, 100, "10.0.0.5/32")),
+    "routes": lambda view: (view.routes(2), view.routes(10), view.routes(2, 100, "10.0.0.5/32"), view.routes(2, 100, "0.0.0.0/0")),
     "neighbours": lambda view: (view.neighbours(2), view.neighbours(10)),
     "vlans": lambda view: (view.vlans(3), view.every_vlan(), view.carriers(10)),
     "addresses": lambda view: view.addresses(),
