@@ -77,7 +77,7 @@ class Jobs:
         self.later = self._repeats.later
         self.looks = 0  #: how many single records were looked at
         self.surveys = 0  #: how many snapshots were looked at
-        self.burden = 0.0  #: CPU seconds of the last comparison of all records
+        self.burden = 0.0  #: CPU seconds of the last comparison of all records; 0: not known yet
         self.synced = 0.0  #: when all records were last compared with the host; 0: not yet
         delay = start_delay(service.settings, service.environ, service.paths, chance.random)
         self.reaper = Reaper(service.clock, chance, service.alarms, service.metrics, delay)
@@ -224,7 +224,8 @@ class Jobs:
         self._drift.rested(now, spent.clock)
         if everything:
             self._service.metrics.observe("netcommon_resync_seconds", spent.clock)
-            self.synced, self.burden = now, spent.cpu
+            self.burden = spent.cpu if self.synced else 0.0  # the first one reads each record for the first time: that says nothing
+            self.synced = now
             known = {entry.key: entry for entry in entries}
             for key in {*known, *self._nics.keys()}:
                 if self._nics.get(key) != known.get(key):

@@ -48,12 +48,13 @@ def settle(place: Place) -> None:
 def idle(place: Place) -> dict[str, float]:
     """While nothing happens: the part of one processor that the agent uses, from the end of one comparison of all NICs to that of the next.
 
-    That is its whole cycle, "period" seconds. Its first is the shortest, since it does not know yet what a comparison costs, so an agent
-    that has just been started is soon at the begin of a whole one.
+    That is its whole cycle, "period" seconds. The first ones are the shortest, since it does not know yet what a comparison costs, so an
+    agent that has just been started is soon at the begin of a whole one.
     """
     place.agent.restart()
     place.agent.rested(120)
     settle(place)
+    _compared(place)
     _compared(place)
     used, begin = place.agent_cpu(), time.monotonic()
     _compared(place)

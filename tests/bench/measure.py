@@ -96,6 +96,16 @@ def looked_up(extent: Extent) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Extent], Any]] = {"latency": latencies, "bursts": bursts, "growth": grown, "bulk": bulked, "lookup": looked_up}
 
 
+def managed(name: str, work: Callable[[], None]) -> bool:
+    """Does it; says what could not be measured, if so."""
+    try:
+        work()
+    except (RuntimeError, AssertionError) as error:
+        print(f"tests/bench/run: {name}: {error}", file=sys.stderr)
+        return False
+    return True
+
+
 def machine() -> dict[str, Any]:
     """Where and when; enough to judge, nothing that names the machine."""
     cores = len(os.sched_getaffinity(0))
@@ -122,21 +132,18 @@ def main(arguments: Sequence[str]) -> int:
             page.write(json.load(file))
         return 0
     begin = time.monotonic()
-    try:
-        if options.ratios:
-            ratios.store(ratios.measured(ratios.STORED_ROUNDS))
-            return 0
-        extent = SAMPLE if options.sample else FULL
-        told: dict[str, Any] = {"sample": options.sample, "extent": extent._asdict(), "machine": machine()}
-        for name in options.part or PARTS:
-            told[name] = PARTS[name](extent)
-    except (RuntimeError, AssertionError) as error:
-        print(f"tests/bench/run: {error}", file=sys.stderr)
-        return 1
+    extent = SAMPLE if options.sample else FULL
+    told: dict[str, Any] = {"sample": options.sample, "extent": extent._asdict(), "machine": machine()}
+    if options.ratios:
+        return int(not managed("ratios", lambda: ratios.store(ratios.measured(ratios.STORED_ROUNDS))))
+    # where one part fails the others are measured all the same: each takes long
+    parts = [managed(name, lambda name=name: told.update({name: PARTS[name](extent)})) for name in options.part or PARTS]  # type: ignore[misc]
     told["seconds"] = round(time.monotonic() - begin)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(told, file, indent=1)
+    if not all(parts):
+        return 1
     if options.part:
         print(json.dumps(told, indent=1))
     else:
