@@ -184,6 +184,34 @@ class Agent:
         return self.service.metrics.value("netcommon_hook_handed_back_total", reason=why)
 
 
+class AtWork:
+    """Calls that are at work until they may end."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent, agent.body = agent, self._work
+        self._begun, self._go_on = threading.Semaphore(0), threading.Event()
+        self._hooks: list[threading.Thread] = []
+        self._answers: list[bytes] = []
+
+    def _work(self, door: Door) -> int:
+        self._begun.release()
+        return 0 if self._go_on.wait(10) else 1
+
+    def more(self, count: int) -> None:
+        """One after the other is begun."""
+        for _ in range(count):
+            self._hooks.append(threading.Thread(target=lambda: self._answers.append(self._agent.call())))
+            self._hooks[-1].start()
+            assert self._begun.acquire(timeout=10)
+
+    def ended(self) -> list[bytes]:
+        """Their answers."""
+        self._go_on.set()
+        for hook in self._hooks:
+            hook.join(10)
+        return self._answers
+
+
 def own_namespace() -> int:
     with socket.socket(socket.AF_UNIX) as any_socket:
         return int.from_bytes(any_socket.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), "little")
@@ -294,52 +322,24 @@ def test_a_hook_that_died_meanwhile_is_served_to_the_end(agent: Agent) -> None:
 def test_when_all_are_at_work_the_next_is_told_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes long holds nobody: not while there is a thread, nor when there is none."""
     monkeypatch.setattr(serving, "MOST", 3)
-    begun, go_on = threading.Semaphore(0), threading.Event()
-
-    def works(door: Door) -> int:
-        begun.release()
-        return 0 if go_on.wait(10) else 1
-
-    agent.body = works
-    answers: list[bytes] = []
-    hooks = [threading.Thread(target=lambda: answers.append(agent.call())) for _ in range(3)]
-    for hook in hooks:
-        hook.start()
-        assert begun.acquire(timeout=10)
+    at_work = AtWork(agent)
+    at_work.more(3)
     assert agent.said(message()) == b"" and agent.said(message()) == b""
     assert agent.handed_back("busy") == 2 and agent.serving.status()["calls at work"] == 3
     assert agent.serving.hanging() == ""
-    go_on.set()
-    for hook in hooks:
-        hook.join(10)
-    assert answers == [b"0\n"] * 3
+    assert at_work.ended() == [b"0\n"] * 3
     agent.served(3)
     assert agent.call() == b"0\n"
 
 
 def test_one_is_left_to_accept_after_the_socket_was_off_and_on(agent: Agent) -> None:
     """While calls of before are at work, of which there may be more than there are threads since."""
-    begun, go_on = threading.Semaphore(0), threading.Event()
-
-    def works(door: Door) -> int:
-        begun.release()
-        return 0 if go_on.wait(10) else 1
-
-    agent.body = works
-    answers: list[bytes] = []
-    hooks = [threading.Thread(target=lambda: answers.append(agent.call())) for _ in range(4)]
-    for hook in hooks[:2]:
-        hook.start()
-        assert begun.acquire(timeout=10)
+    at_work = AtWork(agent)
+    at_work.more(2)
     agent.serving.close(0)
     agent.serving.configure(Settings())
-    for hook in hooks[2:]:
-        hook.start()
-        assert begun.acquire(timeout=10)
-    go_on.set()
-    for hook in hooks:
-        hook.join(10)
-    assert answers == [b"0\n"] * 4
+    at_work.more(2)
+    assert at_work.ended() == [b"0\n"] * 4
 
 
 @pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "too many"), RuntimeError("can't start new thread")])
