@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.handover import LARGEST
 from tests.support.bootstrap import ROOT
 from tests.support.netns import slowness
 from tests.support.node import Node
@@ -188,10 +189,20 @@ def test_a_queue_that_is_full_is_not_waited_for(hooks: Path) -> None:
     assert done.status == 5 and done.seconds < 0.5 * slowness() and len(cold_calls()) == 1
 
 
-def test_what_is_too_large_is_done_by_the_hook(hooks: Path) -> None:
-    with fake(verdict(0, b"")):
-        done = call(hooks, TAGS="x" * 100000, NETWORK_TAGS="y" * 100000)
+@pytest.mark.parametrize("length", [100, 100000])
+def test_what_is_too_large_is_done_by_the_hook(hooks: Path, length: int) -> None:
+    """The agent, which would only have to refuse it, is not asked."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as listener:
+        listener.bind(place())
+        listener.listen(1)
+        done = call(hooks, TAGS="x" * length, NETWORK_TAGS="y" * length)
+        asked = True
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            asked = False
     assert done.status == 5 and len(cold_calls()) == 1
+    assert asked == (length < LARGEST / 2)
 
 
 def test_the_call_is_handed_over_as_it_came(hooks: Path) -> None:

@@ -1,0 +1,136 @@
+"""What the agent's main thread makes of what its workers found: on a simulated node, with a worker that works at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netagent import jobs as module
+from netagent.drift import Drift
+from netagent.jobs import AGAIN, UNTOLD, Jobs
+from netagent.loop import Loop
+from netagent.metrics import Metrics
+from netagent.nics import Nics, entry_of
+from netagent.repairs import Repairs
+from netagent.tend import Tender
+from netcommon.host.facts import AF_INET, Rule
+from netcommon.log import recording
+from runtime.errors import TryAgain
+from tests.support.sim import Sim, nic
+
+
+class Place:
+    """A routed NIC that came up ``ago`` seconds ago, and the jobs of an agent that has just been started; ``now``: the clock."""
+
+    def __init__(self, root: str, monkeypatch: pytest.MonkeyPatch, ago: float = 1) -> None:
+        self.sim = Sim(root)
+        self.sim.up(nic("routed, table"))
+        self.now = self.sim.record().monotonic + ago
+        self.announced: list[str] = []
+        self.errors: list[Exception] = []
+        self.log, self.lines = recording()
+        self.loop = Loop(lambda: self.now, self.errors.append)
+        metrics, settings, node = Metrics(), self.sim.settings, self.sim.node
+        self.repairs = Repairs(lambda: self.now, settings)
+        nics = Nics()
+        nics.put(entry_of(self.sim.record()))
+        self.drift = Drift(nics, self.repairs.not_before)
+        tender = Tender(node, self.repairs, metrics, self.log)
+        self.worker = SimpleNamespace(node=node, tender=tender, log=self.log, use=lambda settings: None, report=lambda: None)
+        service: Any = SimpleNamespace(
+            clock=SimpleNamespace(now=lambda: self.now),
+            environ={},
+            paths=self.sim.paths,
+            settings=settings,
+            metrics=metrics,
+            alarms=None,
+            make_log=lambda: self.log,
+        )
+        monkeypatch.setattr(module, "Pool", lambda *rest: SimpleNamespace(put=self._work))
+        monkeypatch.setattr(module.effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
+        monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
+        self.cpu = 0.0
+        self.jobs = Jobs(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
+
+    def _work(self, key: object, job: Any) -> None:
+        try:
+            job(self.worker)
+        except TryAgain as error:  # as a pool's thread does
+            self.errors.append(error)
+
+    def compare(self) -> None:
+        """All records, now."""
+        self.drift.everything(self.now)
+        self.jobs.schedule()
+        self.turn()
+
+    def turn(self) -> None:
+        for _ in range(3):
+            self.loop.turn(0)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    made = Place(str(tmp_path), monkeypatch)
+    yield made
+    made.loop.close()
+
+
+def test_the_first_comparison_tells_what_came_up_a_moment_ago(place: Place) -> None:
+    place.compare()
+    place.now += 60
+    place.compare()
+    assert place.announced == ["tap0"], "once"
+    assert place.errors == [] and place.jobs.surveys == 2
+
+
+def test_what_came_up_before_that_has_been_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(str(tmp_path), monkeypatch, UNTOLD + 1)
+    place.compare()
+    assert place.announced == [] and place.jobs.synced == place.now
+    place.loop.close()
+
+
+def test_a_first_comparison_that_fails_forgets_nothing_of_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made again by and by, though what was to be told is old by then."""
+
+    def busy() -> object:
+        raise TryAgain("the kernel is busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.sim.host, "snapshot", busy)
+        place.compare()
+    assert place.announced == [] and [str(error) for error in place.errors] == ["the kernel is busy"]
+    assert place.jobs.synced == 0.0, "nothing was compared"
+    place.now += max(AGAIN, UNTOLD) + 1
+    place.turn()
+    assert place.announced == ["tap0"] and place.jobs.synced == place.now
+
+
+def test_the_first_comparison_does_not_say_what_the_next_one_costs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads each record for the first time, at three times the cost: the time to the next one would be three times too long."""
+    snapshot = place.sim.host.snapshot
+
+    def seen() -> object:
+        place.cpu += 0.5
+        return snapshot()
+
+    monkeypatch.setattr(place.sim.host, "snapshot", seen)
+    place.compare()
+    assert place.jobs.synced and place.jobs.burden == 0.0
+    place.now += 60
+    place.compare()
+    assert place.jobs.burden == 0.5
+
+
+def test_what_does_not_hold_is_looked_at_by_itself(place: Place) -> None:
+    up = place.sim.picture()
+    place.sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap0", 100))
+    assert place.sim.picture() != up
+    place.compare()
+    assert place.jobs.looks == 1 and place.sim.picture() == up
