@@ -19,6 +19,7 @@ from netagent.nics import Nics, entry_of
 from netagent.repairs import Repairs
 from netagent.tend import Tender
 from netcommon.host.facts import AF_INET, Rule
+from netcommon.lifecycle import effects
 from netcommon.log import recording
 from runtime.errors import TryAgain
 from tests.support.sim import Sim, nic
@@ -31,6 +32,7 @@ class Place:
         self.sim = Sim(root)
         self.sim.up(nic("routed, table"))
         self.now = self.sim.record().monotonic + ago
+        self.cpu = 0.0
         self.announced: list[str] = []
         self.errors: list[Exception] = []
         self.log, self.lines = recording()
@@ -52,9 +54,8 @@ class Place:
             make_log=lambda: self.log,
         )
         monkeypatch.setattr(module, "Pool", lambda *rest: SimpleNamespace(put=self._work))
-        monkeypatch.setattr(module.effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
+        monkeypatch.setattr(effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
         monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
-        self.cpu = 0.0
         self.jobs = Jobs(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
 
     def _work(self, key: object, job: Any) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from netcommon.host.facts import AF_INET, AF_INET6, Address, Route
+from netcommon.host.facts import AF_INET, AF_INET6, Address, Route, Rule
+from netcommon.host.memory_view import MemoryView
 from netcommon.host.requests import AddRoute, DeleteRoute, SetLink
-from netcommon.lifecycle import batch
+from netcommon.lifecycle import batch, check
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
 from netcommon.operations.link import LinkSetting
@@ -252,3 +254,35 @@ def test_a_guest_is_no_uplink(sim: Sim) -> None:
     sim.up(nic("routed, IPv6", LINK=""))
     assert [entry for entry in kernel.neighbours if entry.protocol == 174] == []
     assert [line for line in sim.lines if "no IPv6 default route" in str(line)]
+
+
+@pytest.mark.parametrize("call", ["second up", "repair"])
+def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The kernel tells a table only as a whole, thousands of routes on some nodes: twice as many addresses are no list more."""
+    lists = []
+
+    def listed(view: MemoryView, family: int, table: int | None = None) -> object:
+        lists.append((family, table))
+        found = routes(view, family, table)
+        return SimpleNamespace(to=lambda destination: [route for route in found if route.destination == destination])
+
+    def asked(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> object:
+        lists.append((family, table))
+        return routes(view, family, table, destination)
+
+    routes = MemoryView.routes
+    monkeypatch.setattr(MemoryView, "route_list", listed)
+    monkeypatch.setattr(MemoryView, "routes", asked)
+    counted = []
+    for more in ("", "addresses:10.0.0.6 netcommon:0:addresses:10.0.0.7 netcommon:0:addresses:10.0.0.8"):
+        guest = nic("routed, table", TAGS=f"netcommon:0:{more}" if more else "")
+        sim.up(guest)
+        sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap0", 100))  # there is something to mend
+        lists.clear()
+        if call == "repair":
+            assert check.repair(sim.node, UUIDS[0], sim.call()).changed
+        else:
+            assert sim.up(guest).changed
+        counted.append(sorted(lists))
+        sim.down(guest)
+    assert counted[0] == counted[1] != []
