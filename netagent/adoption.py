@@ -106,7 +106,7 @@ class Adopter:
 def fill(node: Node, call: Call) -> int:
     """Backfills every record that an earlier version has written, at the agent's start. Returns how many got something."""
     filled = 0
-    for record in node.store.all()[0]:
+    for record in node.store.each([]):
         try:
             filled += bool(lacking(record) and backfill(node, record.key, _limited(node, call)))
         except NetcommonError as error:

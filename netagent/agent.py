@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from netagent import file_events, memory
 from netagent.drift import Drift
@@ -21,6 +21,7 @@ from netagent.loop import Loop
 from netagent.nft_events import NftEvents
 from netagent.nics import Entry, Nics, entry_of
 from netagent.ovs_events import OvsEvents
+from netagent.pace import apart
 from netagent.parsed import PARSED
 from netagent.repairs import Repairs
 from netagent.service import Service
@@ -31,13 +32,14 @@ from netcommon.settings import Settings
 from runtime.errors import HostRefused, NetcommonError
 from runtime.locks import UUID
 from runtime.paths import Paths
+from runtime.record import from_json
 from runtime.store import Store, is_key
+
+if TYPE_CHECKING:
+    from runtime.store import Parse
 
 #: The time between two resyncs is off by up to this share of it: not all nodes at once.
 JITTER = 0.1
-
-#: So much of a CPU is spent on resyncs at most: where one takes long they are further apart than the settings say.
-SHARE = 0.003
 
 #: Between two attempts to connect to Open vSwitch, and to watch a folder that has gone (seconds).
 RECONNECT = 1.0
@@ -88,7 +90,7 @@ class Agent:
             self._loop.watch(source.descriptor, self._ready)
         for name in self._store.folder("nics").names():
             if name.endswith(".json") and is_key(name[:-5]):
-                self._reread(name[:-5])
+                self._reread(name[:-5], from_json)  # nothing to remember: of a large node that would be the last few hundred
         self._journal.begin()
         self._loop.watch(self._service.descriptor, self._service.signalled)
         self._tick()
@@ -183,10 +185,10 @@ class Agent:
                 self._loop.after(RECONNECT, self._watch_again)
         self._drift.take(event, now)
 
-    def _reread(self, key: str) -> None:
-        """The record may have changed on disk."""
+    def _reread(self, key: str, parse: Parse | None = None) -> None:
+        """The record may have changed on disk. ``parse``: see Store.read."""
         try:
-            record = self._store.read(key)
+            record = self._store.read(key, parse)
         except NetcommonError as error:
             self._store.problems.append(str(error))
             record = None
@@ -270,7 +272,7 @@ class Agent:
         self._connect()
         for state, number in self._nics.states().items():
             self._service.metrics.gauge("netcommon_nics", number, state=state)
-        interval = max(self._service.settings.agent_resync, self._jobs.burden / SHARE)
+        interval = apart(self._service.settings.agent_resync, self._jobs.burden)
         self._loop.after(interval * self._chance.uniform(1 - JITTER, 1 + JITTER), self._resync)
         self._jobs.schedule()
 

@@ -26,7 +26,7 @@ from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.node import Call, alive
 from netcommon.log import Log
 from runtime.errors import NetcommonError
-from runtime.record import UP
+from runtime.record import UP, from_json
 
 #: Sorts of work: one record; one whose scripts may take long; many records; reaping; adopting; what an effect does again.
 LOOK, SCRIPTS, SURVEY, REAP, ADOPT, LATER = "look", "scripts", "survey", "reap", "adopt", "later"
@@ -190,8 +190,9 @@ class Jobs:
         known: steps.Known = {}
         mute: set[str] = set()
         since = self._told if keys is None else NEVER
+        parse = from_json if keys is None else None  # of all of a large node there is nothing to remember
         for key in worker.tender.keys() if keys is None else keys:
-            record = worker.tender.read(key)
+            record = worker.tender.read(key, parse)
             if record is None or not worker.tender.ours(record):
                 continue
             entries.append(entry_of(record))

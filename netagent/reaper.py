@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from time import thread_time
 from typing import NamedTuple
 
 from netagent.alarms import Alarms
 from netagent.candidates import Sightings, Sizes, emptied, sizes
 from netagent.metrics import Metrics
 from netagent.nicfiles import NicFile, arriving, lost, nic_files, remove_file
+from netagent.pace import apart
 from netcommon.host.base import View
 from netcommon.lifecycle import inventory
 from netcommon.lifecycle.gc import DIED, FAILED, KEPT, REMOVED, UNRECORDED, Found, Reason, abandoned, at_work, collect, named, remove, tidy
@@ -83,12 +85,14 @@ class Reaper:
         """One inventory, and what may go by it. Returns what it found, and what became of it. Raises nothing that a node may do to us."""
         settings = node.settings
         self._next = self._clock.now() + settings.agent_reap_interval  # whatever happens
+        used = thread_time()
         try:
             found, more = self._run(node, call)
         except NetcommonError as error:  # the locks or the records could not be read once more, or our files not be removed
             self._alarms.set(REAPING, str(error))
             found, more = [], True
-        wait = settings.agent_reap_interval * self._random.uniform(1 - JITTER, 1 + JITTER)
+        spent = 0.0 if found else thread_time() - used  # where there was nothing to do
+        wait = apart(settings.agent_reap_interval, spent) * self._random.uniform(1 - JITTER, 1 + JITTER)
         self._next = self._clock.now() + (min(wait, settings.agent_reap_grace) if more else wait)
         return found
 

@@ -7,7 +7,7 @@ A hook at work on it, which holds its lock, is never disturbed.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.repairs import OFF, Repairs
 from netagent.telling import NOBODY, Chronicle, Meter
@@ -25,6 +25,9 @@ from runtime.errors import NetcommonError, TryAgain
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
 from runtime.store import is_key
+
+if TYPE_CHECKING:
+    from runtime.store import Parse
 
 DOOR = "agent"
 
@@ -60,10 +63,10 @@ class Tender:
         """The keys of all records."""
         return [name[:-5] for name in self.node.store.folder("nics").names() if name.endswith(".json") and is_key(name[:-5])]
 
-    def read(self, key: str) -> Record | None:
-        """The record, if it can be read; what is wrong with it is in the store's problems."""
+    def read(self, key: str, parse: Parse | None = None) -> Record | None:
+        """The record, if it can be read; what is wrong with it is in the store's problems. ``parse``: see Store.read."""
         try:
-            return self.node.store.read(key)
+            return self.node.store.read(key, parse)
         except NetcommonError as error:
             self.node.store.problems.append(str(error))
             return None

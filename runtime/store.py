@@ -15,7 +15,7 @@ from runtime.record import APPLYING, CLOSING, LONGEST, UP, from_json, to_json
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from runtime.folder import Folder
     from runtime.locks import Gates
@@ -29,7 +29,8 @@ class Store:
     """The records of one network namespace, ``netns`` (SO_NETNS_COOKIE), in the boot ``boot``.
 
     ``readonly``: nothing is created, moved or changed, and writing methods raise AssertionError. ``problems`` gathers what was wrong
-    with files met on the way, one line each. ``gates``: see runtime.locks. ``parse``: what makes a record of a file's bytes.
+    with files met on the way, one line each. ``gates``: see runtime.locks. ``parse``: what makes a record of a file's bytes, where one
+    is asked for: it may remember it.
     """
 
     def __init__(
@@ -75,22 +76,22 @@ class Store:
         nics = self._layout.find("nics")
         return nics is not None and nics.exists(f"{key}.json")
 
-    def read(self, key: str) -> Record | None:
-        """The record; None where there is none, or where it did not parse and so was moved to quarantine.
+    def read(self, key: str, parse: Parse | None = None) -> Record | None:
+        """The record; None where there is none, or where it did not parse and so was moved to quarantine. ``parse``: instead of our own.
 
         Raises RecordTooNew, and HostRefused where the state directory cannot be read.
         """
         if not is_key(key):
             return None
         nics = self._layout.find("nics")
-        return self._read(nics, f"{key}.json") if nics is not None else None
+        return self._read(nics, f"{key}.json", parse) if nics is not None else None
 
-    def _read(self, nics: Folder, name: str) -> Record | None:
+    def _read(self, nics: Folder, name: str, parse: Parse | None = None) -> Record | None:
         try:
             data = nics.read(name, LONGEST)
             if data is None:
                 return None
-            record = self._parse(data)
+            record = (parse or self._parse)(data)
             if f"{record.key}.json" != name:
                 raise RecordUnreadable(f"it is the record of {escaped(record.key)}")
             return record
@@ -116,25 +117,28 @@ class Store:
 
     def all(self) -> tuple[list[Record], list[str]]:
         """Every record, and what is wrong with the others, one line each. Those that do not parse are moved to quarantine."""
+        problems: list[str] = []
+        return list(self.each(problems)), problems
+
+    def each(self, problems: list[str]) -> Iterator[Record]:
+        """As ``all``, one after the other, for who keeps none: those of a large node take much memory. ``problems``: what is wrong."""
         nics = self._layout.find("nics")
-        records: list[Record] = []
-        before = len(self.problems)
         if nics is None:
-            return records, []
+            return
         for name in nics.names():
             if not name.endswith(".json") or not is_key(name[:-5]):
-                self.problems.append(f"{nics.path}/{escaped(name)} is no record's name: left alone")
+                problems.append(f"{nics.path}/{escaped(name)} is no record's name: left alone")
                 continue
+            before = len(self.problems)
             try:
-                record = self._read(nics, name)
+                record = self._read(nics, name, from_json)
             except RecordTooNew as error:
-                self.problems.append(str(error))
+                problems.append(str(error))
                 continue
+            problems += self.problems[before:]
+            del self.problems[before:]
             if record is not None:
-                records.append(record)
-        found = self.problems[before:]
-        del self.problems[before:]
-        return records, found
+                yield record
 
     def newer(self) -> list[str]:
         """What is said of the records that a newer version has written, one line each."""
@@ -142,7 +146,7 @@ class Store:
         for name in nics.names() if nics is not None else ():
             try:
                 if nics is not None and name.endswith(".json") and is_key(name[:-5]):
-                    self._read(nics, name)
+                    self._read(nics, name, from_json)
             except RecordTooNew as error:
                 found.append(str(error))
         return found

@@ -44,7 +44,7 @@ def restore(node: Node, undone: Record, call: Call) -> None:
 
     routes = [operation for operation in steps.decode(undone)[0] if steps.destination(operation)]
     destinations = {steps.destination(operation) for operation in routes if operation._asdict()["found"] == OURS}
-    for record in node.store.all()[0] if destinations else ():
+    for record in node.store.each([]) if destinations else ():
         if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(map(steps.destination, steps.decode(record)[0])):
             continue
         try:

@@ -176,7 +176,7 @@ def collect_instance(node: Node, instance: str, call: Call) -> list[Found]:
     """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves."""
     view = node.host.view()
     found = []
-    for record in node.store.all()[0]:
+    for record in node.store.each([]):
         why = abandoned(node, view, record) if record.nic.instance == instance else None
         if why:
             found.append(Found(named(record), why.text, collect(node, record, call)))

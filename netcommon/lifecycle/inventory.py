@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 class Records(NamedTuple):
     """Every record, and what they say is theirs."""
 
-    all: tuple[Record, ...]
+    all: tuple[Record, ...]  #: without their operations, and the environments of their NICs, which are most of them
     problems: tuple[str, ...]  #: what is wrong with those that could not be read, one line each
     lost: bool  #: a record could not be read, now or earlier (quarantine): what it tells of looks like nobody's
     held: frozenset[str]  #: identities of their operations' things (Operation.identity)
@@ -61,10 +61,12 @@ def _owned(made: type[Operation], view: View) -> Iterable[Owned]:
 
 def records(node: Node) -> Records:
     """Reads the records, after ``look``. Raises HostRefused where the state directory cannot be read."""
-    found, problems = node.store.all()
+    found: list[Record] = []
+    problems: list[str] = []
     held: set[str] = set()
     doubtful: set[str] = set()
-    for record in found:
+    for record in node.store.each(problems):
+        found.append(record._replace(operations=(), nic=record.nic._replace(environment={})))
         try:
             operations, unknown = steps.decode(record)
             held |= {operation.identity() for operation in operations}

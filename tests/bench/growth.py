@@ -17,14 +17,17 @@ SUBJECTS = (BASH, FLOOR, WARM_ONE, WARM_GUARD, COLD_ONE)
 QUIET, SETTLING = 4.0, 120.0
 
 #: From one comparison of all NICs to the next an agent may let so much time pass (seconds).
-PERIOD = 900.0
+PERIOD = 1500.0
 
 #: A comparison costs more than so much of a processor (seconds).
 WORTH = 0.02
 
 
 def growth(place: Place, mode: str, counts: Sequence[int], rounds: int, resting: bool) -> dict[str, Any]:
-    """For each number of guarded NICs present: the latencies, memory and descriptors; ``resting``: at the last what an idle agent uses."""
+    """For each number of guarded NICs present: the latencies, memory and descriptors; ``resting``: at the last what an idle agent uses.
+
+    Memory is at rest: the larger one of an agent that has seen the NICs come, and where it is restarted for ``resting``, that one's too.
+    """
     told: dict[str, Any] = {}
     for count in counts:
         place.present(mode, count)
@@ -33,7 +36,9 @@ def growth(place: Place, mode: str, counts: Sequence[int], rounds: int, resting:
         place.agent.rested(120)
         told[str(count)] = {"subjects": found, "memory": place.agent.memory, "descriptors": place.agent.descriptors}
     if resting:
-        told[str(counts[-1])]["idle"] = idle(place)
+        last = told[str(counts[-1])]
+        last["idle"] = idle(place)
+        last["memory"] = max(last["memory"], last["idle"]["memory"])
     return told
 
 
@@ -54,12 +59,13 @@ def idle(place: Place) -> dict[str, float]:
     place.agent.restart()
     place.agent.rested(120)
     settle(place)
+    memory = place.agent.memory  # it has just read everything
     _compared(place)
     _compared(place)
     used, begin = place.agent_cpu(), time.monotonic()
     _compared(place)
     period = time.monotonic() - begin
-    return {"cpu": (place.agent_cpu() - used) / period, "period": period}
+    return {"cpu": (place.agent_cpu() - used) / period, "period": period, "memory": max(memory, place.agent.memory)}
 
 
 def _compared(place: Place) -> None:

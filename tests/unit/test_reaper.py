@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from netagent.reaper import unfinished
+from netagent.pace import SHARE
+from netagent.reaper import JITTER, unfinished
 from netcommon.host.base import Answer
 from netcommon.host.requests import DeleteRule
 from netcommon.lifecycle import gc, inventory
@@ -71,6 +72,31 @@ def test_the_next_run_comes_after_the_grace_period_while_something_waits(made: W
     made.now += GRACE
     made.reap()
     assert made.reaper.due(made.now) > 4 * GRACE
+
+
+def test_inventories_that_cost_much_are_further_apart(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they find something to do they are not: that is what they are for."""
+    spent = iter((0.0, 0.1, 0.1, 10.1, 10.1, 20.1, 20.1, 30.1))
+    monkeypatch.setattr("netagent.reaper.thread_time", lambda: next(spent))
+    made.reap()
+    assert made.reaper.due(made.now) == pytest.approx(600, rel=JITTER)
+    made.reap()
+    assert made.reaper.due(made.now) == pytest.approx(10 / SHARE, rel=JITTER)
+    made.on_stray(0)
+    made.reap()
+    assert made.reaper.due(made.now) == GRACE
+    made.now += GRACE
+    assert {found.action for found in made.reap()} == {"removed"}
+    assert made.reaper.due(made.now) == pytest.approx(600, rel=JITTER)
+
+
+def test_an_inventory_of_thousands_keeps_little_of_each_record(made: World) -> None:
+    made.on_up(0)
+    (record,) = inventory.records(made.sim.node).all
+    whole = made.record(0)
+    assert whole is not None and whole.operations and whole.nic.environment
+    assert record == whole._replace(operations=(), nic=whole.nic._replace(environment={}))
+    assert inventory.records(made.sim.node).held
 
 
 def test_an_alarm_is_said_once_and_over_once(made: World) -> None:

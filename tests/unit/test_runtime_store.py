@@ -13,7 +13,7 @@ import pytest
 from runtime.errors import HostRefused, RecordTooNew
 from runtime.folder import TEMPORARY, Folder
 from runtime.paths import Paths
-from runtime.record import CLOSING, UP, to_json
+from runtime.record import CLOSING, UP, Record, from_json, to_json
 from runtime.store import Store
 from tests.support.nics import BOOT, U1, U2, nic, record
 
@@ -306,3 +306,19 @@ def test_a_folder_that_was_removed_and_made_again_under_the_link(store: Store, s
     monkeypatch.setattr(Folder, "link", late)
     store.write(record())
     assert not left and store.by_instance("web1.example", 0) == record()
+
+
+def test_of_all_records_there_is_nothing_to_remember(paths: Paths, store: Store) -> None:
+    """Else the thousands of a large node would push out of an agent's memory those that are being worked on."""
+    store.write(record())
+    asked: list[bytes] = []
+
+    def parse(data: bytes) -> Record:
+        asked.append(data)
+        return from_json(data)
+
+    remembering = Store(paths, 1, BOOT, parse=parse)
+    assert remembering.all() == ([record()], []) and list(remembering.each([])) == [record()] and remembering.newer() == []
+    assert remembering.read(U1, from_json) == record() and asked == []
+    assert remembering.read(U1) == record() and asked == [to_json(record())]
+    remembering.close()
