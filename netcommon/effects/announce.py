@@ -47,10 +47,10 @@ class Announce(AnnounceFields, Effect):
         return True
 
     def perform(self, scene: Scene) -> None:
-        view = scene.view or scene.host.view()
+        view = scene.seen or scene.view or scene.host.view()
         targets = self._targets(view)
-        if not targets and scene.view:
-            view = scene.host.view()  # it has changed since it was looked at
+        if not targets and scene.seen:
+            view = scene.view or scene.host.view()  # it may have changed since it was looked at
             targets = self._targets(view)
         if not targets:
             scene.log.info(f"announced to nobody: no uplink of table {self.table or 'main'} is known (no default route, no rule into it)")

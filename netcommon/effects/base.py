@@ -33,7 +33,8 @@ class Scene(NamedTuple):
     log: Log
     later: Later
     current: Callable[[], bool]  #: whether the NIC is, now, still up on this device, as the call left it
-    view: View | None = None  #: the host as it was a moment ago, where many effects are performed at once
+    view: View | None = None  #: the host as it is, where many effects are performed at once
+    seen: View | None = None  #: the host as it was just before the NIC came up: what is in it need not be asked for again
 
 
 class Effect(Protocol):

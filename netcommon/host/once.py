@@ -17,13 +17,16 @@ class Once:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._found: dict[tuple[int, int | None, str], Sequence[Route]] = {}
 
     def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
         """What is asked of a table is looked for in one list of it: the kernel tells a table only as a whole."""
         if destination is None:
             return self._view.routes(family, table)
-        found: Sequence[Route] = self.route_list(family, table).to(destination)
-        return found
+        question = family, table, destination
+        if question not in self._found:
+            self._found[question] = self.route_list(family, table).to(destination)
+        return self._found[question]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         ask: Callable[..., Any] = getattr(self._view, name)

@@ -122,10 +122,10 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
 
 def _tell(node: Node, coming: Sequence[Coming]) -> None:
     """Tells of those that are up; what is to be said again is said by one process for all of them."""
-    again = _Again()
+    again, view = _Again(), steps.once(node)
     for one in coming:
         if one.settled is not None:
-            effects.arrived(node._replace(later=again), one.settled, one.log, one.view)
+            effects.arrived(node._replace(later=again), one.settled, one.log, view)
     if coming:
         again.hand_over(node, coming[0].log)
 
@@ -169,7 +169,6 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
             link = device_link(view, one.nic.interface)
             resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
             if not one.incoming and not left_behind(view, link) and sharing.admits(resolved):
-                one.view = view
                 ready[number] = _Ready(one, link, resolved)
         except NetcommonError:
             continue

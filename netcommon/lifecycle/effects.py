@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> None:
+def arrived(node: Node, record: Record, log: Log, view: View | None = None, seen: View | None = None) -> None:
     """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held.
 
-    ``view``: the host as it was seen a moment ago, by whom it was looked at then.
+    ``view``: the host as it is, from who has looked at it since; ``seen``: as it was just before the NIC came up.
     """
 
     from netcommon.plan import effects  # a down has no plan
@@ -31,15 +31,22 @@ def arrived(node: Node, record: Record, log: Log, view: View | None = None) -> N
         log.warning(f"nobody was told: {error}")
         return
     found = [effect for effect in found if not (record.incoming and effect.exclusive())]
-    perform(node, found, log, record, view)
+    perform(node, found, log, record, view, seen)
 
 
-def perform(node: Node, found: Iterable[Effect], log: Log, record: Record | None = None, view: View | None = None) -> None:
+def perform(
+    node: Node,
+    found: Iterable[Effect],
+    log: Log,
+    record: Record | None = None,
+    view: View | None = None,
+    seen: View | None = None,
+) -> None:
     """Performs each of ``found`` once, in order; a failure is a warning. ``record``: of the NIC whose arrival they tell."""
     unique = dict.fromkeys(found)
     if not unique:
         return
-    scene = _scene(node, log, record, view)
+    scene = _scene(node, log, record, view, seen)
     for effect in unique:
         try:
             effect.perform(scene)
@@ -49,13 +56,13 @@ def perform(node: Node, found: Iterable[Effect], log: Log, record: Record | None
             log.warning(f"{effect.describe()}: {type(error).__name__}: {error}")
 
 
-def _scene(node: Node, log: Log, record: Record | None, view: View | None) -> Scene:
+def _scene(node: Node, log: Log, record: Record | None, view: View | None, before: View | None = None) -> Scene:
     from netcommon.effects.base import Scene  # most NICs have none
 
     def later(delays: Sequence[float], action: Callable[[Scene], bool]) -> None:
         node.later(delays, lambda by, told, seen: action(_scene(by, _named(told, record), record, seen)), node, log)
 
-    return Scene(node.host, node.paths, log, later, lambda: record is None or _current(node, record), view)
+    return Scene(node.host, node.paths, log, later, lambda: record is None or _current(node, record), view, before)
 
 
 def _named(log: Log, record: Record | None) -> Log:

@@ -46,7 +46,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             give_back(node, attempt.undone, call)
             raise failure
         if attempt.settled is not None:
-            effects.arrived(node, attempt.settled, call.log, attempt.view)
+            effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
