@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from netcommon.host.base import Answer
+from netcommon.host.memory_view import MemoryView
 from netcommon.host.requests import NftChange, Request
 from netcommon.host.requests_flows import DeleteFlows
 from netcommon.host.snapshot import Snapshot
@@ -272,6 +273,24 @@ def test_what_is_said_again_is_said_by_one(sim: Sim) -> None:
         assert action()
     down_all(sim, nics("routed"))
     assert not any(action() for _delays, action in sim.scheduled)
+
+
+@pytest.mark.parametrize("uplinks", [True, False])
+def test_where_it_is_said_is_looked_up_once_for_all(uplinks: bool, sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a node without a default route nobody is to be told: each of thousands of NICs would list all routes to find that out."""
+    if not uplinks:
+        sim.host.kernel.routes, sim.host.kernel.rules = [], []
+    asked: list[object] = []
+    route_list = MemoryView.route_list
+
+    def listed(view: MemoryView, family: int, table: int | None = None) -> object:
+        asked.append((family, table))
+        return route_list(view, family, table)
+
+    monkeypatch.setattr(MemoryView, "route_list", listed)
+    assert all(isinstance(result, Outcome) and result.changed for result in up_all(sim, nics("routed, table")))
+    assert 0 < len(asked) == len(set(asked))
+    assert bool(sim.scheduled) == uplinks
 
 
 def test_none(sim: Sim) -> None:
