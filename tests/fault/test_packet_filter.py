@@ -126,10 +126,12 @@ def test_lost_and_late_answers(host: Host) -> None:
 
 
 class Looks:
-    """How often somebody has read it all. nft begins anew whenever something changes while it reads: who changes lets it come to an end."""
+    """How often somebody has read it all. nft begins anew whenever something changes while it reads: who changes lets it come to an end,
+    however slow the machine: each reading begins among changes, and would go on for ever among them."""
 
     def __init__(self) -> None:
         self.count = 0
+        self._over = False
         self._ended = threading.Condition()
 
     def end(self) -> None:
@@ -137,11 +139,17 @@ class Looks:
             self.count += 1
             self._ended.notify_all()
 
-    def await_next(self, seconds: float) -> None:
-        """Until one more has ended, but not for longer."""
+    def await_next(self) -> None:
+        """Until one more has ended, or there is none any more; not for ever, should that hang."""
         with self._ended:
             count = self.count
-            self._ended.wait_for(lambda: self.count > count, seconds)
+            self._ended.wait_for(lambda: self._over or self.count > count, 30 * slowness())
+
+    def over(self) -> None:
+        """Nobody reads any more."""
+        with self._ended:
+            self._over = True
+            self._ended.notify_all()
 
 
 @contextmanager
@@ -156,7 +164,7 @@ def long_transactions(looks: Looks) -> Iterator[None]:
         while not stop.is_set():
             run("nft", "-f", "/run/large.nft")
             loaded.set()
-            looks.await_next(2)
+            looks.await_next()
 
     thread = threading.Thread(target=load)
     thread.start()
@@ -165,6 +173,7 @@ def long_transactions(looks: Looks) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        looks.over()
         thread.join()
         run("nft", "delete", "table", "ip", "large")
         Path("/run/large.nft").unlink()
@@ -183,7 +192,7 @@ def test_a_table_is_whole_or_not_there(host: Host) -> None:
             # whoever reads waits for the long transactions too
             while rounds < (10 if FULL else 2) or (looks.count <= LOOKS and rounds < 20):
                 rounds += 1
-                looks.await_next(1)
+                looks.await_next()
                 for door in DOORS:
                     outcome = rundoor(door, host.nic, *DOORS[door])
                     longest = max(longest, outcome.seconds)
