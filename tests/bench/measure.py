@@ -123,28 +123,31 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests/bench/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", action="store_true", help="few rounds and few NICs: about a minute, to see that it works")
     parser.add_argument("--json", default="", metavar="FILE", help="all figures")
-    parser.add_argument("--part", action="append", choices=list(PARTS), help="only this; may be repeated. The page is not written")
+    parser.add_argument("--part", action="append", choices=list(PARTS), help="only this; may be repeated. No page, but with --from-json")
     parser.add_argument("--ratios", action="store_true", help="only measure and store what tests/bench/test_ratios.py compares with")
-    parser.add_argument("--from-json", default="", metavar="FILE", help="only write the page, from figures of an earlier run")
+    parser.add_argument("--from-json", default="", metavar="FILE", help="the page of an earlier run's figures; --part is measured anew")
     options = parser.parse_args(arguments)
-    if options.from_json:
-        with open(options.from_json, encoding="utf-8") as file:
-            page.write(json.load(file))
-        return 0
+    if options.ratios:
+        return int(not managed("ratios", lambda: ratios.store(ratios.measured(ratios.STORED_ROUNDS))))
     begin = time.monotonic()
     extent = SAMPLE if options.sample else FULL
     told: dict[str, Any] = {"sample": options.sample, "extent": extent._asdict(), "machine": machine()}
-    if options.ratios:
-        return int(not managed("ratios", lambda: ratios.store(ratios.measured(ratios.STORED_ROUNDS))))
+    names = options.part or list(PARTS)
+    if options.from_json:
+        with open(options.from_json, encoding="utf-8") as file:
+            told = json.load(file)
+        extent = SAMPLE if told["sample"] else FULL  # as the others' of that page
+        names = options.part or []
+        told["apart"] = [name for name in PARTS if name in (*told.get("apart", ()), *names)]
     # where one part fails the others are measured all the same: each takes long
-    parts = [managed(name, lambda name=name: told.update({name: PARTS[name](extent)})) for name in options.part or PARTS]  # type: ignore[misc]
-    told["seconds"] = round(time.monotonic() - begin)
+    parts = [managed(name, lambda name=name: told.update({name: PARTS[name](extent)})) for name in names]  # type: ignore[misc]
+    told.setdefault("seconds", round(time.monotonic() - begin))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(told, file, indent=1)
     if not all(parts):
         return 1
-    if options.part:
+    if options.part and not options.from_json:
         print(json.dumps(told, indent=1))
     else:
         page.write(told)

@@ -145,6 +145,7 @@ def document(told: Told, template: str) -> str:
         f"Medians of {extent['rounds']} rounds; {extent['burst']} NICs at once; growth up to {extent['present'][-1]} NICs, "
         f"medians of {extent['growth_rounds']}."
         + (" Medians of so few rounds say that it works, and not much more." if told["sample"] else "")
+        + (f" Measured anew, apart from it: {', '.join(told['apart'])}." if told.get("apart") else "")
     )
     parts = {
         "run": run,

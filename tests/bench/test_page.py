@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from xml.dom.minidom import parseString  # it raises if something is no XML; what it reads is our own
 
 import pytest
 
-from tests.bench import bars, page, svg
+from tests.bench import bars, measure, page, svg
 from tests.bench.nics import MODES
 from tests.bench.subjects import SUBJECTS
 
@@ -62,6 +63,19 @@ def test_the_page_is_filled() -> None:
     tables = [line.count("|") for line in text.splitlines() if line.startswith("| bridged | ")]
     assert len(tables) > 20
     assert set(re.findall(r"\]\((performance-[a-z-]+\.svg)\)", text)) >= set(page.plots(told()))
+
+
+def test_a_part_that_was_measured_anew_is_told_and_replaces_that_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    old, new, written = tmp_path / "old.json", tmp_path / "new.json", []
+    old.write_text(json.dumps(told()))
+    monkeypatch.setattr(page, "write", written.append)
+    monkeypatch.setitem(measure.PARTS, "lookup", lambda extent: {"marks": {"10": 9.0}} if extent is measure.FULL else {})
+    assert measure.main(["--sample", "--from-json", str(old), "--part", "lookup", "--json", str(new)]) == 0
+    assert measure.main(["--from-json", str(new)]) == 0
+    assert written == [{**told(), "lookup": {"marks": {"10": 9.0}}, "apart": ["lookup"]}] * 2
+    template = page.TEMPLATE.read_text()
+    assert "Measured anew, apart from it: lookup." in page.document({**told(), "apart": ["lookup"]}, template)
+    assert "apart from it" not in page.document({**told(), "apart": []}, template)
 
 
 def test_a_run_without_a_part_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
