@@ -85,7 +85,7 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
         return BRIDGE, NAME
 
     def contents(self) -> Contents:
-        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (POSTROUTING, LAYOUT), (COPY, RULE))
+        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (LAYOUT, POSTROUTING), (COPY, RULE))
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
