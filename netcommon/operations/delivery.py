@@ -10,7 +10,6 @@ from struct import Struct
 from netcommon.host.nfexpr import (
     DROP,
     LINK_HEADER,
-    META_L4PROTO,
     META_OIF,
     META_PROTOCOL,
     NETWORK_HEADER,
@@ -59,8 +58,7 @@ RULE = NftRule(BRIDGE, NAME, POSTROUTING.name, UNICAST + FOREIGN + meta(META_OIF
 #: Writing a byte of the IPv6 header over itself: a frame that goes to several ports gets data of its own for each. For a guest's frame of
 #: UDP fragmentation offload the kernel moves the headers by eight bytes (udp6_ufo_fragment()), also for the other ports, where the frame
 #: would begin with bytes that the guard has not seen as addresses.
-OWN_DATA = meta(META_PROTOCOL) + compare(b"\x86\xdd") + meta(META_L4PROTO) + compare(b"\x11")
-OWN_DATA += load(NETWORK_HEADER, 0, 1) + store(NETWORK_HEADER, 0, 1, 0)
+OWN_DATA = meta(META_PROTOCOL) + compare(b"\x86\xdd") + load(NETWORK_HEADER, 0, 1) + store(NETWORK_HEADER, 0, 1, 0)
 COPY = NftRule(BRIDGE, NAME, POSTROUTING.name, OWN_DATA)
 LAYOUT = NftChain(BRIDGE, NAME, "layout-2", comment=MARK)  #: see GuardTable
 

@@ -228,17 +228,20 @@ def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> li
 def _ipv4() -> list[Rule]:
     source = load(NETWORK_HEADER, 12, 4) + compare(bytes(4), DIFFERENT)
     request = load(TRANSPORT_HEADER, 8, 3) + compare(b"\x01\x01\x06")  # BOOTREQUEST, Ethernet, six bytes (RFC 2131, 2)
+    whole = load(NETWORK_HEADER, 16, 4)  # the end of the header
     plain = load(NETWORK_HEADER, 0, 1) + mask(b"\x0f")  # the length of the header, in words of four bytes
     return [
         ("ipv4", source + _foreign(NETWORK_HEADER, 12, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
         ("ipv4", IIF + load(NETWORK_HEADER, 12, 4, 1) + within(PREFIXES4) + within(IPV4, True) + verdict(JUMP, "source4")),
-        ("ipv4", LATER_FRAGMENT4 + _l4(UDP) + _free(FREE_DHCP, True) + verdict(GOTO, "later4")),
-        ("ipv4", LATER_FRAGMENT4 + verdict(ACCEPT)),
+        # the protocol as the header has it: nf_tables knows none where the length of the header is wrong, which the kernel then mends
+        ("ipv4", LATER_FRAGMENT4 + load(NETWORK_HEADER, 9, 1) + compare(UDP) + _free(FREE_DHCP, True) + verdict(GOTO, "later4")),
+        ("ipv4", LATER_FRAGMENT4 + whole + verdict(ACCEPT)),
         # a guest's virtio-net header of gso_type UDP has the kernel send a later fragment as the first one, ports and all
         ("later4", plain + compare(b"\x05", DIFFERENT) + _drop("dhcp")),  # the ports lie elsewhere
         ("later4", load(NETWORK_HEADER, 20, 2) + compare(b"\0\x43") + _drop("dhcp")),
         ("later4", load(NETWORK_HEADER, 22, 2) + compare(b"\0\x43", GREATER_EQUAL) + compare(b"\0\x44", LESS_EQUAL) + _drop("dhcp")),
-        ("later4", verdict(ACCEPT)),
+        ("later4", whole + verdict(ACCEPT)),
+        ("later4", _drop("malformed")),
         *_new("source4", NETWORK_HEADER, 12, 4, SOURCES4),
         ("ipv4", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp4")),
         ("ipv4", _l4(UDP, DIFFERENT) + verdict(ACCEPT)),

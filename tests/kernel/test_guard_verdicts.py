@@ -68,6 +68,11 @@ def authenticated(following: int, body: bytes) -> bytes:
     return struct.pack("!BBHII12x", following, 4, 0, 1, 1) + body
 
 
+def length0(made: bytes) -> bytes:
+    """``made`` with an IPv4 length of 0, which the kernel mends when it cuts a frame up."""
+    return made[:16] + bytes(2) + made[18:]
+
+
 #: A first fragment of destination options alone: what follows is in the next one.
 FIRST = fragment6(bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0)), following=60)
 HOP_BY_HOP = bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0))
@@ -92,6 +97,7 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "DHCP server, later fragment": (ip4(OWN4, udp(67, 1), fragment=1), "dhcp", ("dhcp",)),
     "DHCP server, later fragment from another port": (ip4(OWN4, udp(1, 68), fragment=1), "dhcp", ("dhcp",)),
     "DHCP client, later fragment": (ip4(OWN4, udp(1, 67), fragment=1), "dhcp", ("dhcp",)),
+    "DHCP server, later fragment without a length": (length0(ip4(OWN4, udp(67, 68), fragment=1)), "dhcp", ("dhcp",)),
     "later fragment of UDP with options": (ip4(OWN4, udp(1, 2), fragment=1, options=b"\1\1\1\0"), "dhcp", ("dhcp",)),
     "foreign IPv4": (ip4(FOREIGN4, udp(1, 2)), "ip", ("ip", "dhcp")),
     "foreign IPv4, later fragment": (ip4(FOREIGN4, b"x" * 16, fragment=9), "ip", ("ip", "dhcp")),

@@ -60,7 +60,7 @@ CHAINS = {
     "ipv4": [
         "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
         "iif . @nh,96,32 @prefixes4 iif . @nh,96,32 != @ipv4 jump source4",
-        "@nh,48,16 & 0x1fff != 0x0 meta l4proto 17 iif != @free-dhcp goto later4",
+        "@nh,48,16 & 0x1fff != 0x0 @nh,72,8 0x11 iif != @free-dhcp goto later4",
         "@nh,48,16 & 0x1fff != 0x0 accept",
         "meta l4proto 17 goto udp4",
         "meta l4proto != 17 accept",
@@ -72,6 +72,7 @@ CHAINS = {
         "@nh,160,16 0x43 goto drop-dhcp",
         "@nh,176,16 0x43-0x44 goto drop-dhcp",
         "accept",
+        "goto drop-malformed",
     ],
     "dhcp4": [
         "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif . @th,288,48 @macs accept",
@@ -101,7 +102,7 @@ CHAINS = {
     "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
     "postrouting": [
         "type filter hook postrouting priority -300; policy accept;",
-        "meta protocol ip6 meta l4proto 17 @nh,0,8 set @nh,0,8",
+        "meta protocol ip6 @nh,0,8 set @nh,0,8",
         "@ll,0,8 & 0x1 == 0x0 oif . ether daddr != @own oif @dropped-promisc drop",
     ],
 }

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
-from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, UDP, bootp, fragment6, ip4, ip6, udp
+from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, UDP, bootp, fragment6, ip4, ip6, length0, udp
 from tests.kernel.test_rate import BRIDGED
 from tests.support.frames import mac_bytes
 from tests.support.netns import run
@@ -97,6 +97,7 @@ def attacks() -> Iterator[tuple[str, bytes]]:
         for offset in (1, 2, 185, 0x1FFF):
             for more in (0, 0x2000):
                 yield f"{name}, later fragment {offset} {more:#x}", ip4(OWN4, body, fragment=offset | more)
+        yield f"{name}, later fragment without a length", length0(ip4(OWN4, body, fragment=1))
         yield f"{name}, later fragment with IP options", ip4(OWN4, body, fragment=1, options=b"\1\1\1\0")
         yield f"{name}, first fragment", ip4(OWN4, body, fragment=0x2000)
         yield f"{name}, reserved bit", ip4(OWN4, body, fragment=0x8001)
