@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,6 +21,10 @@ from tests.support.rundoor import rundoor
 
 FRAMES, LENGTH = 400, 1400
 ETH_P_IP = 0x0800
+#: Bytes of a datagram that the guest has the kernel cut into segments of SEGMENT bytes, and its virtio-net headers (virtio 1.2, 5.1.6).
+FRAGMENTED, SEGMENT, GSO_UDP, NEEDS_CSUM = 592, 560, 3, 1
+UFO = struct.pack("=BBHHHH", 0, GSO_UDP, 42, SEGMENT, 0, 0)
+UFO_WITH_CHECKSUM = struct.pack("=BBHHHH", NEEDS_CSUM, GSO_UDP, 42, SEGMENT, 34, 6)
 #: Bytes of a burst (800 kbit, docs/openvswitch.md), and as many frames of it, with room for what the rate lets pass meanwhile.
 BURST = 800_000 // 8
 
@@ -40,6 +46,24 @@ def test_the_table_of_verdicts(wire: Wire) -> None:
     assert [kind.name for kind in KINDS if (kind.frame in arrived) != (not kind.reason)] == []
     wait_until(lambda: all(count for name, count in counters().items()), 20, "each reason is counted")
     assert good() == ["tap0"]
+
+
+def test_a_later_fragment_that_the_kernel_segments(wire: Wire) -> None:
+    """The guest's virtio-net header asks for segments of UDP (UFO), which the kernel numbers from offset 0: one is a DHCP server's message.
+
+    The switch knows a flow of later fragments by then: what it has no entry for ovs-vswitchd segments itself, and looks at.
+    """
+    wire.up()
+    whole = udp(67, 68, bytes(FRAGMENTED - 8))
+    later = ethernet(frames.IPV4, ipv4(IP, bytes(64), fragment=1))
+    for _ in range(3):
+        assert wire.passes(later)
+    for header in (UFO, UFO_WITH_CHECKSUM):
+        os.write(wire.guest.descriptor, header + ethernet(frames.IPV4, ipv4(IP, whole, fragment=1)))
+    arrived = []
+    while (frame := wire.other.receive(seconds=2)) is not None:
+        arrived.append(frame)
+    assert [frame.hex() for frame in arrived if frame[12:14] == b"\x08\0" and frame[34:38] == whole[:4]] == []
 
 
 def host_heard(listener: socket.socket) -> int:
