@@ -24,6 +24,7 @@ class Options(NamedTuple):
     allow_restricted_traffic: bool = False
     allow_unfiltered_promisc: bool = False
     link_local: str = "any"
+    new_sources: int = 64
     firewall: str = "unprotected"
     rate_in: int = 0
     rate_out: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from netcommon import settings
 from netcommon.custom import HOOKS
-from netcommon.doctor import files, kernel, leftovers, networkd, probe, services, uplinks
+from netcommon.doctor import files, kernel, leftovers, neighbours, networkd, probe, services, uplinks
 from netcommon.doctor.finding import LEVELS, Finding, Patient
 from netcommon.host.base import Host
 from netcommon.settings import Settings
@@ -22,6 +22,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("kernel", kernel.modules),
     ("forwarding", kernel.forwarding),
     ("uplinks", uplinks.check),
+    ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
     ("ovs", services.ovs),

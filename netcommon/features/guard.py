@@ -37,9 +37,17 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         nic.vlan.trunks if nic.mode == "bridged" else (),
         free,
         filtered,
+        _new_sources(options, known, free),
     )
     table = GuardTable(nic.interface, table_of(nic.interface))
     return Part(before=(table, DeliveryTable(nic.interface), guard) if filtered else (table, guard))
+
+
+def _new_sources(options: Options, known: Addresses, free: tuple[str, ...]) -> int:
+    """How many addresses it may begin to use in a minute; no limit where it may use any, or none that is not known by itself."""
+    anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
+    unknown = {guard_rules.FREE_IPV4, guard_rules.FREE_IPV6, guard_rules.ANY_LINK_LOCAL}.intersection(free)
+    return 0 if anything or not (unknown or known.prefixes4 or known.prefixes6) else options.new_sources
 
 
 def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:

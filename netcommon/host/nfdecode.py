@@ -21,6 +21,7 @@ from netcommon.host.nfencode import (
     HOOK_DEVICE,
     HOOK_NUMBER,
     HOOK_PRIORITY,
+    LIMIT_RATE,
     RULE_CHAIN,
     RULE_EXPRESSIONS,
     RULE_TABLE,
@@ -97,16 +98,18 @@ def elements(body: bytes) -> Iterator[NftElement]:
         key = attributes(element.get(ELEMENT_KEY, b"")).get(1, b"")
         end = attributes(element.get(ELEMENT_KEY_END, b"")).get(1, b"")
         value = attributes(element.get(ELEMENT_VALUE, b"")).get(1, b"")
-        yield NftElement(*place, key, end, _packets(element), value)
+        name, state = _state(element)
+        packets = int.from_bytes(state.get(COUNTER_PACKETS, b""), "big") if name == "counter" else 0
+        limit = int.from_bytes(state.get(LIMIT_RATE, b""), "big") if name == "limit" else 0
+        yield NftElement(*place, key, end, packets, value, limit)
 
 
-def _packets(element: dict[int, bytes]) -> int:
+def _state(element: dict[int, bytes]) -> tuple[str, dict[int, bytes]]:
+    """The name and the attributes of the expression that an element carries, of several the first; "" where it carries none."""
     stored = element.get(ELEMENT_EXPRESSION)
     if stored is None:
         stored = attributes(element.get(ELEMENT_EXPRESSIONS, b"")).get(1)
     if stored is None:
-        return 0
+        return "", {}
     expression = attributes(stored)
-    if string(expression.get(1)) != "counter":
-        return 0
-    return int.from_bytes(attributes(expression.get(2, b"")).get(COUNTER_PACKETS, b""), "big")
+    return string(expression.get(1)), attributes(expression.get(2, b""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 
 from netcommon.host.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
-from netcommon.host.nfexpr import BE32, nest, number, word
+from netcommon.host.nfexpr import BE32, BE64, nest, number, word
 from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
 from runtime.typed import TYPE_CHECKING
 
@@ -26,16 +26,19 @@ CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_TYPE, CHAIN_USERDATA = 
 HOOK_NUMBER, HOOK_PRIORITY, HOOK_DEVICE = 1, 2, 3
 RULE_TABLE, RULE_CHAIN, RULE_EXPRESSIONS = 1, 2, 4
 SET_TABLE, SET_NAME, SET_FLAGS, SET_KEY_TYPE, SET_KEY_LENGTH, SET_DESCRIPTION, SET_ID = 1, 2, 3, 4, 5, 9, 10
-SET_VALUE_TYPE, SET_VALUE_LENGTH, SET_USERDATA, SET_EXPRESSION = 6, 7, 13, 17
+SET_VALUE_TYPE, SET_VALUE_LENGTH, SET_TIMEOUT, SET_USERDATA, SET_EXPRESSION = 6, 7, 11, 13, 17
 ELEMENTS_TABLE, ELEMENTS_SET, ELEMENTS_LIST = 1, 2, 3
 ELEMENT_KEY, ELEMENT_VALUE, ELEMENT_KEY_END, ELEMENT_EXPRESSION, ELEMENT_EXPRESSIONS = 1, 2, 10, 7, 11
-DESCRIPTION_FIELDS, FIELD_LENGTH = 2, 1
+DESCRIPTION_SIZE, DESCRIPTION_FIELDS, FIELD_LENGTH = 1, 2, 1
 LIST_ELEMENT = 1
-INTERVAL, MAP, CONCATENATED, WITH_EXPRESSION = 0x4, 0x8, 0x80, 0x100
+INTERVAL, MAP, TIMEOUT, BY_RULES, CONCATENATED, WITH_EXPRESSION = 0x4, 0x8, 0x10, 0x20, 0x80, 0x100
 ACCEPT_POLICY = 1
 COMMENT = 0  #: NFTNL_UDATA_TABLE_COMMENT, NFTNL_UDATA_CHAIN_COMMENT
 TYPE_BITS = 6  #: nft(8) packs the types of a key's fields into one number
 COUNTER = word(1, "counter") + nest(2, b"")
+LIMIT_RATE, LIMIT_UNIT, LIMIT_BURST, LIMIT_KIND, LIMIT_FLAGS = 1, 2, 3, 4, 5
+MINUTE = 60  #: seconds
+MOST = 1 << 16  #: elements that rules may add to one set
 AT_ONCE = 500  #: elements in one message: the attribute around them holds 65 KB
 HOST_ORDER = bytes((0, 4, 1, 0, 0, 0))  #: NFTNL_UDATA_SET_KEYBYTEORDER, of four bytes: the host's, as devices' indices have it
 
@@ -118,7 +121,8 @@ def _chain(chain: NftChain) -> bytes:
 
 
 def _set(made: NftSet) -> bytes:
-    flags = INTERVAL * made.interval | WITH_EXPRESSION * made.counter | MAP * any(made.value)
+    flags = INTERVAL * made.interval | WITH_EXPRESSION * (made.counter or made.limit) | MAP * any(made.value)
+    flags |= (TIMEOUT | BY_RULES) * bool(made.timeout)
     kind = length = 0
     for field, size in made.key:
         kind = kind << TYPE_BITS | field
@@ -128,6 +132,8 @@ def _set(made: NftSet) -> bytes:
         flags |= CONCATENATED
         fields = b"".join(nest(LIST_ELEMENT, number(FIELD_LENGTH, (size + 3) & ~3)) for _, size in made.key)
         described = nest(SET_DESCRIPTION, nest(DESCRIPTION_FIELDS, fields))
+    if made.timeout:
+        described = nest(SET_DESCRIPTION, number(DESCRIPTION_SIZE, MOST)) + attribute(SET_TIMEOUT, BE64.pack(1000 * made.timeout))
     body = word(SET_TABLE, made.table) + word(SET_NAME, made.name) + number(SET_FLAGS, flags)
     body += number(SET_KEY_TYPE, kind) + number(SET_KEY_LENGTH, length)
     if any(made.value):
@@ -135,7 +141,15 @@ def _set(made: NftSet) -> bytes:
     body += described + number(SET_ID, 1)
     if len(made.key) == 1 and made.key[0][0] == IFINDEX_TYPE:
         body += attribute(SET_USERDATA, HOST_ORDER)
+    if made.limit:
+        body += nest(SET_EXPRESSION, _limit(1))
     return body + (nest(SET_EXPRESSION, COUNTER) if made.counter else b"")
+
+
+def _limit(packets: int) -> bytes:
+    """The expression that matches so many packets at once, and as many in each minute."""
+    rate = attribute(LIMIT_RATE, BE64.pack(packets)) + attribute(LIMIT_UNIT, BE64.pack(MINUTE))
+    return word(1, "limit") + nest(2, rate + number(LIMIT_BURST, packets) + number(LIMIT_KIND, 0) + number(LIMIT_FLAGS, 0))
 
 
 def _elements(elements: Sequence[NftElement]) -> bytes:
@@ -147,6 +161,7 @@ def _elements(elements: Sequence[NftElement]) -> bytes:
 def _element(element: NftElement) -> bytes:
     body = nest(ELEMENT_KEY, attribute(1, element.key))
     body += nest(ELEMENT_VALUE, attribute(1, element.value)) if element.value else b""
+    body += nest(ELEMENT_EXPRESSION, _limit(element.limit)) if element.limit else b""
     return body + (nest(ELEMENT_KEY_END, attribute(1, element.end)) if element.end else b"")
 
 

@@ -91,6 +91,15 @@ def found(name: str, register: int) -> bytes:
     return expression("lookup", word(1, name) + number(2, _register(0)) + number(3, _register(register)) + number(5, 0))
 
 
+def remember(name: str, again: bool = False) -> bytes:
+    """Adds the key that begins in the first register to the set ``name``; ``again``: one that is there lasts anew.
+
+    Goes on only where the key is in the set then.
+    """
+    place = number(4, _register(0)) + number(3, int(again)) + word(1, name)
+    return expression("dynset", place + attribute(6, BE64.pack(0)) + number(9, 0))
+
+
 def store(base: int, offset: int, length: int, register: int) -> bytes:
     """The register into the packet's header. No checksum is mended."""
     place = number(2, base) + number(3, offset) + number(4, length)

@@ -60,7 +60,8 @@ class NftRule(NamedTuple):
 class NftSet(NamedTuple):
     """A set. ``key``: type and length in bytes of each field, which begins at a multiple of four bytes.
 
-    ``interval``: its elements are ranges. ``counter``: each element counts the packets that match it.
+    ``interval``: its elements are ranges. ``counter``: each element counts the packets that match it. ``limit``: each element has a
+    limit of its own, and a packet beyond it does not match. ``timeout``: rules add elements, which go after so many seconds.
     """
 
     family: int
@@ -70,10 +71,12 @@ class NftSet(NamedTuple):
     interval: bool = False
     counter: bool = False
     value: tuple[int, int] = (0, 0)  #: of a map: type and length of what a key leads to
+    limit: bool = False
+    timeout: int = 0
 
 
 class NftElement(NamedTuple):
-    """An element of a set; ``end`` is the last key of a range. ``packets`` is read only."""
+    """An element of a set; ``end`` is the last key of a range. ``packets`` is read only. ``limit``: so many packets match in a minute."""
 
     family: int
     table: str
@@ -82,6 +85,7 @@ class NftElement(NamedTuple):
     end: bytes = b""
     packets: int = 0
     value: bytes = b""  #: of a map
+    limit: int = 0
 
 
 class Put(NamedTuple):

@@ -54,6 +54,7 @@ class GuardTable(GuardTableFields, SharedTable):
     KIND = "guard-table"
     PURPOSE = "rules of the spoof guard"
     WITHOUT = WITHOUT
+    LAYOUT = guard_rules.LAYOUT
 
     def place_of(self) -> tuple[int, str]:
         return NETDEV, self.name
@@ -86,6 +87,7 @@ class NicGuardFields(NamedTuple):
     vlans: tuple[int, ...] = ()  #: those that the guest may tag with
     free: tuple[str, ...] = ()  #: the sets of guard_rules.FLAGS that it is in
     filtered: bool = False  #: it is delivered only what is for it (netcommon.operations.delivery)
+    new_sources: int = 0  #: so many addresses that are not known by themselves it may begin to use in a minute; 0: any number
     ifindex: int = 0
     now: tuple[tuple[str, str], ...] = ()  #: of this device, and not wanted: sets and keys; chains of an earlier guest, with no key
 
@@ -126,8 +128,8 @@ class NicGuard(NicGuardFields, Operation):
         """Its elements in the sets of the tables."""
         index, found = INDEX.pack(self.ifindex), delivery.elements(self.ifindex, mac(self.mac)) if self.filtered else []
 
-        def add(name: str, key: bytes = b"", end: bytes = b"") -> None:
-            found.append(NftElement(NETDEV, self.table, name, index + padded(key), index + padded(end) if end else b""))
+        def add(name: str, key: bytes = b"", end: bytes = b"", limit: int = 0) -> None:
+            found.append(NftElement(NETDEV, self.table, name, index + padded(key), index + padded(end) if end else b"", limit=limit))
 
         for reason in guard_rules.REASONS:
             add(guard_rules.counter_of(reason))
@@ -141,6 +143,9 @@ class NicGuard(NicGuardFields, Operation):
             add(*prefix)
         for vid in self.vlans:
             add(guard_rules.VLANS, vid.to_bytes(2, "big"))
+        if self.new_sources:
+            add(guard_rules.NEW_SOURCES, limit=self.new_sources)
+            add(guard_rules.counter_of(guard_rules.SOURCES))
         return found
 
     def apply(self) -> Sequence[Request]:
@@ -172,8 +177,10 @@ class NicGuard(NicGuardFields, Operation):
         return "sets differ: " + ", ".join(sorted({name for name, *_ in now ^ wanted}))
 
     def _there(self, view: View) -> list[NftElement]:
+        """Its elements, without those that the rules add."""
         index, places = INDEX.pack(self.ifindex), ((NETDEV, self.table), (BRIDGE, delivery.NAME))
-        return [element for place in places for element in view.nft_elements_of(*place, index)]
+        found = [element for place in places for element in view.nft_elements_of(*place, index)]
+        return [element for element in found if element.set not in guard_rules.REMEMBERED]
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.ifindex <= 0:
@@ -201,6 +208,7 @@ class NicGuard(NicGuardFields, Operation):
         if guard_rules.FREE_IPV6 in self.free and guard_rules.ANY_LINK_LOCAL not in self.free:
             words.append("no other IPv6 address known, only link-local ones are checked")
         words += [name.replace("-", " ") for name in self.free if name not in QUIET]
+        words += [f"{self.new_sources} new addresses a minute"] if self.new_sources else []
         return f"nft: {self.device} is guarded in netdev {self.table}: " + ", ".join(words)
 
     def undo(self) -> str:
@@ -218,6 +226,8 @@ class NicGuard(NicGuardFields, Operation):
                 parts.setdefault(index_of(chain.name), []).append(chain)
         for place in places:
             for element in view.nft_elements(*place):
+                if element.set in guard_rules.REMEMBERED:
+                    continue  # it goes by itself
                 parts.setdefault(INDEX.unpack(element.key[:4])[0], []).append(element)
         for index, things in parts.items():
             device = _guarded(view, index)
@@ -243,8 +253,8 @@ def _guarded(view: View, index: int) -> str:
     return "" if link is None else link.name
 
 
-def _place(element: NftElement) -> tuple[str, bytes, bytes]:
-    return element.set, element.key, element.end
+def _place(element: NftElement) -> tuple[str, bytes, bytes, int]:
+    return element.set, element.key, element.end, element.limit
 
 
 def _hex(element: NftElement) -> str:

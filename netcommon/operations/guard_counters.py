@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.host.nftables import BRIDGE, NETDEV
 from netcommon.operations import delivery
 from netcommon.operations.guard import INDEX
-from netcommon.operations.guard_rules import REASONS, counter_of
+from netcommon.operations.guard_rules import REASONS, SOURCES, counter_of
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,4 +17,4 @@ def dropped(guard: NicGuard, view: View) -> dict[str, int]:
     """Packets since the guard was put in place, by reason; empty where it is not there."""
     index, tables = INDEX.pack(guard.ifindex), [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])]
     packets = {each.set: each.packets for table in tables for each in view.nft_elements_of(*table, index) if each.key == index}
-    return {reason: packets[counter_of(reason)] for reason in (*REASONS, delivery.PROMISC) if counter_of(reason) in packets}
+    return {reason: packets[counter_of(reason)] for reason in (*REASONS, SOURCES, delivery.PROMISC) if counter_of(reason) in packets}

@@ -29,6 +29,7 @@ from netcommon.host.nfexpr import (
     load,
     mask,
     meta,
+    remember,
     verdict,
     within,
 )
@@ -37,6 +38,7 @@ from netcommon.host.nftables import (
     IFINDEX_TYPE,
     IPV4_TYPE,
     IPV6_TYPE,
+    MARK,
     NETDEV,
     SERVICE_TYPE,
     NftChain,
@@ -48,6 +50,12 @@ WITHOUT = "or switch the spoof guard off, spoof_guard = false in [nic] of the se
 
 #: Why a frame is dropped: each NIC has a counter for each (the set "dropped-REASON").
 REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "malformed")
+
+#: Why a frame of a limited NIC is dropped: it has begun to use too many addresses. Only limited NICs have this counter.
+SOURCES = "sources"
+
+#: The chain, an empty one, that tells a table of these rules and sets from one that an earlier version has made. Raised with every change.
+LAYOUT = "layout-2"
 
 #: Sets of devices that are free of a check.
 FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE = "free-mac", "free-ipv4", "free-ipv6", "free-dhcp", "free-type"
@@ -66,7 +74,15 @@ KEYS = {
     VLANS: (DEVICE, (SERVICE_TYPE, 2)),
 }
 RANGES = (PREFIXES4, PREFIXES6)
-CHAINS = ("guard", "tagged", "reverse", "arp", "ipv4", "udp4", "dhcp4", "ipv6", "next6", "udp6", "dhcp6", "discovery", "router", "target")
+#: Addresses that limited NICs have begun to use, and how many more each may begin to use. Rules fill the former.
+SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
+REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
+LASTING = 600  #: seconds that an address is remembered after its last frame
+CHAINS = (
+    *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
+    *("ipv6", "next6", "hidden6", "udp6", "dhcp6", "discovery", "router", "target"),
+    *("sender", "source4", "source6"),
+)
 
 IIF = meta(META_IIF)
 ARP_ETHERNET_IPV4 = bytes.fromhex("000108000604")  #: types and lengths of the addresses (RFC 826)
@@ -74,9 +90,14 @@ NO_FRAGMENT = load(NETWORK_HEADER, 6, 2) + mask(b"\x3f\xff") + compare(b"\0\0")
 LATER_FRAGMENT4 = load(NETWORK_HEADER, 6, 2) + mask(b"\x1f\xff") + compare(b"\0\0", DIFFERENT)
 LATER_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf8") + compare(b"\0\0", DIFFERENT)
 UDP, ICMPV6 = b"\x11", b"\x3a"
+#: IPv6 headers that filters take for the last one, though receivers may look behind them (RFC 4302, 6275, 7401, 5533), and what is
+#: read by no filter behind them either: TCP, ESP, nothing, SCTP.
+AUTHENTICATION, MOBILITY, HIP, SHIM6 = b"\x33", b"\x87", b"\x8b", b"\x8c"
+UNREAD = (b"\x06", b"\x32", b"\x3b", b"\x84")
 ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, SOLICITATION, ADVERTISEMENT, REDIRECT = b"\x85", b"\x86", b"\x87", b"\x88", b"\x89"
 SOURCE_ADDRESS, TARGET_ADDRESS, NONCE = b"\x01\x01", b"\x02\x01", b"\x0e\x01"  #: options of eight bytes (RFC 4861, 4.6.1; RFC 3971, 5.3.2)
 UNSPECIFIED = bytes(16)
+SPECIFIED = load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED, DIFFERENT)  #: the source of an IPv6 packet
 LINK_LOCAL_MASK, LINK_LOCAL = b"\xff\xc0" + bytes(14), b"\xfe\x80" + bytes(14)
 
 Rule = tuple[str, bytes]
@@ -177,15 +198,44 @@ def _arp() -> list[Rule]:
         ("arp", kind + _free(FREE_IPV4, True) + _drop("malformed")),
         ("arp", IIF + load(NETWORK_HEADER, 8, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
         ("arp", sender + _foreign(NETWORK_HEADER, 14, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
+        ("arp", sender + _not_exact(NETWORK_HEADER, 14, 4, IPV4) + verdict(GOTO, "sender")),
+        *_new("sender", NETWORK_HEADER, 14, 4, SOURCES4),
+    ]
+
+
+def _not_exact(base: int, offset: int, length: int, exact: str) -> bytes:
+    """An address that is not known by itself, but by a prefix, by its kind, or not at all."""
+    return IIF + load(base, offset, length, 1) + within(exact, True)
+
+
+def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> list[Rule]:
+    """An address that is not known by itself: each one that a limited NIC begins to use counts (docs/spoof-guard.md, New addresses).
+
+    The host makes a neighbour entry for each, in one table for all NICs. What the set has no room for counts as too many.
+    """
+    address = IIF + load(base, offset, length, 1)
+    return [
+        (chain, address + within(remembered) + remember(remembered, again=True) + verdict(RETURN)),
+        (chain, address + within(NEW_SOURCES) + remember(remembered) + verdict(RETURN)),
+        (chain, IIF + within(counter_of(SOURCES)) + verdict(DROP)),
     ]
 
 
 def _ipv4() -> list[Rule]:
     source = load(NETWORK_HEADER, 12, 4) + compare(bytes(4), DIFFERENT)
     request = load(TRANSPORT_HEADER, 8, 3) + compare(b"\x01\x01\x06")  # BOOTREQUEST, Ethernet, six bytes (RFC 2131, 2)
+    plain = load(NETWORK_HEADER, 0, 1) + mask(b"\x0f")  # the length of the header, in words of four bytes
+    ports = [(offset, number.to_bytes(2, "big")) for offset, number in ((20, 67), (22, 68), (22, 67))]
     return [
         ("ipv4", source + _foreign(NETWORK_HEADER, 12, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
+        ("ipv4", IIF + load(NETWORK_HEADER, 12, 4, 1) + within(PREFIXES4) + within(IPV4, True) + verdict(JUMP, "source4")),
+        ("ipv4", LATER_FRAGMENT4 + _l4(UDP) + _free(FREE_DHCP, True) + verdict(GOTO, "later4")),
         ("ipv4", LATER_FRAGMENT4 + verdict(ACCEPT)),
+        # a guest's virtio-net header of gso_type UDP has the kernel send a later fragment as the first one, ports and all
+        ("later4", plain + compare(b"\x05", DIFFERENT) + _drop("dhcp")),  # the ports lie elsewhere
+        *(("later4", load(NETWORK_HEADER, offset, 2) + compare(port) + _drop("dhcp")) for offset, port in ports),
+        ("later4", verdict(ACCEPT)),
+        *_new("source4", NETWORK_HEADER, 12, 4, SOURCES4),
         ("ipv4", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp4")),
         ("ipv4", _l4(UDP, DIFFERENT) + verdict(ACCEPT)),
         ("ipv4", _drop("malformed")),  # no upper layer, or not the whole header of it
@@ -208,18 +258,24 @@ def _foreign6(base: int, offset: int) -> tuple[bytes, bytes]:
 
 
 def _ipv6() -> list[Rule]:
-    specified = load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED, DIFFERENT)
     local, other = _foreign6(NETWORK_HEADER, 8)
     message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
     client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
     client += compare(b"\x02", DIFFERENT) + compare(b"\x07", DIFFERENT) + compare(b"\x0a", DIFFERENT)
     return [
+        ("ipv6", IIF + load(NETWORK_HEADER, 8, 16, 1) + within(IPV6) + verdict(GOTO, "next6")),
         ("ipv6", local + _drop("ip")),
-        ("ipv6", specified + other + _drop("ip")),
+        ("ipv6", SPECIFIED + other + _drop("ip")),
+        ("ipv6", load(NETWORK_HEADER, 8, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + verdict(JUMP, "source6")),
+        ("ipv6", SPECIFIED + IIF + load(NETWORK_HEADER, 8, 16, 1) + within(PREFIXES6) + verdict(JUMP, "source6")),
         ("ipv6", verdict(GOTO, "next6")),
+        *_new("source6", NETWORK_HEADER, 8, 16, SOURCES6),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
         ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
+        *(("next6", _l4(header) + verdict(GOTO, "hidden6")) for header in (AUTHENTICATION, MOBILITY, HIP, SHIM6)),
         ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(ACCEPT)),
+        *(("hidden6", load(TRANSPORT_HEADER, 0, 1) + compare(header) + verdict(ACCEPT)) for header in UNREAD),
+        ("hidden6", _drop("malformed")),
         (
             "next6",
             load(TRANSPORT_HEADER, 0, 1)
@@ -244,6 +300,7 @@ def _discovery() -> list[Rule]:
     local, other = _foreign6(TRANSPORT_HEADER, 8)
     return [
         ("discovery", bare + _drop("malformed")),
+        ("discovery", SPECIFIED + _not_exact(NETWORK_HEADER, 8, 16, IPV6) + verdict(JUMP, "source6")),
         ("discovery", _type(ROUTER_ADVERTISEMENT) + verdict(GOTO, "router")),
         ("discovery", _type(REDIRECT) + verdict(GOTO, "router")),
         ("discovery", _type(ADVERTISEMENT) + verdict(JUMP, "target")),
@@ -273,12 +330,14 @@ def sets(table: str) -> list[NftSet]:
     """The sets of the table, all empty."""
     made = [NftSet(NETDEV, table, name, key, interval=name in RANGES) for name, key in KEYS.items()]
     made += [NftSet(NETDEV, table, name, (DEVICE,)) for name in FLAGS]
-    return made + [NftSet(NETDEV, table, counter_of(reason), (DEVICE,), counter=True) for reason in REASONS]
+    made += [NftSet(NETDEV, table, name, key, timeout=LASTING) for name, key in REMEMBERED.items()]
+    made.append(NftSet(NETDEV, table, NEW_SOURCES, (DEVICE,), limit=True))
+    return made + [NftSet(NETDEV, table, counter_of(reason), (DEVICE,), counter=True) for reason in (*REASONS, SOURCES)]
 
 
 def chains(table: str) -> list[NftChain]:
-    """Its chains, in the order in which they are made."""
-    return [NftChain(NETDEV, table, name) for name in (*CHAINS, *map(chain_of, REASONS))]
+    """Its chains, in the order in which they are made; the last one says which rules these are."""
+    return [*(NftChain(NETDEV, table, name) for name in (*CHAINS, *map(chain_of, REASONS))), NftChain(NETDEV, table, LAYOUT, comment=MARK)]
 
 
 def rules(table: str) -> list[NftRule]:

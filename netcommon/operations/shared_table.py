@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV, NO_HOOK, Clear, Drop, Put
+from netcommon.host.nftables import ARP, BRIDGE, INET, MARK, NETDEV, NO_HOOK, Clear, Drop, Put
 from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
@@ -46,6 +46,7 @@ class SharedTable(Operation, Protocol):
     BEFORE: ClassVar[frozenset[str]] = frozenset()
     PURPOSE: ClassVar[str]  #: whose rules they are, in words
     WITHOUT: ClassVar[str]  #: how an administrator does without it
+    LAYOUT: ClassVar[str] = ""  #: a chain of its own that only a table of today's rules and sets has; "": they have always been the same
     device: str
     now: bool
 
@@ -65,10 +66,16 @@ class SharedTable(Operation, Protocol):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         family, name = self.place_of()
-        link, there = device_link(view, self.device), view.nft_table(family, name)
-        if there is not None and not there.ours:
-            raise HostRefused(f"nftables table {self._words()} is not ours", f"nft delete table {self._words()}")
-        return [replaced(self, now=there is not None and not (marked(link) and self.differs(view)))]
+        link, now = device_link(view, self.device), False
+        if self.LAYOUT:
+            chain = view.nft_chain(family, name, self.LAYOUT)
+            now = chain is not None and chain.comment == MARK
+        if not now:
+            there = view.nft_table(family, name)
+            if there is not None and not there.ours:
+                raise HostRefused(f"nftables table {self._words()} is not ours", f"nft delete table {self._words()}")
+            now = there is not None and not self.LAYOUT
+        return [replaced(self, now=now and not (marked(link) and self.differs(view)))]
 
     def apply(self) -> Sequence[Request]:
         if self.now:

@@ -41,8 +41,8 @@ from netcommon.views.packet import Packet
 ROOM, OLD, NEW = 64, 16, 8
 DEEPEST = 16  #: jumps within jumps (NFT_JUMP_STACK_SIZE)
 
-#: Expressions that change nothing.
-SILENT = frozenset({"counter"})
+#: Expressions that change nothing of this frame: what a set remembers counts for later ones.
+SILENT = frozenset({"counter", "dynset"})
 
 
 class Untold(Exception):
@@ -128,7 +128,10 @@ class Ruleset:
         return self._sets[family, table].get(name, [])
 
     def _rule(self, rule: NftRule, packet: Packet, devices: Devices) -> tuple[int, str]:
-        """The rule's verdict, and its target. Raises _No where it does not match or decides nothing, Untold."""
+        """The rule's verdict, and its target. Raises _No where it does not match or decides nothing, Untold.
+
+        An element with a limit is one that has not reached it.
+        """
         registers = bytearray(ROOM)
         for _kind, one in each(rule.expressions):
             parts = attributes(one)

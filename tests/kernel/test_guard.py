@@ -14,6 +14,7 @@ from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.steps import decode
 from netcommon.operations.delivery import NAME
 from netcommon.operations.guard import NicGuard, table_of
+from netcommon.operations.guard_rules import LAYOUT
 from tests.kernel.test_doors_parallel import collect, environment, good, ours
 from tests.kernel.test_guard_verdicts import FRAMES, MAC, OWN4, frame, ip4, udp
 from tests.kernel.test_rate import BRIDGED, drift, mend
@@ -177,3 +178,21 @@ def numbers(tap: Tap) -> set[int]:
             assert raw[26:30] == bytes((10, 0, 0, 5)), raw.hex()
             found.add(int.from_bytes(raw[42:46], "big"))
     return found
+
+
+def test_a_table_of_an_earlier_version(placed: Node) -> None:
+    """It lacks chains and sets of today, and the chain that says which they are: the next up makes it whole."""
+    other = next(name for name in (f"tap{number}" for number in range(1, 100)) if table_of(name) == TABLE)
+    second = placed.tap(other)
+    assert rundoor("kvm-ifup", environment(**MODES["bridged"])).status == 0
+    for chain in ("sender", "source4", "source6"):
+        run("nft", "flush", "chain", "netdev", TABLE, chain)
+    run("nft", "delete", "element", "netdev", TABLE, "new-sources", "{ tap0 }")
+    run("nft", "delete", "set", "netdev", TABLE, "new-sources")
+    run("nft", "delete", "chain", "netdev", TABLE, LAYOUT)
+    changes = {**MODES["bridged"], "INTERFACE": other, "MAC": "aa:00:00:00:00:07", "IP": "10.0.0.7"}
+    said = rundoor("kvm-ifup", environment(1, **changes))
+    assert (said.status, said.stderr) == (0, "")
+    assert run("nft", "list", "set", "netdev", TABLE, "new-sources").count(other) == 1
+    assert rundoor("kvm-ifup", environment(**MODES["bridged"])).status == 0  # its own element is put back
+    assert second.up and good() == sorted(["tap0", other])

@@ -63,6 +63,11 @@ def fragment6(body: bytes, offset: int = 0, more: int = 1, following: int = ICMP
     return struct.pack("!BBHI", following, 0, offset << 3 | more, 7) + body
 
 
+def authenticated(following: int, body: bytes) -> bytes:
+    """``body`` behind an authentication header of 24 bytes (RFC 4302)."""
+    return struct.pack("!BBHII12x", following, 4, 0, 1, 1) + body
+
+
 HOP_BY_HOP = bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0))
 LONG_ARP = struct.pack("!HHBBH", 1, IPV4, 8, 4, 1) + bytes(24)
 C = {"mac": "allow_mac_spoofing", "ip": "allow_ip_spoofing", "dhcp": "allow_dhcp_spoofing", "type": "allow_restricted_traffic"}
@@ -80,6 +85,12 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "IPv4 without a source": (ip4("0.0.0.0", udp(1, 2)), "", ()),
     "own IPv4 with options": (ip4(OWN4, udp(1, 2), options=b"\1\1\1\0"), "", ()),
     "own IPv4, later fragment": (ip4(OWN4, b"x" * 16, fragment=9), "", ()),
+    "own IPv4, later fragment of ICMP": (ip4(OWN4, udp(67, 68), ICMP, fragment=9), "", ()),
+    "own IPv4, later fragment of two bytes": (ip4(OWN4, b"\0D", fragment=9), "", ()),
+    "DHCP server, later fragment": (ip4(OWN4, udp(67, 1), fragment=1), "dhcp", ("dhcp",)),
+    "DHCP server, later fragment from another port": (ip4(OWN4, udp(1, 68), fragment=1), "dhcp", ("dhcp",)),
+    "DHCP client, later fragment": (ip4(OWN4, udp(1, 67), fragment=1), "dhcp", ("dhcp",)),
+    "later fragment of UDP with options": (ip4(OWN4, udp(1, 2), fragment=1, options=b"\1\1\1\0"), "dhcp", ("dhcp",)),
     "foreign IPv4": (ip4(FOREIGN4, udp(1, 2)), "ip", ("ip", "dhcp")),
     "foreign IPv4, later fragment": (ip4(FOREIGN4, b"x" * 16, fragment=9), "ip", ("ip", "dhcp")),
     "foreign source MAC": (frame(ip4(OWN4, udp(1, 2))[14:], IPV4, OTHER), "mac", ("mac",)),
@@ -110,6 +121,14 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "IPv6 of any link-local": (ip6(ANY_LOCAL, udp(1, 2), UDP), "", ()),
     "foreign IPv6": (ip6(FOREIGN6, udp(1, 2), UDP), "ip", ("ip", "dhcp")),
     "foreign IPv6, later fragment": (ip6(FOREIGN6, fragment6(b"x" * 16, 9, 0), FRAGMENT), "ip", ("ip", "dhcp")),
+    "TCP, authenticated": (ip6(OWN6, authenticated(6, bytes(20)), 51), "", ()),
+    "router advertisement, authenticated": (ip6(LINK_LOCAL, authenticated(ICMPV6, nd(134) + bytes(8)), 51), "malformed", ()),
+    "advertisement, authenticated": (ip6(OWN6, authenticated(ICMPV6, nd(136, FOREIGN6, TARGET)), 51), "malformed", ()),
+    "DHCPv6 server, authenticated": (ip6(LINK_LOCAL, authenticated(UDP, udp(547, 546, b"\2abc")), 51), "malformed", ()),
+    "options, authenticated": (ip6(LINK_LOCAL, authenticated(60, bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0)) + nd(134)), 51), "malformed", ()),
+    "mobility": (ip6(OWN6, bytes((59, 0, 1, 0, 0, 0, 0, 0)), 135), "", ()),
+    "HIP": (ip6(OWN6, bytes((59, 4, 1, 0x11)) + bytes(36), 139), "", ()),
+    "IPsec": (ip6(OWN6, bytes(32), 50), "", ()),
     "echo, fragmented": (ip6(OWN6, fragment6(b"\x80" + bytes(15)), FRAGMENT), "", ()),
     "MLD": (ip6(LINK_LOCAL, HOP_BY_HOP + b"\x8f" + bytes(27), 0), "", ()),
     "DHCPv6 client": (ip6(LINK_LOCAL, udp(546, 547, b"\1abc"), UDP), "", ()),

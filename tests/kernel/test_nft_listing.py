@@ -23,6 +23,15 @@ def foreign6(field: str, before: str = "") -> list[str]:
     ]
 
 
+def new(field: str, remembered: str) -> list[str]:
+    """The rules for an address that a limited NIC begins to use."""
+    return [
+        f"iif . {field} @{remembered} update @{remembered} {{ iif . {field} }} return",
+        f"iif @new-sources add @{remembered} {{ iif . {field} }} return",
+        "iif @dropped-sources drop",
+    ]
+
+
 #: Chains, and their rules in their order.
 CHAINS = {
     "guard": [
@@ -45,20 +54,40 @@ CHAINS = {
         "@nh,0,48 != 0x108000604 iif != @free-ipv4 goto drop-malformed",
         "iif . @nh,64,48 != @macs iif != @free-mac goto drop-mac",
         "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 iif . @nh,112,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
+        "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 goto sender",
     ],
+    "sender": new("@nh,112,32", "sources4"),
     "ipv4": [
         "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
+        "iif . @nh,96,32 @prefixes4 iif . @nh,96,32 != @ipv4 jump source4",
+        "@nh,48,16 & 0x1fff != 0x0 meta l4proto udp iif != @free-dhcp goto later4",
         "@nh,48,16 & 0x1fff != 0x0 accept",
         "meta l4proto udp goto udp4",
         "meta l4proto != udp accept",
         "goto drop-malformed",
+    ],
+    "source4": new("@nh,96,32", "sources4"),
+    "later4": [
+        "@nh,0,8 & 0xf != 0x5 goto drop-dhcp",
+        "@nh,160,16 0x43 goto drop-dhcp",
+        "@nh,176,16 0x44 goto drop-dhcp",
+        "@nh,176,16 0x43 goto drop-dhcp",
+        "accept",
     ],
     "dhcp4": [
         "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif . @th,288,48 @macs accept",
         "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif @no-mac accept",
         "goto drop-dhcp",
     ],
-    "ipv6": [*foreign6("@nh,64,128", "@nh,64,128 != 0x0 "), "goto next6"],
+    "ipv6": [
+        "iif . @nh,64,128 @ipv6 goto next6",
+        *foreign6("@nh,64,128", "@nh,64,128 != 0x0 "),
+        f"@nh,64,128 {PREFIX} == {LINK_LOCAL} jump source6",
+        "@nh,64,128 != 0x0 iif . @nh,64,128 @prefixes6 jump source6",
+        "goto next6",
+    ],
+    "source6": new("@nh,64,128", "sources6"),
+    "hidden6": [*(f"@th,0,8 {header:#x} accept" for header in (6, 50, 59, 132)), "goto drop-malformed"],
     "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
     "target": foreign6("@th,64,128"),
     "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
@@ -76,6 +105,12 @@ SETS = {
     "any-link-local": ["type iface_index", 'elements = { "tap0" }'],
     "own": ["type iface_index . ether_addr", f'elements = {{ "tap0" . {MAC} }}'],
     "dropped-promisc": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
+    "new-sources": [
+        "type iface_index",
+        "limit rate 1/minute burst 1 packets",
+        'elements = { "tap0" limit rate 64/minute burst 64 packets }',
+    ],
+    "sources6": ["type iface_index . ipv6_addr", "size 65536", "flags dynamic,timeout", "timeout 10m"],
     "dropped-ip": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
 }
 

@@ -232,8 +232,27 @@ def _hidden() -> Iterator[Kind]:
     yield kind("DHCPv6 server, behind authentication", behind(AUTHENTICATION, UDP_NUMBER, EUI64, answer), "dhcp")
 
 
+#: Headers that a receiver may look behind, though most filters take them for the last one (RFC 6275, 7401, 5533).
+HIDING = {"mobility": 135, "HIP": 139, "shim6": 140}
+
+
+def behind(number: int, following: int, inner: Any) -> Build:
+    """Build ``inner`` behind an extension header of 8 bytes of the kind ``number``, whose next header is ``following``."""
+    return ip6(EUI64, Raw(bytes((following, 0, 0, 0, 0, 0, 0, 0)) + bytes(IPv6(src=EUI64, dst="ff02::1") / inner)[40:]), nh=number)
+
+
+def _hidden() -> Iterator[Kind]:
+    """What is behind a header that only receivers read: IPv6 has no way of its own to skip an unknown one in the guard."""
+    ra = ICMPv6ND_RA() / ICMPv6NDOptPrefixInfo(prefix="2001:db8:bad::")
+    for name, number in HIDING.items():
+        yield kind(f"RA, behind {name}", behind(number, ICMP6, ra), "never")
+        yield kind(f"NA, foreign target, behind {name}", behind(number, ICMP6, advertisement(FOREIGN6)), "never")
+        yield kind(f"DHCPv6 server, behind {name}", behind(number, UDP_NUMBER, UDP(sport=547, dport=546) / DHCP6_Advertise()), "never")
+
+
 def kinds() -> Iterator[Kind]:
     """All of IPv6's."""
+    yield from _hidden()
     yield from _ip6()
     yield from _neighbours()
     yield from _routers()

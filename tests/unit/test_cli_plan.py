@@ -92,7 +92,7 @@ def test_completion(cli: Cli, shell: str) -> None:
 
 GUARDED = (
     "nft: tap0 is guarded in netdev netcommon-guard-16: MAC unknown, not checked, VLAN 20, no IPv4 address known, MAC checks only, "
-    "no IPv6 address known, MAC checks only, free mac, any link local"
+    "no IPv6 address known, MAC checks only, free mac, any link local, 64 new addresses a minute"
 )
 
 
