@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Named = tuple[str, str]
 
 #: SHA-256 of the template that this follows.
-FOLLOWED = "fa79ad6138a6dd8bde04acbbcbeda0c39c27fbba443354ab37354c8f61954dbf"
+FOLLOWED = "1abd0f4a75ae34fd7ee93cea6afae1118333cb01d146f2bd403f095f12b8e5a3"
 
 LINK_LOCAL = "fe80::/10"
 #: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.flowwire writes these.
@@ -71,7 +71,7 @@ def _messages(words: Mapping[str, str]) -> Iterator[Named]:
             yield "ra", _flow(65040, 2, "icmp6", f"icmp_type={kind}")
     for protocol in ("udp", "udp6"):
         yield "", _flow(65045, 2, protocol, "nw_frag=first", to=5, first=PORTS)
-    if not words["allow_multicast_router"]:
+    if not words["allow_mcast_router"]:
         yield "query", _flow(65040, 2, "ip", "nw_dst=224.0.0.1", "nw_proto=2")
         yield "query", _flow(65040, 2, "icmp6", "icmp_type=130")
         yield "", _flow(65045, 2, "icmp6", "nw_frag=first", to=5, first=TYPE)
@@ -100,7 +100,7 @@ def _fragments(words: Mapping[str, str]) -> Iterator[Named]:
             yield "dhcp", _flow(65010, 5, protocol, f"reg14={source:#x}/0xffff")
             for port in destinations:
                 yield "dhcp", _flow(65010, 5, protocol, f"reg14={port << 16:#x}/0xffff0000")
-    if not words["allow_multicast_router"]:
+    if not words["allow_mcast_router"]:
         yield "query", _flow(65010, 5, "icmp6", "reg14=0x82")
     yield "malformed", _flow(65010, 5, "", "reg14=0")
     yield "", _flow(65000, 5, to=3, first=CLEARED)

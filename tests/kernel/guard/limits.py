@@ -40,6 +40,19 @@ LIMITS = (
         GUARD,
         "no extension header before it",
     ),
+    # nf_tables takes an authentication header for the last one.
+    Limit(
+        NFTABLES,
+        (
+            "IPv6, own address, authentication",
+            "RA, behind authentication",
+            "NA, foreign target, behind authentication",
+            "DHCPv6 server, behind authentication",
+        ),
+        ("never",),
+        GUARD,
+        "authentication, mobility, HIP and shim6 header of IPv6",
+    ),
     # No match has chaddr.
     Limit(
         OPENVSWITCH,
