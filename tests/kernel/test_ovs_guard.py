@@ -158,6 +158,13 @@ ALWAYS = frozenset({"", *SWITCHES})
 LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes, "" for none of them
     **dict.fromkeys(("DHCP client, foreign chaddr", "DHCP client, cut off"), ALWAYS),  # no match looks into a DHCP message
     **dict.fromkeys(("DHCP server to a relay", "DHCPv6 server to a relay"), ALWAYS),  # likewise: only the ports are seen
+    # what the kernel makes of it behind a flow is not matched; docs/openvswitch.md, "Where the kernel forwards"
+    **dict.fromkeys(("DHCP server, later fragment", "DHCP server, later fragment from another port"), ALWAYS),
+    **dict.fromkeys(("DHCP client, later fragment", "later fragment of UDP with options"), ALWAYS),
+    # the switch looks behind an authentication header, and at none of the other two
+    **dict.fromkeys(("router advertisement, authenticated", "DHCPv6 server, authenticated"), frozenset({DHCP})),
+    **{"options, authenticated": frozenset({DHCP}), "advertisement, authenticated": frozenset({ADDRESS, DHCP})},
+    **dict.fromkeys(("mobility", "HIP"), frozenset[str]()),
     "router solicitation, foreign MAC": ALWAYS,  # its options are not matched
     "service tag": ALWAYS,  # a tag is a tag: which kind it is of is not matched; the VLAN is
     "router advertisement, hop by hop": frozenset({DHCP}),  # what is before ICMPv6 is not matched
