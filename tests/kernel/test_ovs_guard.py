@@ -22,7 +22,7 @@ from tests.support import frames
 from tests.support.forged import ADDRESS, DHCP, IP, IP6, KIND, MAC, OTHER, OTHER_LOCAL, OWN, SWITCHES, Kind, ethernet, ipv4, kinds, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
+from tests.support.ovs import RUN, OpenVswitch
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap
@@ -31,6 +31,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/templates/ovs/no-lan.j2"
 KINDS = list(kinds())
 NIC = environment(MODE="openvswitch", LINK="ovs0", IP=IP, MAC=OWN)
 GUARDED = "netcommon:*:spoof_guard"
+GROUP = "01:00:5e:00:00:01"  #: the Ethernet destination of a group
 ADDRESSED = f"{GUARDED} netcommon:*:addresses:{IP6}"
 
 
@@ -163,7 +164,8 @@ LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes
     **dict.fromkeys(("DHCP client, later fragment", "later fragment of UDP with options"), ALWAYS),
     # the switch looks behind an authentication header, and at none of the other two
     **dict.fromkeys(("router advertisement, authenticated", "DHCPv6 server, authenticated"), frozenset({DHCP})),
-    **{"options, authenticated": frozenset({DHCP}), "advertisement, authenticated": frozenset({ADDRESS, DHCP})},
+    "options, authenticated": frozenset({DHCP}),
+    "advertisement, authenticated": frozenset({ADDRESS, DHCP}),
     **dict.fromkeys(("mobility", "HIP"), frozenset[str]()),
     "router solicitation, foreign MAC": ALWAYS,  # its options are not matched
     "service tag": ALWAYS,  # a tag is a tag: which kind it is of is not matched; the VLAN is
@@ -187,6 +189,25 @@ def test_the_verdicts_are_those_of_bridged_nics(wire: Wire, switch: str) -> None
         if wire.passes(sent.ljust(60, b"\0"), mark=mark) != wanted:
             differing.append(kind)
     assert differing == [] and set(LIMITS) <= set(FRAMES)
+
+
+def test_no_router_of_groups(wire: Wire) -> None:
+    """With multicast snooping a query makes a port one that gets every group, unless it is dropped; that of a single IGMP group passes."""
+    wire.ovs.vsctl("set", "Bridge", "ovs0", "mcast_snooping_enable=true")
+    queries = [by_name(name).frame for name in ("IGMP query", "MLD query")]
+    single = ethernet(frames.IPV4, ipv4(IP, b"\x11\x64\x0d\x99\xe0\1\1\1", 2, destination="224.1.1.1"), destination=GROUP)
+
+    def router(frame: bytes) -> bool:
+        wire.passes(frame)
+        found = "querier" in run("ovs-appctl", "--target", f"{RUN}/vswitchd.ctl", "mdb/show", "ovs0")
+        run("ovs-appctl", "--target", f"{RUN}/vswitchd.ctl", "mdb/flush", "ovs0")
+        return found
+
+    to_group = [bytes.fromhex(GROUP.replace(":", "")) + frame[6:] for frame in queries]
+    wire.up("netcommon:*:spoof_guard:false")
+    assert [router(frame) for frame in (*to_group, single)] == [True, True, True]
+    wire.up()
+    assert [router(frame) for frame in (*to_group, single)] == [False, False, True]
 
 
 def test_put_again_without_a_gap(wire: Wire) -> None:
