@@ -42,7 +42,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         bridge=switch,
     )
     table = GuardTable(nic.interface, table_of(nic.interface), bridge=switch)
-    return Part(before=(table, DeliveryTable(nic.interface), guard) if filtered else (table, guard))
+    return Part(before=(table, DeliveryTable(nic.interface), guard) if nic.mode == "bridged" else (table, guard))
 
 
 def _new_sources(options: Options, known: Addresses, free: tuple[str, ...]) -> int:

@@ -153,9 +153,19 @@ def _limit(packets: int) -> bytes:
 
 
 def _elements(elements: Sequence[NftElement]) -> bytes:
-    first = elements[0]
-    listed = b"".join(nest(LIST_ELEMENT, _element(each)) for each in elements)
-    return word(ELEMENTS_TABLE, first.table) + word(ELEMENTS_SET, first.set) + nest(ELEMENTS_LIST, listed)
+    _family, table, name = elements[0][:3]
+    place = _places.get((table, name))
+    if place is None:
+        if len(_places) >= PLACES:
+            _places.clear()
+        place = _places[table, name] = word(ELEMENTS_TABLE, table) + word(ELEMENTS_SET, name)
+    listed = b"".join([nest(LIST_ELEMENT, _element(each)) for each in elements])
+    return place + nest(ELEMENTS_LIST, listed)
+
+
+#: The sets that elements were last said of, as attributes: the same few for each NIC.
+_places: dict[tuple[str, str], bytes] = {}
+PLACES = 1024
 
 
 def _element(element: NftElement) -> bytes:

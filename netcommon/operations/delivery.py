@@ -1,4 +1,4 @@
-"""What a bridge delivers to a guarded guest (docs/spoof-guard.md): a table of family bridge with one rule, and elements for each NIC.
+"""What a bridge delivers to a guarded guest (docs/spoof-guard.md): a table of family bridge with two rules, and elements for each NIC.
 
 Routed guests need none: the node sends them what it routes to them, and nothing is flooded.
 """
@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.nfexpr import DROP, LINK_HEADER, META_OIF, compare, load, mask, meta, verdict, within
+from netcommon.host.nfexpr import (
+    DROP,
+    LINK_HEADER,
+    META_L4PROTO,
+    META_OIF,
+    META_PROTOCOL,
+    NETWORK_HEADER,
+    compare,
+    load,
+    mask,
+    meta,
+    store,
+    verdict,
+    within,
+)
 from netcommon.host.nftables import (
     BRIDGE,
     BRIDGE_POSTROUTING,
@@ -42,6 +56,13 @@ POSTROUTING = NftChain(BRIDGE, NAME, "postrouting", BRIDGE_POSTROUTING, PRIORITY
 UNICAST = load(LINK_HEADER, 0, 1) + mask(b"\x01") + compare(b"\0")
 FOREIGN = meta(META_OIF) + load(LINK_HEADER, 0, 6, 1) + within(OWN.name, True)
 RULE = NftRule(BRIDGE, NAME, POSTROUTING.name, UNICAST + FOREIGN + meta(META_OIF) + within(FILTERED.name) + verdict(DROP))
+#: Writing a byte of the IPv6 header over itself: a frame that goes to several ports gets data of its own for each. For a guest's frame of
+#: UDP fragmentation offload the kernel moves the headers by eight bytes (udp6_ufo_fragment()), also for the other ports, where the frame
+#: would begin with bytes that the guard has not seen as addresses.
+OWN_DATA = meta(META_PROTOCOL) + compare(b"\x86\xdd") + meta(META_L4PROTO) + compare(b"\x11")
+OWN_DATA += load(NETWORK_HEADER, 0, 1) + store(NETWORK_HEADER, 0, 1, 0)
+COPY = NftRule(BRIDGE, NAME, POSTROUTING.name, OWN_DATA)
+LAYOUT = NftChain(BRIDGE, NAME, "layout-2", comment=MARK)  #: see GuardTable
 
 
 class DeliveryTableFields(NamedTuple):
@@ -58,12 +79,13 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
     KIND = "delivery-table"
     PURPOSE = "delivery rule of the spoof guard"
     WITHOUT = WITHOUT
+    LAYOUT = LAYOUT.name
 
     def place_of(self) -> tuple[int, str]:
         return BRIDGE, NAME
 
     def contents(self) -> Contents:
-        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (POSTROUTING,), (RULE,))
+        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (LAYOUT, POSTROUTING), (COPY, RULE))
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

@@ -147,9 +147,10 @@ class NicGuard(NicGuardFields, Operation):
     def elements(self) -> list[NftElement]:
         """Its elements in the sets of the tables."""
         index, found = INDEX.pack(self.ifindex), delivery.elements(self.ifindex, mac(self.mac)) if self.filtered else []
+        table = self.table
 
         def add(name: str, key: bytes = b"", end: bytes = b"", limit: int = 0) -> None:
-            found.append(NftElement(NETDEV, self.table, name, index + padded(key), index + padded(end) if end else b"", limit=limit))
+            found.append(NftElement(NETDEV, table, name, index + padded(key), index + padded(end) if end else b"", 0, b"", limit))
 
         for reason in guard_rules.REASONS:
             add(guard_rules.counter_of(reason))

@@ -13,6 +13,7 @@ from netcommon.host.nfexpr import (
     ACCEPT,
     DIFFERENT,
     DROP,
+    EQUAL,
     GOTO,
     GREATER_EQUAL,
     JUMP,
@@ -80,7 +81,7 @@ REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE,
 LASTING = 600  #: seconds that an address is remembered after its last frame
 CHAINS = (
     *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
-    *("ipv6", "next6", "hidden6", "udp6", "dhcp6", "discovery", "router", "target"),
+    *("ipv6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
     *("sender", "source4", "source6"),
 )
 
@@ -88,12 +89,15 @@ IIF = meta(META_IIF)
 ARP_ETHERNET_IPV4 = bytes.fromhex("000108000604")  #: types and lengths of the addresses (RFC 826)
 NO_FRAGMENT = load(NETWORK_HEADER, 6, 2) + mask(b"\x3f\xff") + compare(b"\0\0")
 LATER_FRAGMENT4 = load(NETWORK_HEADER, 6, 2) + mask(b"\x1f\xff") + compare(b"\0\0", DIFFERENT)
+FIRST_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf9") + compare(b"\0\x01")  #: more follow
 LATER_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf8") + compare(b"\0\0", DIFFERENT)
 UDP, ICMPV6 = b"\x11", b"\x3a"
-#: IPv6 headers that filters take for the last one, though receivers may look behind them (RFC 4302, 6275, 7401, 5533), and what is
-#: read by no filter behind them either: TCP, ESP, nothing, SCTP.
-AUTHENTICATION, MOBILITY, HIP, SHIM6 = b"\x33", b"\x87", b"\x8b", b"\x8c"
+#: IPv6 headers that nf_tables takes for the last one, though receivers may look behind them: authentication, mobility, HIP and shim6
+#: (RFC 4302, 6275, 7401, 5533); and what the guard has no rules for behind them either: TCP, ESP, nothing, SCTP.
+HIDING = (b"\x33", b"\x87", b"\x8b", b"\x8c")
 UNREAD = (b"\x06", b"\x32", b"\x3b", b"\x84")
+FRAGMENT = b"\x2c"
+SKIPPED = (b"\x00", b"\x2b", FRAGMENT, b"\x3c")  #: headers that it goes on behind: hop-by-hop, routing, fragment, destination options
 ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, SOLICITATION, ADVERTISEMENT, REDIRECT = b"\x85", b"\x86", b"\x87", b"\x88", b"\x89"
 SOURCE_ADDRESS, TARGET_ADDRESS, NONCE = b"\x01\x01", b"\x02\x01", b"\x0e\x01"  #: options of eight bytes (RFC 4861, 4.6.1; RFC 3971, 5.3.2)
 UNSPECIFIED = bytes(16)
@@ -143,9 +147,9 @@ def _type(value: bytes, operator: int = 0) -> bytes:
     return load(TRANSPORT_HEADER, 0, 1) + compare(value, operator)
 
 
-def _length(value: int) -> bytes:
+def _length(value: int, operator: int = EQUAL) -> bytes:
     """Of what follows the IPv6 header."""
-    return load(NETWORK_HEADER, 4, 2) + compare(value.to_bytes(2, "big"))
+    return load(NETWORK_HEADER, 4, 2) + compare(value.to_bytes(2, "big"), operator)
 
 
 def _link_layer(offset: int, option: bytes) -> bytes:
@@ -225,7 +229,6 @@ def _ipv4() -> list[Rule]:
     source = load(NETWORK_HEADER, 12, 4) + compare(bytes(4), DIFFERENT)
     request = load(TRANSPORT_HEADER, 8, 3) + compare(b"\x01\x01\x06")  # BOOTREQUEST, Ethernet, six bytes (RFC 2131, 2)
     plain = load(NETWORK_HEADER, 0, 1) + mask(b"\x0f")  # the length of the header, in words of four bytes
-    ports = [(offset, number.to_bytes(2, "big")) for offset, number in ((20, 67), (22, 68), (22, 67))]
     return [
         ("ipv4", source + _foreign(NETWORK_HEADER, 12, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
         ("ipv4", IIF + load(NETWORK_HEADER, 12, 4, 1) + within(PREFIXES4) + within(IPV4, True) + verdict(JUMP, "source4")),
@@ -233,7 +236,8 @@ def _ipv4() -> list[Rule]:
         ("ipv4", LATER_FRAGMENT4 + verdict(ACCEPT)),
         # a guest's virtio-net header of gso_type UDP has the kernel send a later fragment as the first one, ports and all
         ("later4", plain + compare(b"\x05", DIFFERENT) + _drop("dhcp")),  # the ports lie elsewhere
-        *(("later4", load(NETWORK_HEADER, offset, 2) + compare(port) + _drop("dhcp")) for offset, port in ports),
+        ("later4", load(NETWORK_HEADER, 20, 2) + compare(b"\0\x43") + _drop("dhcp")),
+        ("later4", load(NETWORK_HEADER, 22, 2) + compare(b"\0\x43", GREATER_EQUAL) + compare(b"\0\x44", LESS_EQUAL) + _drop("dhcp")),
         ("later4", verdict(ACCEPT)),
         *_new("source4", NETWORK_HEADER, 12, 4, SOURCES4),
         ("ipv4", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp4")),
@@ -259,23 +263,28 @@ def _foreign6(base: int, offset: int) -> tuple[bytes, bytes]:
 
 def _ipv6() -> list[Rule]:
     local, other = _foreign6(NETWORK_HEADER, 8)
+    unknown = _not_exact(NETWORK_HEADER, 8, 16, IPV6)
+    last = extension(44, 0, 1) + b"".join(compare(header, DIFFERENT) for header in (*SKIPPED, *HIDING))
     message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
     client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
     client += compare(b"\x02", DIFFERENT) + compare(b"\x07", DIFFERENT) + compare(b"\x0a", DIFFERENT)
     return [
-        ("ipv6", IIF + load(NETWORK_HEADER, 8, 16, 1) + within(IPV6) + verdict(GOTO, "next6")),
         ("ipv6", local + _drop("ip")),
         ("ipv6", SPECIFIED + other + _drop("ip")),
-        ("ipv6", load(NETWORK_HEADER, 8, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + verdict(JUMP, "source6")),
-        ("ipv6", SPECIFIED + IIF + load(NETWORK_HEADER, 8, 16, 1) + within(PREFIXES6) + verdict(JUMP, "source6")),
+        ("ipv6", load(NETWORK_HEADER, 8, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + unknown + verdict(JUMP, "source6")),
+        ("ipv6", SPECIFIED + unknown + within(PREFIXES6) + verdict(JUMP, "source6")),
         ("ipv6", verdict(GOTO, "next6")),
         *_new("source6", NETWORK_HEADER, 8, 16, SOURCES6),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
+        ("next6", FIRST_FRAGMENT6 + verdict(JUMP, "first6")),
+        # nf_tables reads on beyond the length that the IP header tells: where one header follows, it lies within
+        ("first6", load(NETWORK_HEADER, 6, 1) + compare(FRAGMENT) + last + _length(16, GREATER_EQUAL) + verdict(RETURN)),
+        ("first6", _drop("malformed")),
         ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
-        *(("next6", _l4(header) + verdict(GOTO, "hidden6")) for header in (AUTHENTICATION, MOBILITY, HIP, SHIM6)),
-        ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(ACCEPT)),
-        *(("hidden6", load(TRANSPORT_HEADER, 0, 1) + compare(header) + verdict(ACCEPT)) for header in UNREAD),
-        ("hidden6", _drop("malformed")),
+        ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(GOTO, "other6")),
+        ("other6", meta(META_L4PROTO) + b"".join(compare(header, DIFFERENT) for header in HIDING) + verdict(ACCEPT)),
+        *(("other6", load(TRANSPORT_HEADER, 0, 1) + compare(header) + verdict(ACCEPT)) for header in UNREAD),
+        ("other6", _drop("malformed")),
         (
             "next6",
             load(TRANSPORT_HEADER, 0, 1)

@@ -136,7 +136,9 @@ class Ruleset:
         for _kind, one in each(rule.expressions):
             parts = attributes(one)
             name, data = string(parts.get(1)), attributes(parts.get(2, b""))
-            if name == "payload":
+            if name == "payload" and 5 in data:
+                _written(registers, data, packet)
+            elif name == "payload":
                 _store(registers, data, _payload(data, packet))
             elif name == "exthdr":
                 _store(registers, data, _extension(data, packet))
@@ -196,8 +198,6 @@ def _store(registers: bytearray, data: Mapping[int, bytes], value: bytes) -> Non
 
 
 def _payload(data: Mapping[int, bytes], packet: Packet) -> bytes:
-    if 5 in data:
-        raise Untold("it changes the frame")
     base, offset, length = (_u32(data, kind) for kind in (2, 3, 4))
     whole = {LINK_HEADER: packet.link, NETWORK_HEADER: packet.network, TRANSPORT_HEADER: packet.transport}.get(base)
     if base not in (LINK_HEADER, NETWORK_HEADER, TRANSPORT_HEADER):
@@ -206,6 +206,14 @@ def _payload(data: Mapping[int, bytes], packet: Packet) -> bytes:
     if len(found) < length:
         raise _No
     return found
+
+
+def _written(registers: bytearray, data: Mapping[int, bytes], packet: Packet) -> None:
+    """Pass over a register that is written over the same bytes (the delivery rule does it). Raises Untold where the frame changes."""
+    start = _place(_u32(data, 5))
+    there = _payload(data, packet)
+    if bytes(registers[start : start + len(there)]) != there:
+        raise Untold("it changes the frame")
 
 
 def _extension(data: Mapping[int, bytes], packet: Packet) -> bytes:

@@ -68,6 +68,8 @@ def authenticated(following: int, body: bytes) -> bytes:
     return struct.pack("!BBHII12x", following, 4, 0, 1, 1) + body
 
 
+#: A first fragment of destination options alone: what follows is in the next one.
+FIRST = fragment6(bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0)), following=60)
 HOP_BY_HOP = bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0))
 LONG_ARP = struct.pack("!HHBBH", 1, IPV4, 8, 4, 1) + bytes(24)
 C = {"mac": "allow_mac_spoofing", "ip": "allow_ip_spoofing", "dhcp": "allow_dhcp_spoofing", "type": "allow_restricted_traffic"}
@@ -143,6 +145,20 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "router advertisement, hop by hop": (ip6(LINK_LOCAL, HOP_BY_HOP + nd(134) + bytes(8), 0), "malformed", ()),
     "router advertisement, fragmented": (ip6(LINK_LOCAL, fragment6(nd(134) + bytes(8)), FRAGMENT), "malformed", ()),
     "router advertisement, not fragmented really": (ip6(LINK_LOCAL, fragment6(nd(134) + bytes(8), more=0), FRAGMENT), "malformed", ()),
+    "headers that end with the packet, ICMPv6 in the padding": (ip6(LINK_LOCAL, FIRST, FRAGMENT) + bytes(8), "malformed", ()),
+    "headers that end with the packet, UDP in the padding": (
+        ip6(LINK_LOCAL, FIRST[:8] + bytes((UDP,)) + FIRST[9:], FRAGMENT) + udp(1, 2),
+        "malformed",
+        (),
+    ),
+    "a fragment without content, UDP in the padding": (ip6(OWN6, fragment6(b"", following=UDP), FRAGMENT) + udp(1, 2), "malformed", ()),
+    "hop by hop, then a first fragment": (
+        ip6(OWN6, bytes((FRAGMENT, 0, 1, 4, 0, 0, 0, 0)) + fragment6(udp(1, 2), following=UDP), 0),
+        "malformed",
+        (),
+    ),
+    "options in one fragment": (ip6(OWN6, fragment6(bytes((UDP, 0, 1, 4, 0, 0, 0, 0)) + udp(1, 2), 0, 0, 60), FRAGMENT), "", ()),
+    "UDP, first fragment": (ip6(OWN6, fragment6(udp(1, 2, bytes(8)), following=UDP), FRAGMENT), "", ()),
     "headers cut by a fragment": (ip6(LINK_LOCAL, fragment6(bytes((ICMPV6, 9)) + bytes(6), following=60), FRAGMENT), "malformed", ()),
     "redirect": (ip6(LINK_LOCAL, nd(137, OWN6) + bytes(16)), "ra", ("dhcp",)),
     "solicitation, own MAC": (ip6(OWN6, nd(135, "2001:db8::1", SOURCE)), "", ()),

@@ -60,18 +60,17 @@ CHAINS = {
     "ipv4": [
         "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
         "iif . @nh,96,32 @prefixes4 iif . @nh,96,32 != @ipv4 jump source4",
-        "@nh,48,16 & 0x1fff != 0x0 meta l4proto udp iif != @free-dhcp goto later4",
+        "@nh,48,16 & 0x1fff != 0x0 meta l4proto 17 iif != @free-dhcp goto later4",
         "@nh,48,16 & 0x1fff != 0x0 accept",
-        "meta l4proto udp goto udp4",
-        "meta l4proto != udp accept",
+        "meta l4proto 17 goto udp4",
+        "meta l4proto != 17 accept",
         "goto drop-malformed",
     ],
     "source4": new("@nh,96,32", "sources4"),
     "later4": [
         "@nh,0,8 & 0xf != 0x5 goto drop-dhcp",
         "@nh,160,16 0x43 goto drop-dhcp",
-        "@nh,176,16 0x44 goto drop-dhcp",
-        "@nh,176,16 0x43 goto drop-dhcp",
+        "@nh,176,16 0x43-0x44 goto drop-dhcp",
         "accept",
     ],
     "dhcp4": [
@@ -80,19 +79,29 @@ CHAINS = {
         "goto drop-dhcp",
     ],
     "ipv6": [
-        "iif . @nh,64,128 @ipv6 goto next6",
         *foreign6("@nh,64,128", "@nh,64,128 != 0x0 "),
-        f"@nh,64,128 {PREFIX} == {LINK_LOCAL} jump source6",
-        "@nh,64,128 != 0x0 iif . @nh,64,128 @prefixes6 jump source6",
+        f"@nh,64,128 {PREFIX} == {LINK_LOCAL} iif . @nh,64,128 != @ipv6 jump source6",
+        "@nh,64,128 != 0x0 iif . @nh,64,128 != @ipv6 iif . @nh,64,128 @prefixes6 jump source6",
         "goto next6",
     ],
     "source6": new("@nh,64,128", "sources6"),
-    "hidden6": [*(f"@th,0,8 {header:#x} accept" for header in (6, 50, 59, 132)), "goto drop-malformed"],
+    "first6": [
+        "@nh,48,8 0x2c "
+        + "".join(f"frag nexthdr != {header} " for header in (0, 43, 44, 60, 51, 135, 139, 140))
+        + "@nh,32,16 >= 0x10 return",
+        "goto drop-malformed",
+    ],
+    "other6": [
+        "meta l4proto != 51 meta l4proto != 135 meta l4proto != 139 meta l4proto != 140 accept",
+        *(f"@th,0,8 {header:#x} accept" for header in (6, 50, 59, 132)),
+        "goto drop-malformed",
+    ],
     "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
     "target": foreign6("@th,64,128"),
     "in-INDEX": [f'comment "{NIC.uuid}"', 'type filter hook ingress device "tap0" priority -300; policy accept;', 'iif "tap0" goto guard'],
     "postrouting": [
         "type filter hook postrouting priority -300; policy accept;",
+        "meta protocol ip6 meta l4proto 17 @nh,0,8 set @nh,0,8",
         "@ll,0,8 & 0x1 == 0x0 oif . ether daddr != @own oif @dropped-promisc drop",
     ],
 }
@@ -132,7 +141,7 @@ def blocks(listed: str) -> dict[str, list[str]]:
 
 def test_what_the_rules_say(node: Node) -> None:
     guarded = Guarded(node, NIC, OPTIONS)
-    listed = run("nft", "-a", "list", "ruleset")
+    listed = run("nft", "-ap", "list", "ruleset")
     index = json.loads(run("ip", "-j", "link", "show", "dev", guarded.tap.name))[0]["ifindex"]
     assert listed.startswith(f"table netdev {table_of('tap0')} {{ # handle ") and '\tcomment "netcommon spoof guard"\n' in listed
     found = blocks(listed)
@@ -141,7 +150,7 @@ def test_what_the_rules_say(node: Node) -> None:
     for name, lines in SETS.items():
         assert found[f"set {name}"] == lines, name
     wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
-    wanted += ["chain postrouting", "set own", "set dropped-promisc"]
+    wanted += ["chain postrouting", "set own", "set dropped-promisc"]  # each of the two tables has a chain that tells its layout
     assert sorted(found) == sorted([*wanted, f"chain in-{index}"])
 
 
@@ -160,8 +169,8 @@ def test_as_json(node: Node) -> None:
     guarded = Guarded(node, NIC, OPTIONS)
     listed = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
     counts = {kind: sum(kind in item for item in listed) for kind in ("table", "chain", "rule", "set")}
-    rules = len(guard_rules.rules("")) + 2
-    assert counts == {"table": 2, "chain": len(guard_rules.chains("")) + 2, "rule": rules, "set": len(guard_rules.sets("")) + 2}
+    rules = len(guard_rules.rules("")) + 3
+    assert counts == {"table": 2, "chain": len(guard_rules.chains("")) + 3, "rule": rules, "set": len(guard_rules.sets("")) + 2}
     own = [item["rule"]["expr"] for item in listed if "rule" in item and item["rule"]["chain"].startswith("in-")]
     device = {"match": {"op": "==", "left": {"meta": {"key": "iif"}}, "right": guarded.tap.name}}
     assert own == [[device, {"goto": {"target": "guard"}}]]

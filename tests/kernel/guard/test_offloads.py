@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from tests.kernel.test_doors_parallel import environment
 from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, UDP, bootp, fragment6, ip4, ip6, udp
 from tests.kernel.test_rate import BRIDGED
+from tests.support.frames import mac_bytes
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
@@ -134,3 +136,28 @@ def test_what_is_no_attack_arrives(wire: Wire) -> None:
         assert [each.offset for each in wire.sent(header(NONE, 0), ip4(OWN4, body[:1400], fragment=offset))] == [8 * offset]
     found = wire.sent(header(USO, 1000, CHECKSUM), ip4(OWN4, udp(5000, 6000, body)))
     assert not found or b"".join(each.body[8:] for each in found) == body  # Linux knows this kind from 6.2 on
+
+
+def test_a_datagram_to_several_ports(wire: Wire, node: Node) -> None:
+    """Each port gets it as it is, whatever the kernel does to it for another one: none sees bytes of it as an Ethernet header."""
+    wire.up()
+    third = node.tap("tap2")
+    run("ip", "link", "set", "tap2", "master", "br0", "up")
+    body = bytes(range(256)) * 8
+    own = {mac_bytes(each["address"]) for each in json.loads(run("ip", "-j", "link"))}  # the node reports its groups meanwhile
+    for start in (54, 62):
+        frame = ip6(OWN6, udp(5000, 6000, body), UDP)
+        os.write(wire.guest.descriptor, header(UFO, 1000, CHECKSUM, start) + frame)
+        last = ip4(OWN4, udp(1, 2, os.urandom(16)))
+        wire.guest.send(last)
+        for tap in (wire.victim, third):
+            seen: list[bytes] = []
+
+            def is_last(one: bytes, to: list[bytes] = seen, last: bytes = last) -> bool:
+                to.append(one)
+                return one[14:] == last[14:]
+
+            assert tap.receive(is_last) is not None
+            strange = [one[:14].hex() for one in seen if one[6:12] not in own and one[:14] not in (frame[:14], last[:14])]
+            assert strange == []
+            assert start != 54 or sum(len(one) for one in seen) > len(body)
