@@ -192,6 +192,7 @@ LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes
     "options, authenticated": frozenset({DHCP}),
     "advertisement, authenticated": frozenset({ADDRESS, DHCP}),
     **dict.fromkeys(("mobility", "HIP"), frozenset[str]()),
+    "hop by hop, then a first fragment": ALWAYS,  # its ports are found all the same
     "router solicitation, foreign MAC": ALWAYS,  # its options are not matched
     "service tag": ALWAYS,  # a tag is a tag: which kind it is of is not matched; the VLAN is
     "router advertisement, hop by hop": frozenset({DHCP}),  # what is before ICMPv6 is not matched
