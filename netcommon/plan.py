@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The features and which NICs have them, in the order in which they are applied; a feature that nobody wants is not imported.
 FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
-    ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed")),
+    ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed", "openvswitch")),
     ("gateway_arp", lambda nic, options: options.gateway_arp and nic.mode == "routed" and not is_communication(nic)),
     ("firewall", lambda nic, options: options.firewall != "unprotected" and nic.mode != "ext" and not is_communication(nic)),
     ("rate", lambda nic, options: bool(options.rate_in or options.rate_out) and nic.mode in ("bridged", "routed")),

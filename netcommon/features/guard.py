@@ -1,6 +1,6 @@
 """The spoof guard of bridged and routed NICs: which addresses, VLANs and kinds of frames the guest may send (docs/spoof-guard.md).
 
-That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows).
+That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows); where the kernel forwards, this stands before them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         hosts = (*hosts, *(each for each in (link_local(nic.mac),) if each not in hosts))
     # who it is must be known; a routed guest gets what is routed to it, and nothing is flooded
     filtered = bool(nic.mac) and nic.mode == "bridged" and not options.allow_unfiltered_promisc
+    switch = nic.link if nic.mode == "openvswitch" else ""
     guard = NicGuard(
         nic.interface,
         nic.uuid,
         nic.mac,
         hosts,
         (*known.prefixes4, *known.prefixes6),
-        nic.vlan.trunks if nic.mode == "bridged" else (),
+        () if nic.mode == "routed" else nic.vlan.trunks,
         free,
         filtered,
         _new_sources(options, known, free),
+        bridge=switch,
     )
-    table = GuardTable(nic.interface, table_of(nic.interface))
+    table = GuardTable(nic.interface, table_of(nic.interface), bridge=switch)
     return Part(before=(table, DeliveryTable(nic.interface), guard) if nic.mode == "bridged" else (table, guard))
 
 

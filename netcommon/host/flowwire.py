@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OXM, NXM0, NXM1 = 0x8000, 0x0000, 0x0001  #: classes of fields: OpenFlow's own, and Nicira's two
-REG13 = 13
+REG13, REG14 = 13, 14
+UDP_SRC, UDP_DST, ICMPV6_TYPE = NXM0 << 16 | 11 << 9 | 2, NXM0 << 16 | 12 << 9 | 2, NXM1 << 16 | 21 << 9 | 1
 
 #: What a word without "=" asks for: the Ethernet type, and the protocol of IP.
 PROTOCOLS = {
@@ -32,15 +33,22 @@ FRAGMENTS = {"first": b"\x01\x03"}  #: value and mask: a fragment, and not a lat
 
 HEADER = Struct("!HBB")  #: class, field and whether there is a mask, length
 LOAD = Struct("!HHIHHIQ")  #: type, length, vendor, subtype, first bit and their number, field, value (NXAST_REG_LOAD)
+MOVE = Struct("!HHIHHHHII")  #: type, length, vendor, subtype, bits, first bit there and here, field there and here (NXAST_REG_MOVE)
 RESUBMIT = Struct("!HHIHHB3x")  #: type, length, vendor, subtype, port, table (NXAST_RESUBMIT_TABLE)
 INSTRUCTION = Struct("!HH4x")  #: type, length
 MATCH = Struct("!HH")  #: type, length without padding
 EXPERIMENTER, NICIRA = 0xFFFF, 0x2320
-REG_LOAD, RESUBMIT_TABLE = 7, 14
+REG_MOVE, REG_LOAD, RESUBMIT_TABLE = 6, 7, 14
 SAME_PORT = 0xFFF8
 APPLY_ACTIONS, OXM_MATCH = 4, 1
 STATE = (29 << 6) | 2  #: the bits 29 to 31, as LOAD has them: the first, and the number less one
 LOADED, AGAIN = "load:", "->NXM_NX_REG13[29..31],resubmit(,0)"
+#: Moves to reg14, and of each the field, its bits, and the first bit that they come to.
+MOVES = {
+    "move:NXM_OF_UDP_SRC[]->NXM_NX_REG14[0..15],move:NXM_OF_UDP_DST[]->NXM_NX_REG14[16..31],": ((UDP_SRC, 16, 0), (UDP_DST, 16, 16)),
+    "move:NXM_NX_ICMPV6_TYPE[]->NXM_NX_REG14[0..7],": ((ICMPV6_TYPE, 8, 0),),
+}
+CLEARED, WHOLE = "load:0->NXM_NX_REG14[],", 31  #: WHOLE: all bits, as LOAD has them
 
 
 class StrangeError(Exception):
@@ -84,6 +92,7 @@ def vid(text: str) -> bytes:
 FIELDS: dict[str, tuple[int, int, int, Callable[[str], bytes]]] = {
     "in_port": (OXM, 0, 4, number(4)),
     "reg13": (NXM1, REG13, 4, number(4)),
+    "reg14": (NXM1, REG14, 4, number(4)),
     "dl_src": (OXM, 4, 6, mac),
     "dl_type": (OXM, 5, 2, number(2)),
     "vlan_tci": (NXM0, 4, 2, number(2)),
@@ -161,9 +170,18 @@ def _instructions(actions: str) -> bytes:
     """To drop is to have none."""
     if actions == "drop":
         return b""
+    before, register = b"", NXM1 << 16 | REG14 << 9 | 4
+    for moved, fields in MOVES.items():
+        if actions.startswith(moved):
+            actions = actions[len(moved) :]
+            for field, bits, first in fields:
+                before += MOVE.pack(EXPERIMENTER, MOVE.size, NICIRA, REG_MOVE, bits, 0, first, field, register)
+    if actions.startswith(CLEARED):
+        actions = actions[len(CLEARED) :]
+        before += LOAD.pack(EXPERIMENTER, LOAD.size, NICIRA, REG_LOAD, WHOLE, register, 0)
     if not actions.startswith(LOADED) or not actions.endswith(AGAIN):
         raise ValueError("other actions")
     state = int(actions[len(LOADED) : -len(AGAIN)], 0)
-    done = LOAD.pack(EXPERIMENTER, LOAD.size, NICIRA, REG_LOAD, STATE, NXM1 << 16 | REG13 << 9 | 4, state)
+    done = before + LOAD.pack(EXPERIMENTER, LOAD.size, NICIRA, REG_LOAD, STATE, NXM1 << 16 | REG13 << 9 | 4, state)
     done += RESUBMIT.pack(EXPERIMENTER, RESUBMIT.size, NICIRA, RESUBMIT_TABLE, SAME_PORT, 0)
     return INSTRUCTION.pack(APPLY_ACTIONS, INSTRUCTION.size + len(done)) + done

@@ -88,7 +88,7 @@ class Flows(FlowsFields, Operation):
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
-        if template == GUARD and _unchanged(view.template(GUARD)):
+        if template == GUARD and unchanged(view.template(GUARD)):
             return list(guard_flows(dict(self.words), dict(self.lists)))
         from netcommon.templates import render  # takes longer than all the rest
 
@@ -211,7 +211,8 @@ class FlowsEnd(FlowsEndFields, Operation):
         return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
 
 
-def _unchanged(template: str) -> bool:
+def unchanged(template: str) -> bool:
+    """Tell whether a text of the guard's template is the shipped one."""
     return sha256(template.encode()).hexdigest() == FOLLOWED
 
 

@@ -39,12 +39,26 @@ def table_of(device: str) -> str:
     return f"{PREFIX}{int.from_bytes(as_bytes(device), 'big') % TABLES:02}"
 
 
+def in_front(view: View, bridge: str) -> bool:
+    """Tell whether frames meet this guard before a bridge of Open vSwitch; ``bridge`` "": the NIC is of another mode.
+
+    They do where the kernel forwards for it. Where a site has a template of its own for the flows, that alone says what passes.
+    """
+    if not bridge:
+        return True
+    from netcommon.operations.flows import GUARD, unchanged
+
+    switch = view.ovs_switch(bridge)
+    return switch is not None and not switch.userspace and unchanged(view.template(GUARD))
+
+
 class GuardTableFields(NamedTuple):
     """The fields of GuardTable."""
 
     device: str
     name: str
     now: bool = False
+    bridge: str = ""  #: of Open vSwitch; see in_front
 
 
 class GuardTable(GuardTableFields, SharedTable):
@@ -55,6 +69,9 @@ class GuardTable(GuardTableFields, SharedTable):
     PURPOSE = "rules of the spoof guard"
     WITHOUT = WITHOUT
     LAYOUT = guard_rules.LAYOUT
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        return super().resolve(view, warnings) if in_front(view, self.bridge) else []
 
     def place_of(self) -> tuple[int, str]:
         return NETDEV, self.name
@@ -90,6 +107,7 @@ class NicGuardFields(NamedTuple):
     new_sources: int = 0  #: so many addresses that are not known by themselves it may begin to use in a minute; 0: any number
     ifindex: int = 0
     now: tuple[tuple[str, str], ...] = ()  #: of this device, and not wanted: sets and keys; chains of an earlier guest, with no key
+    bridge: str = ""  #: of Open vSwitch; see in_front
 
 
 class NicGuard(NicGuardFields, Operation):
@@ -105,6 +123,8 @@ class NicGuard(NicGuardFields, Operation):
         return table_of(self.device)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        if not in_front(view, self.bridge):
+            return []
         made = self._replace(ifindex=device_link(view, self.device).index)
         there = view.nft_chain(NETDEV, made.table, made._in.name)
         if there is None:
@@ -210,7 +230,8 @@ class NicGuard(NicGuardFields, Operation):
             words.append("no other IPv6 address known, only link-local ones are checked")
         words += [name.replace("-", " ") for name in self.free if name not in QUIET]
         words += [f"{self.new_sources} new addresses a minute"] if self.new_sources else []
-        return f"nft: {self.device} is guarded in netdev {self.table}: " + ", ".join(words)
+        where = f", if the kernel forwards for {self.bridge}" if self.bridge and not self.ifindex else ""
+        return f"nft: {self.device} is guarded in netdev {self.table}{where}: " + ", ".join(words)
 
     def undo(self) -> str:
         return f"nft: {self.device} is not guarded any more in netdev {self.table}"

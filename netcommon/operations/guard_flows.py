@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     Named = tuple[str, str]
 
 #: SHA-256 of the template that this follows.
-FOLLOWED = "d13d1421422b086003f1200b6c77277ccc7c43a30b8b2c2ba491dd0643f5c41d"
+FOLLOWED = "1abd0f4a75ae34fd7ee93cea6afae1118333cb01d146f2bd403f095f12b8e5a3"
 
 LINK_LOCAL = "fe80::/10"
+#: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.flowwire writes these.
+PORTS = "move:NXM_OF_UDP_SRC[]->NXM_NX_REG14[0..15],move:NXM_OF_UDP_DST[]->NXM_NX_REG14[16..31],"
+TYPE = "move:NXM_NX_ICMPV6_TYPE[]->NXM_NX_REG14[0..7],"
+CLEARED = "load:0->NXM_NX_REG14[],"
 NO_ADDRESS = "0.0.0.0"  # noqa: S104 - what a guest without an address sends from, as the template says
 ALL_OF_TCI = 0x1FFF
 
@@ -28,15 +32,16 @@ def guard_flows(words: Mapping[str, str], lists: Mapping[str, Sequence[str]]) ->
     yield from _tags(lists["vlans"])
     yield from _sources(words["mac"] if words["check_mac"] else "")
     yield from _messages(words)
+    yield from _fragments(words)
     yield from _targets(words, lists)
     yield from _senders(words, lists)
 
 
-def _flow(priority: int, state: int, protocol: str = "", *fields: str, to: int = -1) -> str:
-    """A flow for frames in ``state`` that drops, or takes them to the state ``to``."""
+def _flow(priority: int, state: int, protocol: str = "", *fields: str, to: int = -1, first: str = "") -> str:
+    """Make a flow for frames in ``state`` that drops them, or does ``first`` and takes them to the state ``to``."""
     at = f"reg13={state * 0x20000000:#x}/0xe0000000" if state else "reg13=0/0xe0000000"
     match = ",".join(filter(None, (f"priority={priority}", protocol, at, *fields)))
-    return f"{match} actions=" + (f"load:{to:#x}->NXM_NX_REG13[29..31],resubmit(,0)" if to >= 0 else "drop")
+    return f"{match} actions=" + (f"{first}load:{to:#x}->NXM_NX_REG13[29..31],resubmit(,0)" if to >= 0 else "drop")
 
 
 def _tags(vlans: Sequence[str]) -> Iterator[Named]:
@@ -62,13 +67,18 @@ def _messages(words: Mapping[str, str]) -> Iterator[Named]:
         for protocol, server, client in (("udp", 67, 68), ("udp6", 547, 546)):
             yield "dhcp", _flow(65040, 2, protocol, f"tp_src={server}")
             yield "dhcp", _flow(65040, 2, protocol, f"tp_dst={client}")
-        yield "dhcp", _flow(65040, 2, "udp", "nw_dst=255.255.255.255", "nw_frag=first")
-        for destination in (LINK_LOCAL, "ff02::1"):
-            yield "dhcp", _flow(65040, 2, "udp6", f"ipv6_dst={destination}", "nw_frag=first")
         for kind in (134, 137):
             yield "ra", _flow(65040, 2, "icmp6", f"icmp_type={kind}")
+    for protocol in ("udp", "udp6"):
+        yield "", _flow(65045, 2, protocol, "nw_frag=first", to=5, first=PORTS)
+    if not words["allow_mcast_router"]:
+        yield "query", _flow(65040, 2, "ip", "nw_dst=224.0.0.1", "nw_proto=2")
+        yield "query", _flow(65040, 2, "icmp6", "icmp_type=130")
+        yield "", _flow(65045, 2, "icmp6", "nw_frag=first", to=5, first=TYPE)
     for protocol in ("ipv6", "ip"):
         yield "malformed", _flow(65040, 2, protocol, "nw_proto=0")
+    for header in (135, 139, 140):
+        yield "malformed", _flow(65040, 2, "ipv6", f"nw_proto={header}")
     if words["check_mac"] or words["check_ipv4"]:
         yield "malformed", _flow(65040, 2, "arp", "arp_op=0")
     yield "malformed", _flow(65050, 2, "icmp6", "nw_ttl=255", "nw_frag=first")
@@ -82,6 +92,18 @@ def _messages(words: Mapping[str, str]) -> Iterator[Named]:
     elif words["check_ipv6"] or words["check_link_local"]:
         yield "", _flow(65010, 2, "icmp6", "icmp_type=136", to=4)
     yield "", _flow(65000, 2, to=3)
+
+
+def _fragments(words: Mapping[str, str]) -> Iterator[Named]:
+    if not words["allow_dhcp_spoofing"]:
+        for protocol, source, destinations in (("udp", 67, (67, 68)), ("udp6", 547, (546,))):
+            yield "dhcp", _flow(65010, 5, protocol, f"reg14={source:#x}/0xffff")
+            for port in destinations:
+                yield "dhcp", _flow(65010, 5, protocol, f"reg14={port << 16:#x}/0xffff0000")
+    if not words["allow_mcast_router"]:
+        yield "query", _flow(65010, 5, "icmp6", "reg14=0x82")
+    yield "malformed", _flow(65010, 5, "", "reg14=0")
+    yield "", _flow(65000, 5, to=3, first=CLEARED)
 
 
 def _targets(words: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> Iterator[Named]:

@@ -16,6 +16,7 @@ EUI64, OTHER_LOCAL = "fe80::a800:ff:fe00:1", "fe80::1234"  #: link-local address
 HOST_MAC, PEER_MAC, OUT_MAC = "fe:00:00:00:00:fe", "aa:00:00:00:00:02", "aa:00:00:00:00:03"
 HOST4, PEER4, OUT4 = "192.0.2.2", "10.0.0.2", "198.51.100.1"
 HOST6, PEER6, OUT6 = "2001:db8:f::2", "2001:db8::2", "2001:db8:f::1"
+SOLICITED = "ff02::1:ff00:2"  #: the solicited-node address of PEER6 (RFC 4291)
 ALL4, ALL6 = "255.255.255.255", "ff02::1"
 ALL_MAC, ALL6_MAC = "ff:ff:ff:ff:ff:ff", "33:33:00:00:00:01"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scapy.layers.dhcp import BOOTP, DHCP
+from scapy.layers.igmp import IGMP
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
@@ -73,6 +74,10 @@ def _ip4() -> Iterator[Kind]:
     yield kind("IPv4, foreign address, first fragment", piece(FOREIGN4, plain(), 0, 16), "ip4")
     yield kind("IPv4, foreign address, later fragment", piece(FOREIGN4, plain(), 16), "ip4")
     yield kind("IGMP report", ip4(OWN4, Raw(b"\x16\0\x09\xfc\xe0\1\1\1"), proto=2, dst="224.1.1.1", options=[IPOption_Router_Alert()]))
+    for name, group in (("IGMP query", "0.0.0.0"), ("IGMP query of a group", "224.1.1.1")):
+        query = IGMP(type=0x11, mrcode=100, gaddr=group)
+        to_all = "224.0.0.1" if group == "0.0.0.0" else group
+        yield kind(name, ip4(OWN4, query, proto=2, dst=to_all, ttl=1, options=[IPOption_Router_Alert()]))
     yield kind("IPv4, cut off", lambda to: Raw(bytes(ip4(OWN4, plain())(to))[:26]), "never")
 
 
@@ -114,6 +119,10 @@ def _dhcp() -> Iterator[Kind]:
     yield kind("DHCP server to a relay", ip4(OWN4, UDP(sport=67, dport=67) / offer), "dhcp")
     yield kind("DHCP server, first fragment", piece(OWN4, answer / offer, 0, 64), "dhcp")
     yield kind("DHCP server, smallest first fragment", piece(OWN4, answer / offer, 0, 8), "dhcp")
+    yield kind("DHCP server, whole in a first fragment", piece(OWN4, answer / offer, 0, 1 << 16), "dhcp")
+    yield kind("DHCP server, first fragment to all hosts", piece(OWN4, answer / offer, 0, 64, dst="224.0.0.1"), "dhcp")
+    other = UDP(sport=1000, dport=68) / offer
+    yield kind("DHCP server, other source port, first fragment", piece(OWN4, other, 0, 64), "dhcp")
     yield kind("DHCP server, later fragment", piece(OWN4, answer / offer, 64))
 
 

@@ -9,6 +9,7 @@ from scapy.layers.dhcp6 import DHCP6_Advertise, DHCP6_RelayReply, DHCP6_Solicit
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import (
     ICMPv6EchoRequest,
+    ICMPv6MLQuery,
     ICMPv6MLReport2,
     ICMPv6ND_NA,
     ICMPv6ND_NS,
@@ -39,6 +40,7 @@ from tests.support.attacks_base import (
     OTHER_LOCAL,
     OWN6,
     PEER6,
+    SOLICITED,
     Kind,
     To,
     kind,
@@ -46,6 +48,7 @@ from tests.support.attacks_base import (
 
 Build = Callable[[To], Any]
 ICMP6, DESTINATION, UDP_NUMBER = 58, 60, 17
+AUTHENTICATION = 51
 #: A nonce (RFC 3971), or any option before the one that matters.
 NONCE = ICMPv6NDOptUnknown(type=14, len=1, data=b"\1\2\3\4\5\6")
 
@@ -57,14 +60,24 @@ def ip6(source: str, payload: Any, mac: str = MAC, **fields: Any) -> Build:
     )
 
 
-def piece(source: str, whole: Any, start: int, end: int | None = None, following: int = ICMP6) -> Build:
+def piece(source: str, whole: Any, start: int, end: int | None = None, following: int = ICMP6, **fields: Any) -> Build:
     """The bytes from ``start`` to ``end`` of what follows the IPv6 header of ``whole``, as a fragment."""
 
     def build(to: To) -> Any:
-        body = bytes(IPv6(src=source, dst=to.ip6) / whole)[40:]
+        body = bytes(IPv6(src=source, dst=fields.get("dst", to.ip6)) / whole)[40:]
         assert len(body) > start
         header = IPv6ExtHdrFragment(nh=following, offset=start // 8, m=int(end is not None), id=7)
-        return ip6(source, header / Raw(body[start:end]))(to)
+        return ip6(source, header / Raw(body[start:end]), **fields)(to)
+
+    return build
+
+
+def authenticated(following: int, source: str, payload: Any) -> Build:
+    """A packet whose payload, of the protocol ``following``, is behind an authentication header (RFC 4302) of 24 bytes."""
+
+    def build(to: To) -> Any:
+        body = bytes(IPv6(src=source, dst=to.ip6) / payload)[40:]
+        return ip6(source, Raw(bytes((following, 4)) + bytes(22) + body), nh=AUTHENTICATION)(to)
 
     return build
 
@@ -122,6 +135,10 @@ def _ip6() -> Iterator[Kind]:
     yield kind("IPv6, cut off", lambda to: Raw(bytes(ip6(OWN6, plain())(to))[:22]), "never")
     report = IPv6ExtHdrHopByHop(options=[RouterAlert()]) / ICMPv6MLReport2()
     yield kind("MLD report", ip6(EUI64, report, hlim=1))
+    alert = IPv6ExtHdrHopByHop(options=[RouterAlert()])
+    yield kind("MLD query", ip6(EUI64, alert / ICMPv6MLQuery(), hlim=1))
+    yield kind("MLD query of a group", ip6(EUI64, alert / ICMPv6MLQuery(mladdr="ff02::1:3"), hlim=1))
+    yield kind("MLD query, first fragment", piece(EUI64, ICMPv6MLQuery(), 0, 16, hlim=1))
     yield kind("MLD report without an address", ip6("::", report, hlim=1))
 
 
@@ -190,7 +207,12 @@ def _dhcp6() -> Iterator[Kind]:
     yield kind("DHCPv6 server, other source port", ip6(EUI64, UDP(sport=1000, dport=546) / DHCP6_Advertise()), "dhcp")
     yield kind("DHCPv6 server to a relay", ip6(OWN6, UDP(sport=547, dport=547) / DHCP6_RelayReply()), "dhcp")
     yield kind("DHCPv6 server, behind options", ip6(EUI64, IPv6ExtHdrDestOpt() / answer), "dhcp")
-    yield kind("DHCPv6 server, first fragment", piece(EUI64, answer / Raw(bytes(40)), 0, 24, UDP_NUMBER), "dhcp")
+    long = answer / Raw(bytes(40))
+    yield kind("DHCPv6 server, first fragment", piece(EUI64, long, 0, 24, UDP_NUMBER), "dhcp")
+    yield kind("DHCPv6 server, whole in a first fragment", piece(EUI64, long, 0, 1 << 16, UDP_NUMBER), "dhcp")
+    yield kind("DHCPv6 server, first fragment to a solicited-node address", piece(EUI64, long, 0, 24, UDP_NUMBER, dst=SOLICITED), "dhcp")
+    # What is not in the first fragment comes in a later one (RFC 7112).
+    yield kind("DHCPv6 server, ports in the second fragment", piece(EUI64, IPv6ExtHdrDestOpt() / long, 0, 8, DESTINATION), "never")
 
 
 #: Headers that a receiver may look behind, though most filters take them for the last one (RFC 6275, 7401, 5533).
@@ -209,6 +231,11 @@ def _hidden() -> Iterator[Kind]:
         yield kind(f"RA, behind {name}", behind(number, ICMP6, ra), "never")
         yield kind(f"NA, foreign target, behind {name}", behind(number, ICMP6, advertisement(FOREIGN6)), "never")
         yield kind(f"DHCPv6 server, behind {name}", behind(number, UDP_NUMBER, UDP(sport=547, dport=546) / DHCP6_Advertise()), "never")
+    answer, target = UDP(sport=547, dport=546) / DHCP6_Advertise(), advertisement(FOREIGN6, own(ICMPv6NDOptDstLLAddr))
+    yield kind("IPv6, own address, authentication", authenticated(UDP_NUMBER, OWN6, plain()))
+    yield kind("RA, behind authentication", authenticated(ICMP6, EUI64, ra), "dhcp")
+    yield kind("NA, foreign target, behind authentication", authenticated(ICMP6, OWN6, target), "ip6")
+    yield kind("DHCPv6 server, behind authentication", authenticated(UDP_NUMBER, EUI64, answer), "dhcp")
 
 
 def kinds() -> Iterator[Kind]:

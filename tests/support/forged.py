@@ -21,6 +21,8 @@ MAC, ADDRESS, DHCP, KIND = "allow_mac_spoofing", "allow_ip_spoofing", "allow_dhc
 SWITCHES = (MAC, ADDRESS, DHCP, KIND)
 
 UDP, FRAGMENT, DESTINATION_OPTIONS = 17, 44, 60
+IGMP, AUTHENTICATION, MOBILITY = 2, 51, 135
+ALL_HOSTS, SOLICITED = "224.0.0.1", "ff02::1:ff00:9"
 LLC = 0  #: instead of an EtherType: the frame's length (802.3)
 
 
@@ -111,6 +113,10 @@ def kinds() -> Iterator[Kind]:
     yield _v4("DHCP client", ipv4("0.0.0.0", udp(68, 67, bootp(1, OWN))))
     yield _v4("DHCP server", ipv4(IP, udp(67, 68, bootp(2, OTHER))), "dhcp", DHCP)
     yield _v4("DHCP server, first fragment", ipv4(IP, udp(67, 68, bootp(2, OTHER)), fragment=0x2000), "dhcp", DHCP)
+    first = ipv4(IP, udp(67, 68, bootp(2, OTHER)), fragment=0x2000, destination=ALL_HOSTS)
+    yield _v4("DHCP server, first fragment to all hosts", first, "dhcp", DHCP)
+    yield _v4("IPv4, first fragment", ipv4(IP, udp(1000, 2000, bytes(56)), fragment=0x2000))
+    yield _v4("IGMP query", ipv4(IP, b"\x11\x64\xee\x9b\0\0\0\0", IGMP, destination=ALL_HOSTS), "query")
     yield _v4("DHCP server by another port", ipv4(IP, udp(5000, 68, bootp(2, OTHER))), "dhcp", DHCP)
     yield _arp("ARP", OWN, IP)
     yield _arp("ARP probe", OWN, "0.0.0.0")
@@ -141,9 +147,19 @@ def kinds() -> Iterator[Kind]:
     yield _v6("router advertisement in fragments", ipv6(LOCAL, fragment, FRAGMENT), "malformed")
     fragment = fragmented(UDP, udp(5000, 546))
     yield _v6("DHCPv6 server in fragments", ipv6(LOCAL, fragment, FRAGMENT, OTHER_LOCAL), "dhcp", DHCP)
+    fragment = fragmented(UDP, udp(547, 5000, bytes(40)))
+    yield _v6("DHCPv6 server in fragments to a solicited-node address", ipv6(LOCAL, fragment, FRAGMENT, SOLICITED), "dhcp", DHCP)
+    fragment = fragmented(DESTINATION_OPTIONS, b"\x11\0" + bytes(6))
+    yield _v6("UDP whose header is in the second fragment", ipv6(IP6, fragment, FRAGMENT), "malformed")
+    router, authentic = icmp6(LOCAL, 134, bytes(12)), b"\4" + bytes(22)
+    yield _v6("router advertisement, mobility", ipv6(LOCAL, b"\x3a\0" + bytes(6) + router, MOBILITY), "malformed")
+    yield _v6("router advertisement, authentication", ipv6(LOCAL, b"\x3a" + authentic + router, AUTHENTICATION), "ra", DHCP)
+    yield _v6("DHCPv6 server, authentication", ipv6(LOCAL, b"\x11" + authentic + udp(547, 546), AUTHENTICATION), "dhcp", DHCP)
+    yield _v6("TCP, authentication", ipv6(IP6, b"\x06" + authentic + bytes(20), AUTHENTICATION))
+    yield _icmp6("MLD query", LOCAL, icmp6(LOCAL, 130, bytes(20)), "query")
     fragment = fragmented(frames.ICMP6, icmp6(IP6, 128, bytes(12)))
     yield _v6("echo request in fragments", ipv6(IP6, fragment, FRAGMENT, hops=64))
-    yield _v6("DHCPv6 client", ipv6(LOCAL, udp(546, 547), UDP))
+    yield _v6("DHCPv6 client", ipv6(LOCAL, udp(546, 547, b"\1abc"), UDP))
     yield _v6("DHCPv6 server", ipv6(LOCAL, udp(547, 546), UDP), "dhcp", DHCP)
     yield _v6("DHCPv6 server by another port", ipv6(LOCAL, udp(5000, 546), UDP), "dhcp", DHCP)
     only = frozenset({KIND})

@@ -55,6 +55,15 @@ ROUTED = frozenset(
     f"netcommon.operations.{name}" for name in ("route", "rule", "steady", "sysctl", "table", "uplink", "neighbour", "blackhole")
 )
 
+#: Of the guard, what is loaded to find that Open vSwitch forwards in user space.
+FRONT = _names(
+    """
+    netcommon.host.nfexpr netcommon.host.nftables
+    netcommon.operations.delivery netcommon.operations.guard netcommon.operations.guard_keys netcommon.operations.guard_rules
+    netcommon.operations.shared_table
+    """
+)
+
 #: Open vSwitch's database, and its flows, which the guard is.
 OVS = _names(
     """
@@ -87,7 +96,9 @@ MODES = {
     | UP
     | OVS
     | TAGGED
-    | {"netcommon.addresses", "netcommon.modes.openvswitch", "netcommon.modes.openvswitch_flows", "netcommon.templates", "netcommon.trust"},
+    | FRONT
+    | {"netcommon.addresses", "netcommon.features.guard"}
+    | {"netcommon.modes.openvswitch", "netcommon.modes.openvswitch_flows", "netcommon.templates", "netcommon.trust"},
     ("openvswitch", "down"): ALWAYS | OVS,
     ("ext", "up"): ALWAYS | UP | {"netcommon.modes.ext"},
 }

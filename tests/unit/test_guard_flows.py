@@ -17,6 +17,7 @@ from netcommon.host.patience import Patience
 from netcommon.modes import openvswitch_flows
 from netcommon.operations import from_json
 from netcommon.operations.flows import GUARD, Flows
+from netcommon.operations.guard import GuardTable, NicGuard
 from netcommon.operations.guard_flows import FOLLOWED, guard_flows
 from netcommon.options import options_of
 from netcommon.settings import Settings
@@ -92,6 +93,43 @@ def test_a_sites_own_template_takes_its_place(tmp_path: object) -> None:
     sim.host.templates[GUARD] = "priority=65001,actions=drop"
     sim.up(nic("openvswitch"))
     assert [flow.text for flow in sim.host.openflow.all] == ["priority=65001 actions=drop"]
+
+
+def forwarding(sim: Sim, monkeypatch: pytest.MonkeyPatch, userspace: bool) -> None:
+    """Have the datapath of ovs0 be in user space, or the kernel's."""
+    switch = sim.host.view().ovs_switch("ovs0")
+    assert switch is not None
+    monkeypatch.setattr(type(sim.host.view()), "ovs_switch", lambda self, name: switch._replace(userspace=userspace))
+
+
+@pytest.mark.parametrize(("userspace", "template"), [(False, ""), (True, ""), (False, "priority=65001,actions=drop")])
+def test_the_guard_before_the_flows(tmp_path: object, monkeypatch: pytest.MonkeyPatch, userspace: bool, template: str) -> None:
+    """It is there where the kernel forwards, and no template of the site's says what passes; and it goes with the NIC."""
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True}))
+    if template:
+        sim.host.templates[GUARD] = template
+    forwarding(sim, monkeypatch, userspace)
+    sim.up(nic("openvswitch", VLAN=":3:4"))
+    guards = [each for each in map(from_json, sim.record().operations) if isinstance(each, GuardTable | NicGuard)]
+    assert len(guards) == (0 if userspace or template else 2)
+    assert [each.vlans for each in guards if isinstance(each, NicGuard)] == ([] if userspace or template else [(3, 4)])
+    view = sim.host.view()
+    assert [each.differs(view) for each in guards] == [""] * len(guards)
+
+
+def test_the_counts_of_both_are_summed(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    from netcommon.cli.commands import show
+
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True}))
+    forwarding(sim, monkeypatch, userspace=False)
+    sim.up(nic("openvswitch"))
+    tables = sim.host.openflow
+    tables.all = [flow._replace(packets=1) for flow in tables.all]
+    monkeypatch.setattr(show, "dropped", lambda guard, view: {"mac": 100, "sources": 7})
+    operations = [from_json(each) for each in sim.record().operations]
+    (flows,) = [each for each in operations if isinstance(each, Flows)]
+    alone = dict(flows.counters(sim.host.view()))
+    assert show._dropped(sim.host.view(), operations) == {**alone, "mac": alone["mac"] + 100, "sources": 7}
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -102,9 +102,11 @@ def _dropped(view: View, operations: Sequence[Operation]) -> dict[str, int]:
     found: dict[str, int] = {}
     for operation in operations:
         try:
-            found |= dropped(operation, view) if isinstance(operation, NicGuard) else dict(operation.counters(view))
+            counted = dropped(operation, view) if isinstance(operation, NicGuard) else dict(operation.counters(view))
         except NetcommonError:
             continue
+        for reason, number in counted.items():  # on a port of Open vSwitch two guards have the same reasons
+            found[reason] = found.get(reason, 0) + number
     return found
 
 
