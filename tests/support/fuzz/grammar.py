@@ -14,6 +14,7 @@ from tests.support.fuzz.pools import MAC, World, below, mostly, one
 
 UDP, TCP, ICMP, ICMP6, FRAGMENT, NONE = 17, 6, 1, 58, 44, 59
 MORE = 0x2000
+SEGMENTS = 200  #: of one frame, at most
 TYPES = (0x88CC, 0x888E, 0x8809, 0x8863, 0x8847, 0x8035, 0x88B5, 0x0600, 0x9100, 0x86DC, 0x0805, 0x05FF, 0x22F0, 0x894F, 0x6558)
 OPTIONS4 = (b"\x94\4\0\0", b"\1\1\1\0", b"\x07\7\4" + bytes(5), b"\x83\7\4\x0a\0\0\x02\0", b"\1" * 40)
 EXTENSIONS = (0, 43, 60, 51, 135, 139, 140, 44, 60, 0, 44)
@@ -37,6 +38,8 @@ def frame(rng: Random, world: World) -> tuple[Header, bytes]:
     header = offload(rng, len(whole), layer, protocol, b"\x86\xdd" in whole[12:22])
     if rng.random() < 0.3:
         whole = mutated(rng, whole)
+    if header.gso_size and len(whole) // header.gso_size > SEGMENTS:  # a receiver's queue holds so many, and no more
+        header = header._replace(gso_size=len(whole) // SEGMENTS)
     return header, whole.ljust(14, b"\0")
 
 

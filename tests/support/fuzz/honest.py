@@ -16,6 +16,7 @@ from tests.support.fuzz.pools import EUI64, MAC, OWN4, OWN6, below, one
 
 MARK = 16  #: bytes of a mark
 UDP, TCP, ICMP, ICMP6 = 17, 6, 1, 58
+ELSEWHERE = hardware("aa:00:00:00:00:42")  #: nobody's, so everybody gets it
 ALL, ALL6 = b"\xff" * 6, hardware("33:33:00:00:00:01")
 NODES6, ROUTERS6, RELAYS6, REPORTS6 = (bytes.fromhex("ff02" + "0" * (28 - len(end)) + end) for end in ("1", "2", "10002", "16"))
 
@@ -54,9 +55,12 @@ class Grammar:
         return b"honest %08d," % self.count
 
     def ip4(self, rng: Random, body: bytes, protocol: int, field: int = 0, options: bytes = b"", source: bytes = b"") -> tuple[bytes, str]:
-        """A packet from the guest's address to somebody, in its frame."""
-        target, uplink = (pools.OUT4, "up0"), (pools.BESIDE4, "up1")
-        (address, name), mac = (one(rng, (target, uplink)), self.peer()) if self.mode == "routed" else ((b"\xff" * 4, ""), ALL)
+        """A packet from the guest's address to somebody, in its frame. Flows stop fragments to groups, as documented."""
+        address, name, mac = b"\xff" * 4, "", ALL
+        if self.mode == "routed":
+            (address, name), mac = one(rng, ((pools.OUT4, "up0"), (pools.BESIDE4, "up1"))), self.peer()
+        elif field & 0x3FFF:
+            address, mac = pools.PEER4, ELSEWHERE
         size = 20 + len(options) + len(body)
         head = struct.pack("!BBHHHBBH", 0x45 + len(options) // 4, 0, size, below(rng, 65536), field, 64, protocol, 0)
         head += (source or self.source4()) + address + options
@@ -75,6 +79,8 @@ class Grammar:
     ) -> tuple[bytes, str]:
         """The same of IPv6."""
         name, mac = "", ALL6
+        if protocol == 44:
+            target, mac = pools.PEER6, ELSEWHERE
         if self.mode == "routed":
             (target, name), mac = one(rng, ((pools.OUT6, "up0"), (pools.BESIDE6, "up1"))), self.peer()
         head = struct.pack("!IHBB", 6 << 28 | below(rng, 1 << 20), len(body), protocol, hops)

@@ -33,18 +33,29 @@ class Walked(NamedTuple):
 
 
 def judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
-    """Adds what is wrong with an IPv6 packet."""
+    """Adds what is wrong with an IPv6 packet. Of another version nobody reads it; flows see less of neighbour discovery, as documented."""
+    made: list[Reason] = []
+    _judge(packet, facts, made)
+    if packet[:1] and packet[0] >> 4 != 6:
+        made = [reason._replace(level=PROMISE) for reason in made]
+    if facts.mode == "openvswitch":
+        made = [reason for reason in made if reason.level == DECEIVES or not reason.rule.startswith(("nd-", "ra", "headers", "dhcp6"))]
+    found += made
+
+
+def _judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
     if len(packet) < 40:
         found.append(Reason("malformed", "IPv6, cut off", PROMISE))
         return
     if packet[8:24] != NO6 and not facts.knows6(packet[8:24]):
-        found.append(Reason("ip6", "foreign IPv6 source", DECEIVES if packet[0] >> 4 == 6 else PROMISE))
+        found.append(Reason("ip6", "foreign IPv6 source"))
     way = walk(packet)
     if way is None:
         return
     if way.more and way.protocol in HIDING and (way.at >= way.end or (way.protocol == UDP and way.at + 4 > way.end)):
         empty = way.chain[-1] == FRAGMENT and way.at >= way.end  # nothing of it is kept
-        level = PROMISE if way.odd or empty else DECEIVES
+        harmless = way.protocol == ICMP6 and packet[7] != 255  # neighbour discovery of another hop limit is discarded
+        level = PROMISE if way.odd or empty or harmless else DECEIVES
         found.append(Reason("headers-cut", f"first fragment without all headers, after {names(way)}", level, hidden(way)))
     elif way.protocol == ICMP6 and way.at < way.end:
         _icmp6(packet, way, facts, found)
@@ -125,7 +136,10 @@ def _options(message: bytes, kind: int, way: Walked, level: str, facts: Facts, f
     seen = level if valid else PROMISE
     for option, value in options:
         if option in (SOURCE_LINK, TARGET_LINK) and value[:6] != facts.mac:
-            exact = seen if len(value) == 6 else PROMISE
+            read = option == (TARGET_LINK if kind == ADVERTISEMENT else SOURCE_LINK)  # receivers pass over the other one
+            read = read and any(value)  # that of nobody: the guest harms its own addresses alone
+            read = read and not (facts.mode == "openvswitch" and kind == SOLICITED_ROUTER)  # as documented
+            exact = seen if read and len(value) == 6 else PROMISE
             found.append(Reason("nd-option", f"neighbour discovery {kind}, option {option} with a foreign MAC, {names(way)}", exact, hidden(way)))
     allowed = (TARGET_LINK,) if kind == ADVERTISEMENT else (SOURCE_LINK, NONCE) if kind == SOLICITATION else (SOURCE_LINK,)
     if len(options) > 1 or any(option not in allowed for option, _ in options):
@@ -135,7 +149,8 @@ def _options(message: bytes, kind: int, way: Walked, level: str, facts: Facts, f
 def _dhcp6(packet: bytes, way: Walked, facts: Facts, found: list[Reason]) -> None:
     source, target = int.from_bytes(packet[way.at : way.at + 2], "big"), int.from_bytes(packet[way.at + 2 : way.at + 4], "big")
     if source == SERVER6 or target == CLIENT6:
-        found.append(Reason("dhcp6-server", f"UDP from {source} to {target}, {names(way)}", DECEIVES, hidden(way)))
+        level = DECEIVES if way.at + 8 <= way.end else PROMISE  # shorter ones are discarded
+        found.append(Reason("dhcp6-server", f"UDP from {source} to {target}, {names(way)}", level, hidden(way)))
     elif target == SERVER6 and facts.mode != "openvswitch":
         kind = packet[way.at + 8] if way.at + 8 < way.end else 0
         if kind not in CLIENTS:

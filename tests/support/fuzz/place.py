@@ -69,11 +69,13 @@ class Place:
                 os.write(descriptor, raw(header) + frame[:longest])
             except OSError:
                 self.refused += 1
-        self.count += 1
-        sentinel = b"sentinel %d." % self.count
-        for last in self.sentinels(sentinel):
-            os.write(descriptor, raw(PLAIN) + last)
-        found = [arrival for receiver in self.receivers for arrival in receiver.until(sentinel)]
+        found: list[Arrival] = []
+        for _ in range(2 if self.mode == "openvswitch" else 1):  # it sorts what it takes in at once: what is sent later comes later
+            self.count += 1
+            sentinel = b"sentinel %d." % self.count
+            for last in self.sentinels(sentinel):
+                os.write(descriptor, raw(PLAIN) + last)
+            found += [arrival for receiver in self.receivers for arrival in receiver.until(sentinel)]
         with contextlib.suppress(BlockingIOError):  # what is sent to the guest itself is of no interest
             while True:
                 os.read(descriptor, 64)
