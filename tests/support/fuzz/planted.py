@@ -40,5 +40,6 @@ def stops(expressions: object) -> bool:
 
 
 def delete(rule: Rule) -> None:
-    """Takes it out."""
-    run("nft", "delete", "rule", rule.family, rule.table, rule.chain, "handle", str(rule.handle))
+    """Takes it out. In JSON, since chains are called by words of nft's own."""
+    gone = {"family": rule.family, "table": rule.table, "chain": rule.chain, "handle": rule.handle}
+    run("nft", "-j", "-f", "-", stdin=json.dumps({"nftables": [{"delete": {"rule": gone}}]}))
