@@ -1,4 +1,4 @@
-"""The fuzz's oracle judges every known attack bad and every known good frame good, and the fuzz makes the same frames from the same seed."""
+"""The fuzz's oracle judges every known attack bad and every good frame good, and a seed makes the same frames each time."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.support.fuzz import grammar, honest
 from tests.support.fuzz.offload import NEEDS_CSUM, raw
-from tests.support.fuzz.oracle import IPV4, IPV6, PLAIN, UDP, Header, judge
+from tests.support.fuzz.oracle import IPV4, IPV6, PLAIN, UDP, judge
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.reason import Reason
 from tests.support.fuzz.receivers import Arrival
@@ -17,6 +17,7 @@ from tests.support.fuzz.shrink import shrunk
 
 HONEST = 4  #: of them are frames that must arrive
 CUT = ("malformed", "dhcp-fragment", "dhcp-short", "dhcp6-message", "headers-cut")  #: what is wrong with a piece of a whole that is right
+MESSAGES = ("dhcp6-message", "chaddr", "dhcp-short", "dhcp-operation", "dhcp-server")  #: what a message to a server says
 LATE = 50  #: how often a switch is asked again for what it has not sent on yet
 MISSING = 10  #: honest frames that are printed
 EXAMPLES = 2  #: frames that are looked for and made small, for each way to break a rule
@@ -171,23 +172,33 @@ class Fuzz:
         header, frame = sent
         place = header.csum_start + header.csum_offset
         came = arrival.frame
-        if not header.flags & NEEDS_CSUM or place + 2 > len(came) or came[:place] != frame[:place] or came[place + 2 :] != frame[place + 2 :]:
+        if not header.flags & NEEDS_CSUM or place + 2 > len(came):
+            return False
+        if came[:place] != frame[:place] or came[place + 2 :] != frame[place + 2 :]:
             return False
         return reason.rule not in {each.rule for each in judge(frame, self.place.seen_by(arrival), arrival.header)}
+
+    def without_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
+        """Whether the frame arrives without offload too, is the same but for two bytes there, and breaks nothing."""
+        header, frame = sent
+        place, came = header.csum_start + header.csum_offset, arrival.frame
+        for simpler in (header._replace(flags=header.flags & ~NEEDS_CSUM), PLAIN):
+            for other in self.place.exchange([(simpler, frame)]):
+                same = other.receiver == arrival.receiver
+                same = same and other.frame[:place] == came[:place] and other.frame[place + 2 :] == came[place + 2 :]
+                if same and reason.rule not in {each.rule for each in judge(other.frame, self.place.seen_by(other), other.header)}:
+                    return True
+        return False
 
     def limit(self, sent: Sent, arrival: Arrival, reason: Reason) -> str | None:
         """The documented limit by which this frame has come through, None: there is none."""
         header, _ = sent
-        if header.flags & NEEDS_CSUM:
-            place, came = header.csum_start + header.csum_offset, arrival.frame
-            for other in self.place.exchange([(header._replace(flags=header.flags & ~NEEDS_CSUM), sent[1])]):
-                same = other.receiver == arrival.receiver and other.frame[:place] == came[:place] and other.frame[place + 2 :] == came[place + 2 :]
-                if same and reason.rule not in {each.rule for each in judge(other.frame, self.place.seen_by(other), other.header)}:
-                    return "checksum offload: the two bytes that it wrote made the difference"
+        if header.flags & NEEDS_CSUM and self.without_checksum(sent, arrival, reason):
+            return "checksum offload: the two bytes that it wrote made the difference"
         facts = self.place.seen_by(arrival)
         if header.kind == 3 and reason.rule in CUT and _whole(sent[1]) and reason.rule not in {each.rule for each in judge(sent[1], facts)}:
             return "UDP fragmentation: a message that was compared as a whole arrives in pieces"
-        if reason.rule in ("dhcp6-message", "chaddr", "dhcp-short", "dhcp-operation", "dhcp-server") and header.kind == 5 and _to_server(arrival.frame):
+        if header.kind == 5 and reason.rule in MESSAGES and _to_server(arrival.frame):
             return "UDP segmentation: of a DHCP client's messages the first one alone is compared"
         return None
 

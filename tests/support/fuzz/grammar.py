@@ -119,14 +119,15 @@ def _ip6(rng: Random, world: World) -> Made:
         protocol, body = TCP, layer4.tcp(rng)
     else:
         protocol, body = one(rng, (NONE, 4, 41, 47, 50, 136, 255, 1)), payload(rng)
-    chain, final = b"", protocol
+    chain, final, chained = b"", protocol, set[int]()
     for _ in range(one(rng, (0, 0, 0, 1, 1, 2, 3)) if rng.random() < 0.95 else below(rng, 12)):
         kind = one(rng, EXTENSIONS)
         chain, final = _extension(rng, kind, final) + chain, kind
+        chained.add(kind)
     source = mostly(rng, one(rng, (pools.OWN6, pools.EUI64)), (bytes(16), pools.IN_PREFIX6, *pools.LOCALS, *pools.FOREIGN6S), 0.8)
     size = len(chain) + len(body)
-    if rng.random() < 0.08:
-        size = one(rng, (0, 0, 8, len(chain), size - 1, size + 1, size + 8, 65535))
+    if rng.random() < (0.25 if FRAGMENT in chained else 0.08):  # what is beyond the length is padding
+        size = len(chain) if rng.random() < 0.4 else one(rng, (0, 0, 8, len(chain), size - 1, size + 1, size + 8, 65535))
     first = 0x6 if rng.random() < 0.98 else one(rng, (0, 4, 5, 15))
     hops = mostly(rng, 255, (0, 1, 64))
     head = struct.pack("!IHBB", first << 28 | below(rng, 1 << 20), max(0, size) & 0xFFFF, final, hops)

@@ -39,8 +39,8 @@ class Grammar:
 
     def __init__(self, mode: str, facts: Facts) -> None:
         self.mode, self.facts, self.count = mode, facts, 0
-        makers = [self.datagram, self.segment, self.fragments, self.datagram6, self.fragment6, self.large, self.large6]
-        self.makers: list[Callable[[Random], Honest]] = makers
+        self.makers: list[Callable[[Random], Honest]] = [self.datagram, self.segment, self.fragments, self.large]
+        self.makers += [self.datagram6, self.fragment6, self.large6]
         if mode != "routed":
             self.makers += [self.dhcp, self.dhcp6, self.arp, self.solicitation, self.advertisement, self.report, self.report6]
             self.makers += [self.renewal, self.router_solicitation, self.detection]
@@ -140,7 +140,8 @@ class Grammar:
         mark = self.mark()
         way = below(rng, 4)
         protocol = ICMP6 if way == 3 else UDP
-        body = b"\x80\0\0\0\0\1\0\1" + mark + bytes(64) if way == 3 else self.udp(1000, 2000, mark + bytes(64)) if way == 0 else mark + bytes(72)
+        ping = b"\x80\0\0\0\0\1\0\1" + mark + bytes(64)
+        body = ping if way == 3 else self.udp(1000, 2000, mark + bytes(64)) if way == 0 else mark + bytes(72)
         field = (1, 185 << 3 | 1, 370 << 3, 1)[way]
         frame, name = self.ip6(rng, struct.pack("!BBHI", protocol, 0, field, below(rng, 1 << 32)) + body[: len(body) // 8 * 8], 44)
         return Honest(f"IPv6 fragment {way}", (PLAIN, frame), (mark,), name)

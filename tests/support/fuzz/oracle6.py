@@ -140,7 +140,8 @@ def _options(message: bytes, kind: int, way: Walked, level: str, facts: Facts, f
             read = read and any(value)  # that of nobody: the guest harms its own addresses alone
             read = read and not (facts.mode == "openvswitch" and kind == SOLICITED_ROUTER)  # as documented
             exact = seen if read and len(value) == 6 else PROMISE
-            found.append(Reason("nd-option", f"neighbour discovery {kind}, option {option} with a foreign MAC, {names(way)}", exact, hidden(way)))
+            text = f"neighbour discovery {kind}, option {option} with a foreign MAC, {names(way)}"
+            found.append(Reason("nd-option", text, exact, hidden(way)))
     allowed = (TARGET_LINK,) if kind == ADVERTISEMENT else (SOURCE_LINK, NONCE) if kind == SOLICITATION else (SOURCE_LINK,)
     if len(options) > 1 or any(option not in allowed for option, _ in options):
         found.append(Reason("nd-options", f"neighbour discovery {kind}, options {[option for option, _ in options]}", PROMISE, hidden(way)))

@@ -26,6 +26,10 @@ LARGEST = 70000
 QUEUE = "20000"  #: frames that a tap holds until they are read: more than a batch makes
 
 
+class Silence(AssertionError):
+    """Not even what every guest may send arrives."""
+
+
 class Arrival(NamedTuple):
     """A frame that has arrived, the header it came with, and at whom."""
 
@@ -40,7 +44,7 @@ class Receiver(Protocol):
     name: str
 
     def until(self, sentinel: bytes) -> Iterator[Arrival]:
-        """What has come before a frame with ``sentinel`` in it; of sockets, what is there. Raises AssertionError where that never comes."""
+        """What has come before a frame with ``sentinel`` in it; of sockets, what is there. Raises Silence where that never comes."""
 
 
 class TapReceiver:
@@ -57,8 +61,8 @@ class TapReceiver:
             try:
                 raw = os.read(descriptor, LARGEST)
             except BlockingIOError:
-                if not select.select([descriptor], [], [], 10 * slowness())[0]:
-                    raise AssertionError(f"nothing more arrives at {name}, not even what every guest may send") from None
+                if not select.select([descriptor], [], [], 5 * slowness())[0]:
+                    raise Silence(name) from None
                 continue
             if sentinel in raw:
                 return
@@ -67,7 +71,7 @@ class TapReceiver:
 
 
 class SocketReceiver:
-    """Programs on the node itself that listen on ``device``, each for a protocol. What has a tag loses it in the kernel, and gets it back."""
+    """Programs on the node itself that listen on ``device``, each for a protocol. Tags that the kernel puts aside are put back."""
 
     def __init__(self, name: str, device: str, protocols: Iterable[int], waits: bool = False) -> None:
         self.name, self.sockets, self.waits = name, list[socket.socket](), waits
@@ -86,8 +90,8 @@ class SocketReceiver:
                 except BlockingIOError:
                     if not self.waits:
                         break
-                    if not select.select([each], [], [], 10 * slowness())[0]:
-                        raise AssertionError(f"nothing more arrives at {self.name}, not even what every guest may send") from None
+                    if not select.select([each], [], [], 5 * slowness())[0]:
+                        raise Silence(self.name) from None
                     continue
                 except OSError as error:
                     if error.errno != errno.ENETDOWN:  # said once by each socket when its device was down
