@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.support.fuzz import grammar, honest
 from tests.support.fuzz.offload import NEEDS_CSUM, raw
 from tests.support.fuzz.oracle import IPV4, IPV6, PLAIN, UDP, judge
+from tests.support.fuzz.oracle6 import walk
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.reason import Reason
 from tests.support.fuzz.receivers import Arrival
@@ -212,6 +213,7 @@ def _to_server(frame: bytes) -> bool:
     """Whether it is UDP to a DHCP or DHCPv6 server, and not from one."""
     packet = frame[14:]
     if frame[12:14] == IPV6:
-        return packet[6] == UDP and packet[42:44] == b"\x02\x23" and packet[40:42] != b"\x02\x23"
+        way = walk(packet)
+        return way is not None and way.protocol == UDP and packet[way.at + 2 : way.at + 4] == b"\x02\x23" != packet[way.at : way.at + 2]
     at = (packet[0] & 15) * 4
     return packet[9] == UDP and packet[at + 2 : at + 4] == b"\0\x43" and packet[at : at + 2] != b"\0\x43"
