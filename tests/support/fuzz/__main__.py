@@ -26,6 +26,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--mode", choices=MODES, default="bridged")
     words.add_argument("--setting", choices=ALL_SETTINGS, default="no switch", help="the switches of tests/support/attacks.py")
+    words.add_argument("--trunk", action="store_true", help="an access VLAN and a trunk (openvswitch)")
     words.add_argument("--without-guard", action="store_true", help="what the fuzz finds where nothing is guarded")
     words.add_argument("--examples", type=int, default=EXAMPLES, help="frames that are made small, for each way to break a rule")
     chosen = words.parse_args(argv)
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
         wrapped = inside.wrapped(sys.executable, [sys.executable, "-m", "tests.support.fuzz", *argv])
         os.execvp(wrapped[0], wrapped)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    with fresh() as node, made(node, chosen.mode) as place:
+    with fresh() as node, made(node, chosen.mode, chosen.trunk) as place:
         setting = ALL_SETTINGS[chosen.setting]
         place.up(setting if not chosen.without_guard else NO_GUARD)
         if chosen.without_guard:

@@ -229,9 +229,9 @@ class Grammar:
         return self.neighbour(rng, "RS", 133, bytes(4) + (b"\1\1" + MAC if source == EUI64 else b""), source, ROUTERS6)
 
     def neighbour(self, rng: Random, name: str, kind: int, body: bytes, source: bytes, target: bytes = NODES6) -> Honest:
-        """A message of neighbour discovery: its mark is its flow label."""
+        """A message of neighbour discovery: its mark is the packet, whose flow label is its own."""
         frame, _ = self.ip6(rng, self.icmp6(kind, body, source, target), ICMP6, source, 255, target)
-        return Honest(name, (PLAIN, frame), (frame,))
+        return Honest(name, (PLAIN, frame), (frame[12:],))
 
     def report(self, rng: Random) -> Honest:
         """IGMPv2 and v3, with a router alert."""
@@ -245,4 +245,4 @@ class Grammar:
         source = one(rng, (EUI64, bytes(16)))
         message = self.icmp6(143, bytes.fromhex("0000000104000000") + NODES6[:15] + b"\x99", source, REPORTS6)
         frame, _ = self.ip6(rng, b"\x3a\0\5\2\0\0\1\0" + message, 0, source, 1, REPORTS6)
-        return Honest("MLD report", (PLAIN, frame), (frame,))
+        return Honest("MLD report", (PLAIN, frame), (frame[12:],))

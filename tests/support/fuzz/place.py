@@ -57,7 +57,8 @@ class Place:
         }
         done = rundoor("kvm-ifup", {name: value for name, value in made.items() if value or name == "VLAN"})
         assert done.status == 0, done
-        self.facts = facts.of(setting, self.mode, frozenset({TRUNK} if self.trunk else ()))
+        # Who takes part in every VLAN gets what the guest sends without a tag with that of its access VLAN.
+        self.facts = facts.of(setting, self.mode, frozenset({ACCESS, TRUNK} if self.trunk else ()))
         self.exchange([])
 
     def exchange(self, frames: Sequence[Sent]) -> list[Arrival]:
@@ -167,11 +168,11 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
 
 
 @contextlib.contextmanager
-def made(node: Node, mode: str) -> Iterator[Place]:
-    """The place of a mode, without its guard."""
+def made(node: Node, mode: str, trunk: bool = False) -> Iterator[Place]:
+    """The place of a mode, without its guard. ``trunk``: the switch's port has an access VLAN and a trunk."""
     with contextlib.ExitStack() as stack:
         if mode == "openvswitch":
-            place = openvswitch(node, stack.enter_context(OpenVswitch.started()))
+            place = openvswitch(node, stack.enter_context(OpenVswitch.started()), trunk)
         else:
             place = bridged(node) if mode == "bridged" else routed(node)
         stack.callback(place.close)
