@@ -30,11 +30,11 @@ def test_nftables(node: Node, mode: str) -> None:
     with places.made(node, mode) as place:
         place.up(SETTINGS[0])
         result = Fuzz(place, 5).run(FRAMES)
-    assert not result.violations and not result.missing, result
+    assert not result.violations and not result.missing, str(result)
 
 
 def test_the_kernel_datapath(switched: Place) -> None:
     switched.up(SETTINGS[0])
     result = Fuzz(switched, 6).run(FRAMES)
     print(f"FIGURES {result}")
-    assert not result.violations and not result.missing, result
+    assert not result.violations and not result.missing, str(result)

@@ -78,7 +78,7 @@ def test_a_million(place: Place) -> None:
     place.up(GUARDED)
     result = Fuzz(place, 1_000_003).run(MANY[place.mode])
     print(f"FIGURES {place.mode}: {result}")
-    assert clean(result), result
+    assert clean(result), str(result)
 
 
 @pytest.mark.parametrize("setting", sample([each for each in SETTINGS[1:] if each.ip], 2), ids=lambda setting: setting.name)
@@ -95,7 +95,7 @@ def test_a_trunk(node: Node) -> None:
     with on_one_processor(), made(node, "openvswitch", trunk=True) as place:
         place.up(GUARDED)
         result = Fuzz(place, 7).run(FRAMES["openvswitch"] // (1 if FULL else 3))
-    assert clean(result), result
+    assert clean(result), str(result)
 
 
 @pytest.mark.parametrize("place", MODES, indirect=True)
