@@ -1,0 +1,40 @@
+"""The fuzz of the spoof guard in Debian's kernel: on its bridge, and on Open vSwitch's kernel datapath, which cuts large packets itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.attacks import SETTINGS
+from tests.support.fuzz import place as places
+from tests.support.fuzz.fuzz import Fuzz
+from tests.support.fuzz.place import Place
+from tests.support.node import Node
+from tests.support.ovs import OpenVswitch
+from tests.support.sample import FULL
+
+FRAMES = 20_000 if FULL else 1_500
+
+
+@pytest.fixture
+def switched(node: Node) -> Iterator[Place]:
+    with OpenVswitch.started("system") as ovs:
+        found = places.openvswitch(node, ovs)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("mode", ["bridged", "routed"])
+def test_nftables(node: Node, mode: str) -> None:
+    with places.made(node, mode) as place:
+        place.up(SETTINGS[0])
+        result = Fuzz(place, 5).run(FRAMES)
+    assert not result.violations and not result.missing, str(result)
+
+
+def test_the_kernel_datapath(switched: Place) -> None:
+    switched.up(SETTINGS[0])
+    result = Fuzz(switched, 6).run(FRAMES)
+    print(f"FIGURES {result}")
+    assert not result.violations and not result.missing, str(result)
