@@ -222,11 +222,13 @@ def test_somebody_else_is_not_fought(routed: tuple[Site, Watched]) -> None:
         for number in range(3):
             run("ip", "rule", "del", "iif", "tap0")
             seconds_until(lambda: not seen.drift(), 5, f"{number}: {running.output}")
+            running.logged(": repaired ", number + 1)  # before that it looks whether the rule holds: undone meanwhile, it has failed
         run("ip", "rule", "del", "iif", "tap0")
         running.logged("somebody else's")
         assert seen.drift() != []
         run("ip", "route", "del", "192.0.2.5/32", "table", "100", "dev", "tap0")
         seconds_until(lambda: len(seen.drift()) == 1, 5, running.output)
+        running.logged(": repaired ", 4)
         assert "iif tap0" in seen.drift()[0] and running.output.count(": repaired ") == 4
         wait_until(lambda: not seen.drift(), 12, running.output)  # when the window is over
 
