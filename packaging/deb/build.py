@@ -1,11 +1,12 @@
-"""Makes the Debian package of this checkout: packaging/build-deb [--output FOLDER].
+"""Makes the Debian package of this checkout: packaging/build-deb [--output FOLDER | --download].
 
 Needs dpkg-deb and Python 3.11, and the first time a pip (that of .venv, or Debian's python3-pip): the libraries of requirements.txt are
 downloaded once, and kept in the cache; each time they are held against their hashes. Nothing is downloaded when the package is
 installed. The same checkout makes the same bytes: files and the package bear SOURCE_DATE_EPOCH, which is the date of
 packaging/deb/changelog where the variable is not set.
 
-The last line of the output is the package's path. Exit status 0: made; 69: it could not be, and why.
+--download does no more than fill the cache: what follows needs no network. Else the last line of the output is the package's path. Exit
+status 0: made; 69: it could not be, and why.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from libraries import BuildFailed, libraries, licences
+from libraries import BuildFailed, libraries, licences, wheels
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 #: Where a checkout's own paths are in the units, and where the package has the same.
 MOVED = {"/usr/lib/netcommon/.venv/bin/netcommon": "/usr/bin/netcommon", "/usr/lib/netcommon/docs/": "/usr/share/doc/netcommon/docs/"}
 
+REQUIREMENTS = ROOT / "requirements.txt"
 PACKAGES = ("runtime", "netcommon", "netagent")
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 LIBRARY = "usr/lib/netcommon"
@@ -84,7 +86,7 @@ def stage(tree: Path, environ: dict[str, str]) -> None:
     for path in sorted((ROOT / "hooks").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             copy(path, library / path.relative_to(ROOT), 0o755)
-    libraries(library / "vendor", ROOT / "requirements.txt", environ)
+    libraries(library / "vendor", REQUIREMENTS, environ)
     copy(HERE / "leave.py", library / "leave.py")
     copy(HERE / "netcommon", tree / "usr/bin/netcommon", 0o755)
     for path in sorted((ROOT / "packaging/systemd").iterdir()):
@@ -168,8 +170,13 @@ def main(arguments: list[str]) -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(prog="packaging/build-deb", description="Make the Debian package of this checkout.")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder for the package (dist)")
+    parser.add_argument("--download", action="store_true", help="download the libraries into the cache, and make nothing")
+    known = parser.parse_args(arguments)
     try:
-        print(build(parser.parse_args(arguments).output, dict(os.environ)))
+        if known.download:
+            wheels(REQUIREMENTS, dict(os.environ))
+        else:
+            print(build(known.output, dict(os.environ)))
     except (BuildFailed, OSError) as error:
         print(f"build-deb: {error}", file=sys.stderr)
         return 69

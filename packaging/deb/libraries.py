@@ -32,7 +32,7 @@ class BuildFailed(Exception):
 def libraries(target: Path, requirements: Path, environ: dict[str, str]) -> None:
     """Puts the libraries into the folder ``target``. Raises BuildFailed."""
     hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
-    for wheel in sorted(_wheels(requirements, environ).iterdir()):
+    for wheel in sorted(wheels(requirements, environ).iterdir()):
         data = wheel.read_bytes()
         if hashlib.sha256(data).hexdigest() not in hashes:
             raise BuildFailed(f"{wheel} is not what {requirements.name} names: delete it")
@@ -60,18 +60,19 @@ def licences(target: Path) -> str:
     return "".join(parts)
 
 
-def _wheels(requirements: Path, environ: dict[str, str]) -> Path:
-    """The folder of the cache with what requirements.txt names; it is downloaded the first time."""
+def wheels(requirements: Path, environ: dict[str, str]) -> Path:
+    """The folder of the cache with what requirements.txt names; it is downloaded the first time. Raises BuildFailed, OSError."""
     default = "/var/cache/netcommon" if os.geteuid() == 0 else os.path.expanduser("~/.cache/netcommon")
     key = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    place = Path(environ.get("NETCOMMON_CACHE") or default) / "wheels" / key
+    cache = Path(environ.get("NETCOMMON_CACHE") or default)
+    place = cache / "wheels" / key
     if place.exists():
         return place
     making = place.with_name(f"making-{os.getpid()}")
     making.mkdir(parents=True)
     try:
         given = ["--only-binary", ":all:", "--require-hashes", "-r", str(requirements), "--dest", str(making)]
-        _run([*_pip(), "download", "--quiet", "--no-deps", *given], environ)
+        _run([*_pip(), "--cache-dir", str(cache / "pip"), "download", "--quiet", "--no-deps", *given], environ)
         making.rename(place)
     except OSError:
         if not place.exists():  # else somebody else was quicker

@@ -31,8 +31,10 @@ POLICY_TEXT = "#!/bin/sh\n# Put here by netcommon's tests/setup while it install
 
 #: What each purpose needs: program -> Debian package. A program that is there is not installed again.
 PROGRAMS = {
-    "environment": {},
+    "environment": {"git": "git"},
     "runtime": {},
+    "unit": {"ovs-ofctl": "openvswitch-common"},
+    "guard": {"ip": "iproute2", "nft": "nftables", "sysctl": "procps"},
     "kernel": {
         "ip": "iproute2",
         "ping": "iputils-ping",
@@ -94,6 +96,8 @@ def setup(purposes: Iterable[str]) -> None:
         install(sorted(packages))
         environment(RUNTIME if set(purposes) == {"runtime"} else REQUIREMENTS)
         bytecode()
+        if "unit" in purposes or "kernel" in purposes:
+            wheels()
     for package in sorted({package for purpose in purposes for package in UNPACKED.get(purpose, ())}):
         unpacked(package)
 
@@ -121,9 +125,9 @@ def command(argv: list[str], check: bool = True, cwd: Path | None = None) -> sub
 
 
 @contextlib.contextmanager
-def locked() -> Iterator[None]:
-    """Two commands at the same time set up one after the other."""
-    descriptor = os.open(ROOT, os.O_RDONLY | os.O_DIRECTORY)
+def locked(folder: Path | None = None) -> Iterator[None]:
+    """Two commands at the same time set ``folder`` up, the checkout by default, one after the other."""
+    descriptor = os.open(folder or ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -210,12 +214,17 @@ def bytecode() -> None:
         compileall.compile_dir(str(ROOT / folder), quiet=2)
 
 
+def wheels() -> None:
+    """Download into the cache what packaging/build-deb puts into the package: tests build it without a network. Raises SetupFailed."""
+    command([str(ROOT / "packaging/build-deb"), "--download"])
+
+
 def unpacked(package: str) -> Path:
     """The content of a Debian package, downloaded and unpacked in the cache, not installed. Raises SetupFailed."""
     place = cache() / "packages" / package
-    if place.exists():
-        return place
-    with locked():
+    with locked(cache()):
+        if place.exists():  # maybe by another command, while this one waited
+            return place
         update()
         say(f"downloading {package}")
         making = cache() / f"making-{os.getpid()}"
@@ -252,8 +261,9 @@ def kernel(flavour: str = "amd64") -> Kernel:
             raise SetupFailed(f"apt knows no linux-image-{flavour}: is this Debian on amd64?")
         tree = unpacked(names[0])
         command(["/sbin/depmod", "-b", str(tree), names[0].removeprefix("linux-image-")])
-        link.unlink(missing_ok=True)
-        link.symlink_to(tree.relative_to(cache()))
+        beside = link.with_name(f".{link.name}.{os.getpid()}")
+        beside.symlink_to(tree.relative_to(cache()))
+        beside.replace(link)
     return Kernel(link.resolve())
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, NamedTuple
 
 from tests.support import bootstrap, figures, inside, junit, progress, vm
@@ -55,7 +57,14 @@ OURS = (
     *("/run/netcommon", "/etc/netcommon", "/var/lib/netcommon", "/run/openvswitch"),
     *("/var/run/ganeti", "/etc/ganeti", "/var/lib/nfdhcpd"),
 )
-NEEDS = {"kernel": ("kernel", "fault", "warm", "bench"), "vm": ("vm",)}  #: what the machine is set up for
+#: What the machine is set up for, and the lanes that need it.
+NEEDS = {
+    "unit": ("unit",),
+    "guard": ("lint", "types", "unit", "kernel", "fault", "warm", "vm", "bench"),
+    "kernel": ("kernel", "fault", "warm", "bench"),
+    "vm": ("vm",),
+}
+ROOTS = ("guard", "kernel", "vm")  #: of these, what lanes need that only root can run, or only if it does
 
 
 class Options(NamedTuple):
@@ -279,7 +288,9 @@ def guard(before: dict[str, str]) -> Result:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 where every lane passed, 1 where one failed, 69 where the machine could not be set up."""
+    """Exit status 0 where every lane passed, 1 where one failed, 69 where the machine could not be set up, 128 + N for a signal."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stopped)
     parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="every case, resumable")
     parser.add_argument("--lane", action="append", choices=list(LANES), help="only this lane; may be repeated")
@@ -289,7 +300,7 @@ def main(arguments: list[str]) -> int:
     chosen = known.lane or list(LANES)
     root = os.geteuid() == 0
     try:
-        bootstrap.setup(["environment", *(purpose for purpose, lanes in NEEDS.items() if {*lanes} & {*chosen} and root)])
+        bootstrap.setup(purposes(chosen, root))
     except SetupFailed as error:
         print(f"tests/run: {error}", file=sys.stderr)
         return 69
@@ -308,6 +319,17 @@ def main(arguments: list[str]) -> int:
     if known.results is not None:
         known.results.write_text(json.dumps(results))
     return report({lane: results[lane] for lane in (*LANES, "guard") if lane in results}, begin)
+
+
+def stopped(number: int, frame: FrameType | None) -> None:
+    """End on a signal in the way in which Python ends on Ctrl-C, so that what runs is ended first."""
+    raise SystemExit(128 + number)
+
+
+def purposes(chosen: Sequence[str], root: bool) -> list[str]:
+    """List what bootstrap.setup() is called for before the lanes ``chosen``, which have no network."""
+    needed = [purpose for purpose, lanes in NEEDS.items() if {*lanes} & {*chosen}]
+    return ["environment", *(purpose for purpose in needed if root or purpose not in ROOTS)]
 
 
 def run(lane: str, options: Options) -> tuple[Result, float]:

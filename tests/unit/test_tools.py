@@ -169,7 +169,7 @@ def test_what_the_environment_is_made_of(tmp_path: Path, monkeypatch: pytest.Mon
     made: list[Path] = []
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)  # whose lock another may hold
     monkeypatch.setattr(bootstrap, "environment", made.append)
-    for name in ("install", "bytecode", "unpacked"):
+    for name in ("install", "bytecode", "wheels", "unpacked"):
         monkeypatch.setattr(bootstrap, name, lambda *_given: None)
     assert bootstrap.main(purposes) == 0
     assert made == [bootstrap.VENV.parent / file]
