@@ -61,7 +61,7 @@ OURS = (
 NEEDS = {
     "unit": ("unit",),
     "guard": ("lint", "types", "unit", "kernel", "fault", "warm", "vm", "bench"),
-    "kernel": ("kernel", "fault", "warm", "bench"),
+    "kernel": ("kernel", "fault", "warm", "bench", "vm"),
     "vm": ("vm",),
 }
 ROOTS = ("guard", "kernel", "vm")  #: of these, what lanes need that only root can run, or only if it does
