@@ -29,7 +29,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_ASIDE = Path("/usr/sbin/policy-rc.d.before-netcommon")
 POLICY_TEXT = "#!/bin/sh\n# Put here by netcommon's tests/setup while it installs packages: nothing is started.\nexit 101\n"
 
-#: What each purpose needs: program -> Debian package. A program that is there is not installed again.
+#: What each purpose needs: program -> Debian package, or more than one. A program that is there is not installed again.
 PROGRAMS = {
     "environment": {"git": "git"},
     "runtime": {},
@@ -46,6 +46,7 @@ PROGRAMS = {
         "knotd": "knot",
         "kdig": "knot-dnsutils",
         "systemd-analyze": "systemd",
+        "cc": "gcc libc6-dev",
         "qemu-system-x86_64": "qemu-system-x86",
     },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
@@ -89,8 +90,8 @@ def setup(purposes: Iterable[str]) -> None:
     """Programs for ``purposes`` (keys of PROGRAMS), environment, bytecode. The second time it only looks. Raises SetupFailed."""
     purposes = list(purposes)
     with locked():
-        wanted = {program: package for purpose in purposes for program, package in PROGRAMS[purpose].items()}
-        packages = {package for program, package in wanted.items() if not find(program)}
+        wanted = {program: names for purpose in purposes for program, names in PROGRAMS[purpose].items()}
+        packages = {package for program, names in wanted.items() if not find(program) for package in names.split()}
         if not VENV.exists() and not venv_usable():
             packages.add("python3-venv")
         install(sorted(packages))
