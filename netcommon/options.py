@@ -23,6 +23,7 @@ class Options(NamedTuple):
     allow_dhcp_spoofing: bool = False
     allow_restricted_traffic: bool = False
     allow_unfiltered_promisc: bool = False
+    allow_mcast_router: bool = False
     link_local: str = "any"
     firewall: str = "unprotected"
     rate_in: int = 0
