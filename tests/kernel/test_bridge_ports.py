@@ -311,6 +311,16 @@ def got(ends: Mapping[str, End]) -> set[str]:
 @pytest.mark.parametrize(("options", "router"), [("", False), ("allow_mcast_router", True), ("spoof_guard:no", True)])
 def test_who_sends_queries_gets_no_group_of_others(ends: Mapping[str, End], options: str, router: bool) -> None:
     """The bridge sends all multicast to where it thinks that a multicast router is (ip-link(8), "mcast_router")."""
+    groups_of_others(ends, options, router)
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize(("options", "router"), [("", False), ("allow_mcast_router", True)])
+def test_queries_in_the_machine(ends: Mapping[str, End], options: str, router: bool) -> None:
+    groups_of_others(ends, options, router)
+
+
+def groups_of_others(ends: Mapping[str, End], options: str, router: bool) -> None:
     forwarding(ends)
     for number in (1, 2):
         guarded(number)
