@@ -58,7 +58,7 @@ LOCALES = {"unknown": {"LC_ALL": "xx_YY.UTF-8"}, "silenced": {"LC_ALL": "xx_YY.U
 
 @pytest.mark.parametrize("locale", LOCALES)
 def test_an_unknown_locale_of_the_caller(tmp_path: Path, locale: str) -> None:
-    """The door does the work with the caller's environment as it is; what Perl says of the locale has the remedies that docs/agent.md names."""
+    """The door does the work with the caller's environment; what Perl says of the locale has the remedies that docs/agent.md names."""
     (tmp_path / "launcher").write_text(TEXT)
     (tmp_path / "launcher").chmod(0o755)
     (tmp_path / "kvm-ifup").symlink_to("launcher")
