@@ -23,6 +23,7 @@ class Options(NamedTuple):
     allow_dhcp_spoofing: bool = False
     allow_restricted_traffic: bool = False
     allow_unfiltered_promisc: bool = False
+    allow_mcast_router: bool = False
     link_local: str = "any"
     new_sources: int = 64
     firewall: str = "unprotected"

@@ -21,6 +21,11 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 #: The longest label of a host name (RFC 1035, 2.3.4).
 LABEL = 63
 
+#: What dnsmasq takes for something else than a name where it stands alone in a line for one host: these words, and a lease time, which is
+#: a number with or without its unit (dnsmasq(8), --dhcp-host, --dhcp-range).
+_WORDS = frozenset({"ignore", "infinite"})
+_DIGITS, _UNITS = frozenset("0123456789"), frozenset("smhdwSMHDW")
+
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     """Raises NicInvalid where the NIC has no MAC: both servers know guests by that.
@@ -37,7 +42,11 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         made = NicFile(settings.dhcp_nfdhcpd_folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True)
     else:
         reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
-        made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload)
+        host, warning = _host(nic), ""
+        if _is_word(host):
+            warning = f"{nic.interface}: dnsmasq gives the guest no host name: {host} is a word of its own there"
+            given = tuple((name, "" if name == "host" else value) for name, value in given)
+        made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload, warning=warning)
     return Part(after=(made,))
 
 
@@ -72,6 +81,12 @@ def _host(nic: Nic) -> str:
     label = nic.instance.partition(".")[0]
     other = nic.index or _is_twin(nic)
     return "" if other or len(label) > LABEL or not _LETTERS.issuperset(label) or label.startswith("-") else label
+
+
+def _is_word(label: str) -> bool:
+    """Say if dnsmasq reads ``label`` as a keyword or as a lease time, and not as a host name."""
+    number = label[:-1] if label[-1:] in _UNITS else label
+    return label in _WORDS or (number != "" and _DIGITS.issuperset(number))
 
 
 def _is_twin(nic: Nic) -> bool:

@@ -135,6 +135,10 @@ class View(Protocol):
         """The value of /proc/sys/``path``, or None where there is no such file. ``path`` uses slashes: "net/ipv4/ip_forward"."""
         ...
 
+    def legacy_tables(self) -> Sequence[str]:
+        """The tables of iptables-legacy and ip6tables-legacy that this namespace has, such as "nat"."""
+        ...
+
     def ways_in(self, family: int, table: int) -> Sequence[str]:
         """The interfaces whose packets a rule that is not ours looks up in ``table``."""
         ...

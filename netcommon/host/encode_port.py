@@ -37,7 +37,10 @@ NTF_MASTER, NTF_STICKY = 0x04, 0x40
 NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
 
 #: The fields of Port as attributes (linux/if_link.h, IFLA_BRPORT_*).
-FLAGS = {"isolated": 33, "learning": 8, "flood": 9, "mcast_flood": 27, "fastleave": 7, "mcast_to_unicast": 28}
+FLAGS = {"isolated": 33, "learning": 8, "flood": 9, "mcast_flood": 27, "fastleave": 7, "mcast_to_unicast": 28, "mcast_router": 25}
+
+#: A kernel without multicast snooping neither shows nor takes this: there no port becomes a multicast router's, and none is repaired.
+SNOOPING = "mcast_router"
 
 
 def encode(request: object) -> Encoded:
@@ -72,6 +75,8 @@ def get_entry(bridge: int, mac: str, vid: int) -> Encoded:
 def port(body: bytes) -> Port | None:
     """The port's flags in RTM_NEWLINK; None where it is no port of a Linux bridge. Flags that an old kernel lacks are as in a new port.
 
+    Only SNOOPING is off there: nothing can turn it on.
+
     Raises MalformedError.
     """
     if len(body) < IFINFO.size:
@@ -80,7 +85,8 @@ def port(body: bytes) -> Port | None:
     if string(info.get(INFO_SLAVE_KIND)) != "bridge":
         return None
     data = attributes(info.get(INFO_SLAVE_DATA, b""))
-    return Port(**{name: data[kind] != b"\0" for name, kind in FLAGS.items() if kind in data})
+    found = {name: data[kind] != b"\0" for name, kind in FLAGS.items() if kind in data}
+    return Port(**{SNOOPING: False, **found})
 
 
 def entry(body: bytes) -> FdbEntry:

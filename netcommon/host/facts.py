@@ -102,6 +102,7 @@ class Port(NamedTuple):
     mcast_flood: bool = True
     fastleave: bool = False
     mcast_to_unicast: bool = False
+    mcast_router: bool = True  #: it can become one by what is sent behind it, or is one; False: never, or the kernel hears no queries
 
 
 #: Where an entry of a forwarding database comes from: a frame, somebody's word, or it is the address of the port itself.

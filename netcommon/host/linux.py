@@ -52,6 +52,9 @@ class LiveView(KernelView, PortView, NftView, TcView, AddressView, Reach, LocalV
     def sysctl(self, path: str) -> str | None:
         return self._host.proc.sysctl(path)
 
+    def legacy_tables(self) -> Sequence[str]:
+        return self._host.proc.legacy_tables()
+
     def table(self, name: str) -> int | None:
         return self._tables.number(name)
 

@@ -124,6 +124,9 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
 
+    def legacy_tables(self) -> Sequence[str]:
+        return ()
+
     def table(self, name: str) -> int | None:
         known = self._host.tables.get(name)
         return number_of(name) if known is None else known

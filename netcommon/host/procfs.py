@@ -47,6 +47,18 @@ class Proc:
                 return None
             raise HostRefused(f"cannot read {self.root}/sys/{path}: {problem.strerror}") from problem
 
+    def legacy_tables(self) -> list[str]:
+        """The tables of iptables-legacy and ip6tables-legacy in the caller's namespace; none where the kernel does without them."""
+        found: list[str] = []
+        for name in ("ip_tables_names", "ip6_tables_names"):
+            try:
+                with open(f"{self.root}/thread-self/net/{name}", encoding="utf-8", errors="surrogateescape") as file:
+                    found += file.read(LONGEST).split()
+            except OSError as problem:
+                if problem.errno not in ABSENT:
+                    raise HostRefused(f"cannot read {self.root}/thread-self/net/{name}: {problem.strerror}") from problem
+        return found
+
     def execute(self, request: SetSysctl) -> Answer:
         """Carries it out."""
         return self.write(request.path, request.value, request.index)

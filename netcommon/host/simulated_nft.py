@@ -192,11 +192,12 @@ class RulesAsValues:
     def execute(self, request: LoadRules) -> Answer:
         """Makes the tables, the set and the chains; what is in the set stays."""
         steps: list[Step] = []
-        made = layouts(*request)
+        made = layouts(*request[:4])
         for layout in made:
             where = layout.family, layout.name
             chains = [NftChain(*where, chain.name, HOOKS.get(chain.hook, NO_HOOK), chain.priority) for chain in layout.chains]
-            steps += [Put(NftTable(*where, COMMENT)), *map(Drop, chains), *map(Put, chains)]
+            without = [NftChain(*where, name) for name in layout.without]
+            steps += [Put(NftTable(*where, COMMENT)), *map(Drop, [*chains, *without]), *map(Put, chains)]
             steps += [Put(NftRule(*where, chain.name, rule.encode())) for chain in layout.chains for rule in chain.rules]
         where = request.family, request.table
         steps += [Put(NftSet(*where, MEMBERS, ((IFINDEX_TYPE, 4),))), Drop(NftChain(*where, MADE))]

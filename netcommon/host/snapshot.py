@@ -163,6 +163,9 @@ class Snapshot:
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))
 
+    def legacy_tables(self) -> Sequence[str]:
+        return self._once(("legacy",), self._view.legacy_tables)
+
     def table(self, name: str) -> int | None:
         return self._view.table(name)
 

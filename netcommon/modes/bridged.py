@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import ADDRESS, MTU, UP, LinkSetting
-from netcommon.options import DEFAULTS
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
@@ -32,10 +31,9 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
         operations.append(PortVlans(tap, bridge, nic.vlan.access or 0, nic.vlan.trunks, options.default_vlan))
         uplinks = settings.uplinks.get(bridge, ())
         operations += [UplinkVlan(bridge, vid, uplinks, tap) for vid in nic.vlan.vids]
-    if options is not DEFAULTS:
-        if options.static_fdb:
-            operations += _static(nic, options)  # before the flags: from then on the tap gets nothing else
-        operations += _flags(tap, bridge, options)
+    if options.static_fdb:
+        operations += _static(nic, options)  # before the flags: from then on the tap gets nothing else
+    operations += _flags(tap, bridge, options)
     return [*operations, LinkSetting(tap, UP, True)]
 
 
@@ -49,6 +47,7 @@ def _flags(tap: str, bridge: str, options: Options) -> list[Operation]:
         port.MCAST_FLOOD: options.mcast_flood,
         port.FASTLEAVE: options.mcast_fast_leave,
         port.MCAST_TO_UNICAST: options.mcast_to_unicast,
+        port.MCAST_ROUTER: options.allow_mcast_router or not options.spoof_guard,
         port.LEARNING: not options.static_fdb,
         port.FLOOD: not options.static_fdb,
     }

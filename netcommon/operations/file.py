@@ -38,6 +38,7 @@ class NicFileFields(NamedTuple):
     announce: bool = False  #: its reader watches for files closed after writing alone
     reload: str = ""  #: the pid file of the daemon that is told of a change, "PROGRAM:PATH"
     content: str = ""
+    warning: str = ""  #: what its reader is not told that the operator may expect
 
 
 class NicFile(NicFileFields, Operation):
@@ -62,6 +63,8 @@ class NicFile(NicFileFields, Operation):
         there = view.file(self.folder, self.name)
         if there is not None and not there.owner:
             raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        if self.warning:
+            warnings.append(self.warning)
         text = self.text
         if self.template:
             from netcommon.templates import render  # dear, and only some sites have such files

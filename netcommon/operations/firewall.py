@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.nflayout import FAMILIES, MADE, MEMBERS, OWN, fingerprint, layouts
-from netcommon.host.nftables import BRIDGE, Drop, NftElement, NftTable, Put
+from netcommon.host.attributes import MalformedError, attributes, each, string
+from netcommon.host.nflayout import FAMILIES, MADE, MEMBERS, NEEDED, OWN, UNTRACKED, fingerprint, layouts, tracks
+from netcommon.host.nftables import BRIDGE, INET, Drop, NftElement, NftTable, Put
 from netcommon.host.requests import NftChange
 from netcommon.host.requests_rules import LoadRules
 from netcommon.operations.base import ABSENT, OURS, Operation, Owned
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 
 START = "netcommon-fw-"
 OTHERWISE = "or give the NIC the firewall profile unprotected"
+#: The families whose rules may look at connections (NFPROTO_*), and the expressions by which they do: also all that iptables-nft has of
+#: its own, and objects, among which counters are: nothing tells what they need.
+TRACKING = {INET: "inet", 2: "ip", 10: "ip6", BRIDGE: "bridge"}
+LOOKING = frozenset({"ct", "nat", "masq", "redir", "connlimit", "synproxy", "flow_offload", "objref", "match", "target"})
 INDEX = Struct("=I")  #: as the kernel holds a device's index
-LAYOUT = "2"  #: raised when netcommon.host.nflayout changes what is around the rules: that makes another table
+LAYOUT = "3"  #: raised when netcommon.host.nflayout changes what is around the rules: that makes another table
 
 
 def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
@@ -69,6 +74,8 @@ class FirewallTableFields(NamedTuple):
     table: str = ""
     rules: tuple[str, ...] = ()
     found: str = ABSENT
+    alone: bool = False  #: no other rules of the node look at connections
+    older: tuple[int, ...] = ()  #: devices in tables of earlier versions
 
 
 class FirewallTable(FirewallTableFields, Operation):
@@ -76,7 +83,7 @@ class FirewallTable(FirewallTableFields, Operation):
 
     __slots__ = ()
     KIND = "firewall"
-    CHOSEN = frozenset({"table", "rules", "found"})
+    CHOSEN = frozenset({"table", "rules", "found", "alone", "older"})
     BEFORE = frozenset[str]()
 
     def common(self) -> bool:
@@ -94,10 +101,13 @@ class FirewallTable(FirewallTableFields, Operation):
             there = view.nft_table(table.family, table.name)
             if there is not None and not there.ours:
                 raise HostRefused(f"nftables has a table {FAMILIES[table.family]} {table.name} that is not ours", "delete or rename it")
-        return [made._replace(found=ABSENT if made.differs(view) else OURS)]
+        found = ABSENT if made.differs(view) else OURS
+        if found == OURS or not tracks(made.rules):
+            return [made._replace(found=found, alone=False, older=())]
+        return [made._replace(found=found, alone=not trackers(view), older=tuple(sorted(_older(view))))]
 
     def apply(self) -> Sequence[Request]:
-        return [] if self.found == OURS else [LoadRules(self.nfproto, self.table, self.rules)]
+        return [] if self.found == OURS else [LoadRules(self.nfproto, self.table, self.rules, self.alone, self.older)]
 
     def differs(self, view: View) -> str:
         for table in _tables(self.nfproto, self.table):
@@ -106,6 +116,9 @@ class FirewallTable(FirewallTableFields, Operation):
         made = view.nft_chain(self.nfproto, self.table, MADE)
         if made is None or made.comment != fingerprint(view, self.nfproto, self.table):
             return "its rules are not as they were loaded"
+        where = _tables(self.nfproto, self.table)[-1]
+        if tracks(self.rules) and view.nft_chain(where.family, where.name, UNTRACKED) is not None and (others := trackers(view)):
+            return f"it keeps connections from being tracked that {others} may look at"
         return ""
 
     def revert(self, view: View) -> Sequence[Request]:
@@ -219,6 +232,33 @@ def _ours(view: View) -> Iterator[NftTable]:
     """All tables of profiles."""
     for family in FAMILIES:
         yield from (table for table in view.nft_tables(family) if table.ours and table.name.startswith(START))
+
+
+def trackers(view: View) -> str:
+    """The first table of others whose rules look at connections or translate addresses, for people; "" where there is none."""
+    for family, name in TRACKING.items():
+        for table in view.nft_tables(family):
+            if not table.ours and any(_looks(rule.expressions) for rule in view.nft_rules(family, table.name)):
+                return f"table {name} {table.name}"
+    legacy = view.legacy_tables()
+    return f"the table {legacy[0]} of iptables-legacy" if legacy else ""
+
+
+def _looks(expressions: bytes) -> bool:
+    """Say if one of the expressions of a rule needs connection tracking; one that is not in nftables' form may."""
+    try:
+        return any(string(attributes(one).get(1)) in LOOKING for _, one in each(expressions))
+    except MalformedError:
+        return True
+
+
+def _older(view: View) -> Iterator[int]:
+    """The devices in tables of profiles that an earlier version has made, which do not say what must be tracked."""
+    for table in _ours(view):
+        if not table.name.endswith(OWN) and view.nft_chain(table.family, table.name, NEEDED) is None:
+            for element in view.nft_elements(table.family, table.name):
+                if element.set == MEMBERS and len(element.key) == INDEX.size:
+                    yield INDEX.unpack(element.key)[0]
 
 
 def _tables(family: int, table: str) -> list[NftTable]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from netcommon.host.requests import Request
 
 ISOLATED, LEARNING, FLOOD = "isolated", "learning", "flood"
-MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST = "mcast_flood", "fastleave", "mcast_to_unicast"
+MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST, MCAST_ROUTER = "mcast_flood", "fastleave", "mcast_to_unicast", "mcast_router"
 
 
 class PortFlagFields(NamedTuple):
@@ -55,7 +55,7 @@ class PortFlag(PortFlagFields, Operation):
         port = view.port(self.ifindex) if link is not None and link.master == self.master else None
         if port is None:
             return f"it is no port of {self.bridge}"
-        return "" if getattr(port, self.flag) == self.wanted else f"it is {_word(not self.wanted)}"
+        return "" if getattr(port, self.flag) == self.wanted else f"it is {self._word(not self.wanted)}"
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
@@ -67,11 +67,13 @@ class PortFlag(PortFlagFields, Operation):
         return f"port {self.ifindex} {self.master} {self.flag}"
 
     def describe(self) -> str:
-        return f"bridge link set dev {self.device} {self.flag} {_word(self.wanted)}"
+        return f"bridge link set dev {self.device} {self.flag} {self._word(self.wanted)}"
 
     def undo(self) -> str:
-        return f"bridge link set dev {self.device} {self.flag} {_word(self.was) if self.ifindex else '<as it was>'}"
+        return f"bridge link set dev {self.device} {self.flag} {self._word(self.was) if self.ifindex else '<as it was>'}"
 
-
-def _word(value: bool) -> str:
-    return "on" if value else "off"
+    def _word(self, value: bool) -> str:
+        """Give the value as bridge(8) takes it: mcast_router has more than two, of which 1 is a new port's."""
+        if self.flag == MCAST_ROUTER:
+            return "1" if value else "0"
+        return "on" if value else "off"

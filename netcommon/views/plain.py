@@ -36,6 +36,10 @@ PORTS = {
     "mcast_flood": ("Multicast that nobody asked for goes to the guest too.", "Multicast that nobody asked for does not go to the guest."),
     "fastleave": ("A multicast group ends with the guest's first leave.", "A multicast group does not end with the guest's first leave."),
     "mcast_to_unicast": ("Multicast is sent to the guest's own MAC.", "Multicast is sent to the guest as multicast."),
+    "mcast_router": (
+        "The guest gets all multicast if it asks as a router does.",
+        "The guest gets no group of others by asking as a router does.",
+    ),
 }
 Values = Mapping[str, Any]
 

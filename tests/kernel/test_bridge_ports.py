@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from runtime.errors import HostRefused
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_rate import drift, mend
+from tests.support.frames import ICMP6, IPV4, IPV6, checksum, mac_bytes
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
@@ -245,3 +248,111 @@ def test_multicast_that_nobody_asked_for(ends: Mapping[str, End]) -> None:
     up(0, "mcast_flood:no")
     sent = [("outside", frame(OUTSIDE, "01:00:5e:01:02:03")), ("outside", frame(OUTSIDE))]
     assert [set(got) for got in exchange(ends, sent)] == [{"tap1", "tap2"}, {"tap0", "tap1", "tap2"}]
+
+
+def packet4(source: str, destination: str, protocol: int, payload: bytes) -> bytes:
+    """A multicast frame with the router alert option (RFC 2113), as from a guest whose MAC is ``source``."""
+    alert = bytes((0x94, 4, 0, 0))
+    head = struct.pack("!BBHHHBBH", 0x46, 0, 24 + len(payload), 1, 0, 1, protocol, 0)
+    head += socket.inet_aton("10.0.0.9") + socket.inet_aton(destination) + alert
+    mac = b"\x01\x00\x5e" + bytes((socket.inet_aton(destination)[1] & 0x7F,)) + socket.inet_aton(destination)[2:]
+    return mac + mac_bytes(source) + struct.pack("!H", IPV4) + head[:10] + checksum(head) + head[12:] + payload
+
+
+def message(body: bytes) -> bytes:
+    """IGMP's, or PIM's: with its checksum."""
+    return body[:2] + checksum(body[:2] + b"\0\0" + body[4:]) + body[4:]
+
+
+def mld_query(source: str) -> bytes:
+    """A general query (RFC 2710)."""
+    mine, everybody = (socket.inet_pton(socket.AF_INET6, each) for each in ("fe80::9", "ff02::1"))
+    body = struct.pack("!BBHHH", 130, 0, 0, 100, 0) + bytes(16)
+    body = body[:2] + checksum(mine + everybody + struct.pack("!IHBB", len(body), 0, 0, ICMP6) + body) + body[4:]
+    options = bytes((ICMP6, 0, 5, 2, 0, 0, 1, 0))
+    packet = struct.pack("!IHBB", 6 << 28, len(options) + len(body), 0, 1) + mine + everybody + options + body
+    return bytes.fromhex("333300000001") + mac_bytes(source) + struct.pack("!H", IPV6) + packet
+
+
+IGMP, UDP, PIM = 2, 17, 103
+GROUP = "239.1.2.3"
+QUERIES = {
+    "IGMP query": packet4(MACS[0], "224.0.0.1", IGMP, message(bytes.fromhex("1101000000000000"))),
+    "MLD query": mld_query(MACS[0]),
+    "PIM hello": packet4(MACS[0], "224.0.0.13", PIM, message(bytes.fromhex("20000000000100020069"))),
+}
+JOINING = packet4(MACS[1], GROUP, IGMP, message(bytes.fromhex("16000000") + socket.inet_aton(GROUP)))
+DATA = packet4(OUTSIDE, GROUP, UDP, struct.pack("!HHHH", 5000, 5000, 8, 0))
+
+
+def guarded(number: int, options: str = "") -> None:
+    """The NIC is up as most are: with the spoof guard."""
+    tags = " ".join(f"netcommon:{option}" for option in options.split())
+    assert rundoor("kvm-ifup", environment(number, **BRIDGED, NETWORK_TAGS=tags)).status == 0
+
+
+def routers() -> str:
+    """The ports that the bridge takes for those of multicast routers."""
+    return " ".join(line for line in run("bridge", "-d", "mdb", "show", "dev", "br0").splitlines() if "router" in line)
+
+
+def got(ends: Mapping[str, End]) -> set[str]:
+    """The guests that get a datagram to the group."""
+    arrived = set()
+    ends["outside"].send(DATA)
+    ends["outside"].send(frame(OUTSIDE).raw())
+    for name in ("tap0", "tap1", "tap2"):
+        while (raw := ends[name].receive(lambda raw: raw[6:12] == mac_bytes(OUTSIDE), 5)) is not None and raw[12:14] == DATA[12:14]:
+            arrived.add(name)
+        assert raw is not None, "the frame that follows the datagram"
+    return arrived
+
+
+@pytest.mark.parametrize(("options", "router"), [("", False), ("allow_mcast_router", True), ("spoof_guard:no", True)])
+def test_who_sends_queries_gets_no_group_of_others(ends: Mapping[str, End], options: str, router: bool) -> None:
+    """The bridge sends all multicast to where it thinks that a multicast router is (ip-link(8), "mcast_router")."""
+    groups_of_others(ends, options, router)
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize(("options", "router"), [("", False), ("allow_mcast_router", True)])
+def test_queries_in_the_machine(ends: Mapping[str, End], options: str, router: bool) -> None:
+    groups_of_others(ends, options, router)
+
+
+def groups_of_others(ends: Mapping[str, End], options: str, router: bool) -> None:
+    forwarding(ends)
+    for number in (1, 2):
+        guarded(number)
+    for name, query in QUERIES.items():
+        guarded(0, options)
+        ends["tap0"].send(query)
+        assert ("tap0" in routers()) == router, name
+        assert rundoor("kvm-ifdown", nic(0), "tap0", "hot-remove").status == 0
+        assert "tap0" not in routers()
+    guarded(0, options)
+    wait_until(lambda: len(exchange(ends, [("outside", frame(OUTSIDE))])[0]) == 3, 5, "frames through the bridge")
+
+    def joined_alone() -> bool:  # the bridge floods until it has heard a query, and for as long as answers may take
+        ends["tap0"].send(QUERIES["IGMP query"])
+        ends["tap1"].send(JOINING)
+        return got(ends) & {"tap1", "tap2"} == {"tap1"}
+
+    wait_until(joined_alone, 10, "the group goes to who joined it")
+    assert got(ends) == ({"tap0", "tap1"} if router else {"tap1"})
+
+
+def test_a_multicast_router_by_hand(placed: Node) -> None:
+    """It is drift, and repaired."""
+    guarded(0)
+    down()  # what is made once and stays
+    before = snapshot()
+    guarded(0)
+    assert "mcast_router 0" in run("ip", "-d", "link", "show", "tap0") and good() == ["tap0"]
+    for value in ("1", "2"):
+        run("bridge", "link", "set", "dev", "tap0", "mcast_router", value)
+        assert [line for line in drift() if "mcast_router 0: it is 1" in line]
+        mend()
+        assert "mcast_router 0" in run("ip", "-d", "link", "show", "tap0") and good() == ["tap0"]
+    down()
+    assert diff(before, snapshot()) == []

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.support.rundoor import Outcome, rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap
 
+USUAL = 3600  #: how long an address is the guest's where nobody says anything else (seconds; dnsmasq(8), --dhcp-range)
 UUID = "13264fb6-0667-415f-9a43-786dc01cbf24"
 MAC = "aa:00:00:12:34:56"
 LINK_LOCAL = "fe80::a800:ff:fe12:3456"
@@ -106,6 +108,20 @@ def test_a_guest_gets_its_addresses(guest: Guest) -> None:
     assert diff(before, snapshot()) == []
     assert up(TAGS="netcommon:*:dhcp:none").status == 0  # on the bridge again, and unknown to the server
     assert lease(guest, 0.3) is None and lease6(guest, LINK_LOCAL, 0.3) == ""
+
+
+@pytest.mark.parametrize("name", ["ignore", "infinite", "17", "1h"])
+def test_a_name_that_dnsmasq_would_misread(guest: Guest, name: str) -> None:
+    """It is left out, and up and plan say so; the guest gets its address, for as long as every other, and no name."""
+    variables = {**NIC, "INSTANCE": f"{name}.example"}
+    Path("/run/nic").write_text("".join(f"{key}={value}\n" for key, value in variables.items()))
+    planned = command("plan", "--env-file", "/run/nic", "--resolve")
+    done = up(**variables)
+    for outcome in ((planned.returncode, planned.stderr), (done.status, done.stderr)):
+        assert outcome[0] == 0 and f"dnsmasq gives the guest no host name: {name} " in outcome[1], outcome
+    assert lease(guest) == Lease("10.0.0.5", "10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.53", "")
+    ends = int(Path("/run/leases").read_text().split()[0])
+    assert USUAL - 120 < ends - time.time() <= USUAL
 
 
 def test_another_address(guest: Guest) -> None:

@@ -20,7 +20,7 @@ from netcommon.log import recording
 from runtime.environment import nic_from_environment
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.support.frames import ICMP6, IPV4, IPV6, checksum
-from tests.support.netns import Namespace, run, wait_until
+from tests.support.netns import Namespace, run, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, Site, drift, mend, options, ours, reaches
 from tests.support.rundoor import rundoor
@@ -126,9 +126,9 @@ def harmed(family: str, table: str) -> None:
 
 
 def rules_now() -> list[str]:
-    """All rules, in any order of chains, without what they have counted."""
-    text = re.sub(r"packets \d+ bytes \d+", "", run("nft", "list", "ruleset"))
-    return sorted(text.splitlines())
+    """All rules, in any order of chains, without what they have counted and learned."""
+    text = re.sub(r"packets \d+ bytes \d+|elements = \{[^}]*expires[^}]*\}", "", run("nft", "list", "ruleset"))
+    return sorted(line for line in text.splitlines() if line.strip())
 
 
 def test_drift_and_repair(node: Node) -> None:
@@ -504,3 +504,133 @@ def test_never_open_while_it_changes_on_a_bridge(node: Node) -> None:
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with sender, receiver(guest) as arrived:
         changed(variables, Stream(sender, HOST4), arrived)
+
+
+FLOWS = 2000
+
+
+def tracked() -> int:
+    """How many connections the node tracks."""
+    return int(sysctl("net/netfilter/nf_conntrack_count"))
+
+
+def flows(sender: Namespace, address: str) -> None:
+    """As many flows as there are source ports: what a guest does that fills the node's table."""
+    with sender.entered():
+        for port in range(10000, 10000 + FLOWS):
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as one:
+                one.bind(("", port))
+                one.sendto(b"flow", (address, 9))
+
+
+def three(node: Node) -> list[Namespace]:
+    """Routed guests at 10.0.0.1, .2 and .3: the first is protected. The third has an IPv6 address, as the second."""
+    guests = [node.namespaced() for _ in range(3)]
+    node.forwarding(ipv6=True)
+    for number, guest in enumerate(guests):
+        run("ip", "link", "add", f"tap{number}", "type", "veth", "peer", "name", "eth0", "netns", guest.path)
+        guest.run("ip", "link", "set", "eth0", "address", f"aa:00:00:00:00:{number:02x}", "up")
+        guest.run("ip", "address", "add", f"10.0.0.{number + 1}/32", "dev", "eth0")
+        guest.run("ip", "address", "add", f"2001:db8::{number + 1}/128", "dev", "eth0", "nodad")
+        for family, gateway in (("-4", "192.0.2.254"), ("-6", "fe80::1")):
+            guest.run("ip", family, "route", "add", "default", "via", gateway, "dev", "eth0", "onlink")
+    node.address("lo", "192.0.2.254/32")
+    for number in range(3):
+        profile = "netcommon:*:protected" if not number else ""
+        tags = f"{profile} netcommon:*:gateway_link_local netcommon:*:addresses:2001:db8::{number + 1}"
+        assert rundoor("kvm-ifup", environment(number, LINK="", TAGS=tags)).status == 0
+    return guests
+
+
+def only_what_is_needed(guests: list[Namespace], addresses: list[str], node: Node, services: str) -> None:
+    """Others' flows leave no trace, and the protected one gets its answers and nothing else."""
+    protected, second, third = guests
+    wait_until(lambda: connects_back(protected, third, addresses[2]), 10, "answers to the protected one")
+    before = tracked()
+    flows(second, addresses[2])
+    flows(second, services)
+    flows(node.namespace, addresses[2])
+    assert tracked() < before + FLOWS / 20
+    assert not any(connects_to(each, protected, addresses[0]) for each in (second, third))
+    assert connects_back(protected, third, addresses[2]) and connects_back(protected, second, addresses[1])
+    assert reaches(second, addresses[0]) == [] and reaches(protected, addresses[2]) == [addresses[2]]
+
+
+def connects_back(guest: Namespace, there: Namespace, address: str) -> bool:
+    with there.entered(), socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True):
+        return connects(guest, address, 8080)
+
+
+def connects_to(guest: Namespace, there: Namespace, address: str) -> bool:
+    with there.entered(), socket.create_server(("::", 8081), family=socket.AF_INET6, dualstack_ipv6=True):
+        return connects(guest, address, 8081)
+
+
+def test_flows_of_others_are_not_tracked(node: Node) -> None:
+    """One guest with a profile, and two others fill no table."""
+    guests = three(node)
+    only_what_is_needed(guests, [f"10.0.0.{number}" for number in (1, 2, 3)], node, "192.0.2.254")
+    only_what_is_needed(guests, [f"2001:db8::{number}" for number in (1, 2, 3)], node, "2001:db8::1")
+    assert good() == ["tap0", "tap1", "tap2"]
+
+
+def three_bridged(node: Node) -> list[Namespace]:
+    """As ``three``, on a bridge with an address of the node's."""
+    node.bridge("br0")
+    node.address("br0", "10.0.0.254/24", "2001:db8::fe/64")
+    guests = [node.namespaced() for _ in range(3)]
+    for number, guest in enumerate(guests):
+        run("ip", "link", "add", f"tap{number}", "type", "veth", "peer", "name", "eth0", "netns", guest.path)
+        guest.run("ip", "link", "set", "eth0", "address", f"aa:00:00:00:00:{number:02x}", "up")
+        guest.run("ip", "address", "add", f"10.0.0.{number + 1}/24", "dev", "eth0")
+        guest.run("ip", "address", "add", f"2001:db8::{number + 1}/64", "dev", "eth0", "nodad")
+        tags = f"{'' if number else 'netcommon:*:protected'} netcommon:*:addresses:2001:db8::{number + 1}"
+        assert rundoor("kvm-ifup", environment(number, MODE="bridged", LINK="br0", TAGS=tags)).status == 0
+    return guests
+
+
+@pytest.mark.vm
+def test_flows_of_others_are_not_tracked_on_a_bridge(node: Node) -> None:
+    guests = three_bridged(node)
+    only_what_is_needed(guests, [f"10.0.0.{number}" for number in (1, 2, 3)], node, "10.0.0.254")
+    only_what_is_needed(guests, [f"2001:db8::{number}" for number in (1, 2, 3)], node, "2001:db8::fe")
+    assert good() == ["tap0", "tap1", "tap2"]
+
+
+STATEFUL = """add table inet site
+add chain inet site forward { type filter hook forward priority 0; policy drop; }
+add rule inet site forward ct state established,related accept
+add rule inet site forward iifname "tap1" ct state new accept
+add rule inet site forward iifname "tap0" ct state new accept
+"""
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_the_sites_own_rules_may_look_at_connections(node: Node, first: bool) -> None:
+    """What they track stays tracked; those that come after the profile are seen by check, and have it from the repair on."""
+    if first:
+        run("nft", "-f", "-", stdin=STATEFUL)
+    protected, second, third = three(node)
+    if not first:
+        assert good() == ["tap0", "tap1", "tap2"]
+        run("nft", "-f", "-", stdin=STATEFUL)
+        assert [line for line in drift() if "keeps connections from being tracked that table inet site may look at" in line]
+        mend()
+    assert drift() == [] and good() == ["tap0", "tap1", "tap2"]
+    wait_until(lambda: connects_back(second, third, "10.0.0.3"), 10, "answers through the site's rules")
+    assert not connects_back(third, second, "10.0.0.2")
+    assert connects_back(protected, third, "10.0.0.3") and not connects_to(second, protected, "10.0.0.1")
+
+
+def test_nics_of_an_earlier_version_keep_their_answers(node: Node) -> None:
+    """Their table does not say what it needs tracked: a new one of another profile does it for them."""
+    protected, _second, third = three(node)
+    (table,) = tables()
+    for chain in ("needed", "needed-own", "untracked", "untracked-own"):
+        run("nft", f"flush chain inet {table} {chain}; delete chain inet {table} {chain}")
+    tags = "netcommon:*:limited netcommon:*:gateway_link_local netcommon:*:addresses:2001:db8::2"
+    assert rundoor("kvm-ifup", environment(1, LINK="", TAGS=tags)).status == 0
+    (new,) = set(tables()) - {table}
+    assert '"tap0"' in run("nft", "list", "set", "inet", new, "older")
+    assert "notrack" in run("nft", "list", "table", "inet", new)
+    wait_until(lambda: connects_back(protected, third, "10.0.0.3"), 10, "answers to the older one")

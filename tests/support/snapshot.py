@@ -42,6 +42,7 @@ EXCLUDED = (
     ("ovs", "cur_cfg, next_cfg, version columns", "counts transactions"),
     ("flows", "duration, n_packets, n_bytes", "clocks and counters"),
     ("nft", "handle, packets, bytes", "numbers given by the order of creation; counters"),
+    ("nft", "elements of sets with the flag timeout", "learned from what packets came, and forgotten"),
     ("nft", "order of tables without a hook in common", "nothing passes both"),
     ("files", "/run/netcommon/locks", "a fixed set of empty lock files, kept"),
     ("files", "/run/netcommon/settings.json", "the settings as they were read last, kept"),
@@ -249,7 +250,8 @@ def _hooks(item: dict[str, dict[str, str]]) -> str:
 
 def _uncounted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _uncounted(item) for key, item in value.items() if key not in ("handle", "packets", "bytes", "expires")}
+        left = ("handle", "packets", "bytes", "expires", *(["elem"] if "timeout" in value.get("flags", ()) else []))
+        return {key: _uncounted(item) for key, item in value.items() if key not in left}
     return [_uncounted(item) for item in value] if isinstance(value, list) else value
 
 

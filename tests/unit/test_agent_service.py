@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import socket
@@ -14,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from netagent import exposition
+from netagent import exposition, metrics_server
 from netagent.control import ask
-from netagent.exposition import Server
+from netagent.metrics_server import MOST, Server
 from netagent.notify import Notifier
 from netagent.service import LOCK, LONGEST, SHORTEST, TURN, Service, start_delay
 from netcommon.host.base import Identity
@@ -27,7 +29,7 @@ from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths
 from tests.support.bootstrap import PYTHON
-from tests.support.netns import wait_until
+from tests.support.netns import slowness, wait_until
 
 HERE = Identity("boot-1", 4711)
 
@@ -361,6 +363,15 @@ def asked(address: tuple[object, ...] | str, request: bytes = b"GET /metrics HTT
     return head, body
 
 
+def trickle(client: socket.socket, data: bytes) -> bool:
+    """Sends ``data``; whether the server still takes it."""
+    try:
+        client.send(data)
+    except OSError:
+        return False
+    return True
+
+
 class TestExposition:
     def test_a_file(self, make: Make, paths: Paths, root: Path) -> None:
         path = root / "metrics/netcommon.prom"
@@ -451,7 +462,7 @@ class TestExposition:
             (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
             (b"\xff\xfe\r\n\r\n", b"405 Method Not Allowed"),
-            (b"GET /" + b"x" * (exposition.LONGEST - 5), b"404 Not Found"),
+            (b"GET /" + b"x" * (metrics_server.LONGEST - 5), b"404 Not Found"),
         ],
     )
     def test_requests(self, request_: bytes, status: bytes) -> None:
@@ -467,11 +478,67 @@ class TestExposition:
         server.close()
 
     def test_a_slow_client_does_not_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exposition, "PATIENCE", 0.2)
+        monkeypatch.setattr(metrics_server, "PATIENCE", 0.2)
         server = Server("127.0.0.1:0", lambda: "text\n")
         with socket.create_connection(server.address) as slow:
             slow.sendall(b"GET /met")
             assert asked(server.address)[1] == b"text\n"
+        server.close()
+
+    @pytest.mark.parametrize("kind", ["tcp", "unix"])
+    @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["idle", "slow", "deaf"])
+    def test_who_takes_his_time_takes_nobody_elses(self, root: Path, kind: str, sent: bytes) -> None:
+        """200 local clients that say nothing, or a byte now and then, or do not read the answer: a scrape is answered within a second."""
+        threads, before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+        text = "text\n" * 200_000
+        server = Server(str(root / "m.sock") if kind == "unix" else "127.0.0.1:0", lambda: text)
+        assert threading.active_count() == threads + 1
+        slow: list[socket.socket] = []
+        with contextlib.ExitStack() as held:
+            for _ in range(200):
+                slow.append(held.enter_context(socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)))
+                slow[-1].connect(server.address)
+                trickle(slow[-1], sent)
+            for _ in range(3):
+                if sent.endswith(b"HTTP/1.1\r\n"):
+                    for each in slow:
+                        trickle(each, b"x")
+                start = time.monotonic()
+                assert asked(server.address)[1] == text.encode()
+                assert time.monotonic() - start < slowness()
+            assert len(os.listdir("/proc/self/fd")) <= before + 2 + 200 + MOST and threading.active_count() == threads + 1
+        server.close()
+
+    def test_who_is_late_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each byte does not make the time longer; nor does an answer that nobody reads."""
+        monkeypatch.setattr(metrics_server, "PATIENCE", 0.3)
+        server = Server("127.0.0.1:0", lambda: "text\n" * 1_000_000)
+        with socket.create_connection(server.address) as slow, socket.create_connection(server.address) as deaf:
+            deaf.sendall(b"GET /metrics\n\n")
+            wait_until(lambda: not trickle(slow, b"x"), 5, "the slow one is let go")
+            wait_until(lambda: not server._clients, 5, "and the deaf one")
+            assert asked(server.address)[1].startswith(b"text")
+        server.close()
+
+    def test_without_descriptors_it_tries_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        server = Server("127.0.0.1:0", lambda: "text\n")
+        refusing = iter([OSError(errno.EMFILE, "too many")] * 2)
+        accept = server._listener.accept
+
+        class Listener:
+            """The socket, whose accept fails twice."""
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(listener, name)
+
+            def accept(self) -> tuple[socket.socket, object]:
+                for error in refusing:
+                    raise error
+                return accept()
+
+        listener = server._listener
+        monkeypatch.setattr(server, "_listener", Listener())
+        assert asked(listener.getsockname())[1] == b"text\n" and next(refusing, None) is None
         server.close()
 
     def test_an_address_that_is_taken_is_an_alarm(self, make: Make, paths: Paths) -> None:

@@ -14,6 +14,7 @@ from netcommon.cli.commands import show
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Link, Rule
 from netcommon.host.requests import DeleteRule, SetLink
+from netcommon.host.requests_port import SetPort
 from netcommon.lifecycle.node import Clock
 from netcommon.log import Syslog
 from tests.support.cli import UUIDS, Cli, equipped, with_two
@@ -44,13 +45,16 @@ def test_check_and_repair(two: Cli) -> None:
     assert f"web1/0 on tap0 ({UUIDS[0]}): drifted\n  ip link set dev tap0 master br0: it is a port of no bridge\n" in said
     assert "web1/1" in two("check", "tap1").stdout
     (report,) = two.json("check", "web1/0", status=1)
-    assert report["drift"] == [{"does": "ip link set dev tap0 master br0", "differs": "it is a port of no bridge"}]
+    assert report["drift"] == [
+        {"does": "ip link set dev tap0 master br0", "differs": "it is a port of no bridge"},
+        {"does": "bridge link set dev tap0 mcast_router 0", "differs": "it is no port of br0"},
+    ]
 
     two.host.requests.clear()
     assert "would repair\n  ip link set dev tap0 master br0  # it is" in two("repair", "--dry-run", "web1/0").stdout
     assert two.host.requests == []
     assert "repaired ip link set dev tap0 master br0" in two("repair", "--all").stdout
-    assert [type(request) for request in two.host.requests] == [SetLink]
+    assert [type(request) for request in two.host.requests] == [SetLink, SetPort]
     two("check")
 
 

@@ -105,7 +105,7 @@ def test_drift_is_looked_at_less_often(cli: Cli) -> None:
     seen.picture("name")
     cli.time += 1
     shown = seen.picture("name")
-    assert shown.conditions == {"good": 1, "drifted": 1} and [each.drift for each in shown.nics] == [1, 0]
+    assert shown.conditions == {"good": 1, "drifted": 1} and [each.drift for each in shown.nics] == [2, 0]
     cli.host.remove_link("tap1")
     cli("gc")
     for _ in range(2):

@@ -26,6 +26,9 @@ NETWORK = {
     "NETWORK_SUBNET6": "2001:db8::/64",
     "NETWORK_GATEWAY6": "2001:db8::1",
 }
+#: What dnsmasq 2.90 takes for something else than a host name (dhcp_config of its option.c), and what is a name all the same.
+WORDS = ("ignore", "infinite", "0", "17", "5s", "90m", "1h", "12H", "3d", "2W")
+NAMES = ("ignored", "Ignore", "infinite1", "1hh", "h1", "w", "1x", "1-2", "web12")
 DNSMASQ, NFDHCPD = Options(dhcp="dnsmasq"), Options(dhcp="nfdhcpd")
 EUI64 = "2001:db8::a800:ff:fe00:1"
 
@@ -68,12 +71,23 @@ def line(one: Nic, options: Options = DNSMASQ) -> str:
         ({"INSTANCE": "é" * 9}, {}, ",10.0.0.5"),
         ({"INSTANCE": "a" * 64}, {}, ",10.0.0.5"),
         ({"INSTANCE": "", "INTERFACE_INDEX": ""}, {}, ",10.0.0.5"),
+        *(({"INSTANCE": word + ".example"}, {}, ",10.0.0.5") for word in WORDS),
+        *(({"INSTANCE": word}, {}, f",10.0.0.5,{word}") for word in NAMES),
     ],
 )
 def test_dnsmasq(changes: dict[str, str], options: dict[str, object], expected: str) -> None:
     """One line for one host, whatever users have called it."""
     chosen = DNSMASQ._replace(**options)  # type: ignore[arg-type]
     assert line(nic(**changes), chosen) == f"aa:00:00:00:00:01{expected}\n"
+
+
+@pytest.mark.parametrize(("name", "said"), [("ignore", True), ("12h.example", True), ("web1", False), ("set:x", False)])
+def test_a_name_that_dnsmasq_would_misread_is_said(name: str, said: bool) -> None:
+    """The guest has its address without one; nfdhcpd, which has no such words, is given it."""
+    for options, expected in ((DNSMASQ, said), (NFDHCPD, False)):
+        warnings: list[str] = []
+        dhcp.plan(nic(INSTANCE=name), Settings(), options).after[0].resolve(MemoryHost().view(), warnings)
+        assert [name.partition(".")[0] in each for each in warnings] == [True] * expected
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 
 from netcommon.host.base import Answer
 from netcommon.host.nfexpr import expression, number
-from netcommon.host.nflayout import MEMBERS, RULES, fingerprint_of
+from netcommon.host.nflayout import LEARNED, MEMBERS, RULES, UNTRACKED, fingerprint_of, layouts
 from netcommon.host.nftables import BRIDGE, INET, Drop, NftChain, NftElement, NftRule, NftTable, Put
 from netcommon.host.requests import NftChange, Request
+from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.coming import FIREWALL
 from netcommon.operations import KINDS
+from netcommon.operations.firewall import trackers
 from tests.support.sim import UUIDS, Sim, nic
 
 MODES = {"bridged": BRIDGE, "routed": INET}
@@ -128,6 +130,7 @@ def test_what_makes_a_fingerprint() -> None:
     first = fingerprint_of([CHAIN], [RULE], [ELEMENT])
     member = ELEMENT._replace(set=MEMBERS)
     assert fingerprint_of([CHAIN], [RULE._replace(expressions=counter(9))], [member, ELEMENT]) == first
+    assert fingerprint_of([CHAIN], [RULE], [ELEMENT, *(ELEMENT._replace(set=name) for name in LEARNED)]) == first
     others = {
         fingerprint_of([], [RULE], [ELEMENT]),
         fingerprint_of([CHAIN._replace(priority=0)], [RULE], [ELEMENT]),
@@ -154,3 +157,50 @@ def test_what_is_left_of_a_quota_does_not_count() -> None:
 
     assert mark(quota(100, 0, 0)) == mark(quota(100, 100, 2)) != mark(quota(100, 0, 1))
     assert mark(quota(100, 0, 0)) != mark(quota(200, 0, 0))
+
+
+LOOKS = {"ct": True, "nat": True, "masq": True, "match": True, "cmp": False, "counter": False}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_whose_rules_look_at_connections(sim: Sim, name: str) -> None:
+    """By the names of their expressions; our own tables do not count."""
+    table = NftTable(INET, "site")
+    steps = Put(table), Put(NftChain(INET, "site", "c")), Put(NftRule(INET, "site", "c", expression(name, b"")))
+    assert trackers(sim.host.view()) == ""
+    assert sim.host.execute([NftChange("theirs", steps)], stop=True)[0].ok
+    assert trackers(sim.host.view()) == ("table inet site" if LOOKS[name] else "")
+
+
+@EVERY
+@pytest.mark.parametrize("others", [False, True])
+def test_what_no_profile_needs_is_not_tracked(sim: Sim, mode: str, others: bool) -> None:
+    """Unless others' rules are there; those that come later are drift, and repair gives them the tracking back."""
+    theirs = Put(NftTable(10, "site")), Put(NftChain(10, "site", "c")), Put(NftRule(10, "site", "c", expression("ct", b"")))
+    if others:
+        assert sim.host.execute([NftChange("theirs", theirs)], stop=True)[0].ok
+    sim.up(nic(mode, **tags("limited")))
+    assert leaving(sim) == (set() if others else {BRIDGE, INET} if mode == "bridged" else {INET})
+    if not others:
+        assert drift(sim) == []
+        assert sim.host.execute([NftChange("theirs", theirs)], stop=True)[0].ok
+        assert [text for text in drift(sim) if "table ip6 site may look at" in text]
+        assert repair(sim.node, sim.record().key, sim.call()).changed
+    assert drift(sim) == [] and leaving(sim) == set()
+    sim.down(nic(mode, **tags("limited")))
+
+
+def drift(sim: Sim) -> list[str]:
+    return [text for _step, text in check(sim.node, sim.host.view(), sim.record()).drift]
+
+
+def leaving(sim: Sim) -> set[int]:
+    """The families of which a profile leaves something untracked."""
+    ours = {where: table for where, table in sim.host.nftables.tables.items() if where[1].startswith("netcommon-fw-")}
+    return {kind for (kind, _name), table in ours.items() if table.rules.get(UNTRACKED)}
+
+
+def test_rules_without_ct_leave_all_as_it_is() -> None:
+    for family in (BRIDGE, INET):
+        names = {chain.name for layout in layouts(family, "t", ("tcp dport 22 accept", "drop"), True) for chain in layout.chains}
+        assert names <= {RULES, "forward", "output", "own"}

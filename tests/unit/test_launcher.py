@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,25 @@ def test_the_doors_of_either_sort_are_ours(tmp_path: Path, name: str) -> None:
     (tmp_path / "wrapper").write_text(f'#!/bin/sh\nexec {HOOKS}/{name} "$@"\n')
     (tmp_path / "copy").write_bytes((HOOKS / name).read_bytes())
     assert all(is_door(str(tmp_path / kind), str(HOOKS)) for kind in ("link", "wrapper", "copy"))
+
+
+LOCALES = {"unknown": {"LC_ALL": "xx_YY.UTF-8"}, "silenced": {"LC_ALL": "xx_YY.UTF-8", "PERL_BADLANG": "0"}, "C": {"LC_ALL": "C"}}
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_an_unknown_locale_of_the_caller(tmp_path: Path, locale: str) -> None:
+    """The door does the work with the caller's environment; what Perl says of the locale has the remedies that docs/agent.md names."""
+    (tmp_path / "launcher").write_text(TEXT)
+    (tmp_path / "launcher").chmod(0o755)
+    (tmp_path / "kvm-ifup").symlink_to("launcher")
+    (tmp_path / "cold").mkdir()
+    door = tmp_path / "cold/kvm-ifup"
+    door.write_text('#!/bin/sh\nprintf "%s %s" "$LC_ALL" "$1"; echo done >&2; exit 7\n')
+    door.chmod(0o755)
+    done = subprocess.run([tmp_path / "kvm-ifup", "tap0"], env=LOCALES[locale], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, f"{LOCALES[locale]['LC_ALL']} tap0")
+    said = done.stderr.removesuffix("done\n")
+    assert all(line.startswith(("perl: warning:", "\t", "    ")) for line in said.splitlines()) and bool(said) == (locale == "unknown")
 
 
 def test_a_node_without_perl_gets_the_doors_that_do_without_the_agent(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ NAMES = {
     "mcast_flood": "MCAST_FLOOD",
     "fastleave": "FAST_LEAVE",
     "mcast_to_unicast": "MCAST_TO_UCAST",
+    "mcast_router": "MULTICAST_ROUTER",
 }
 
 
@@ -89,7 +90,7 @@ def test_a_flag_that_we_read(name: str) -> None:
 
 
 def test_flags_that_an_old_kernel_lacks_and_ports_of_others() -> None:
-    assert encode_port.port(shown("bridge", {"learning": 0})) == Port(learning=False)
+    assert encode_port.port(shown("bridge", {"learning": 0})) == Port(learning=False, mcast_router=False)
     assert encode_port.port(theirs(ifinfmsg, NEWLINK, 0, {"index": 9}, ("IFLA_IFNAME", "tap0"))[16:]) is None
     bonded = {"attrs": [("IFLA_INFO_SLAVE_KIND", "bond")]}
     assert encode_port.port(theirs(ifinfmsg, NEWLINK, 0, {"index": 9}, ("IFLA_LINKINFO", bonded))[16:]) is None
