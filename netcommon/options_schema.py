@@ -5,7 +5,7 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 
 from __future__ import annotations
 
-from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Several, Text, Truth
+from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Services, Several, Text, Truth
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ OPTIONS = (
     Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", BRIDGED),
     Option("link_local", Choice(("any", "eui64")), "which IPv6 link-local addresses the guest may have: any, or its MAC's"),
     Option("firewall", Choice(("protected", "limited", "unprotected")), "the firewall profile in front of the guest", KERNEL),
+    Option("node_access", Services(), "what the guest reaches of the node itself: all of it, none, or these services", KERNEL),
     Option("rate_in", Rate(), "limit of what the guest receives"),
     Option("rate_out", Rate(), "limit of what the guest sends"),
     Option("addresses", Several(Address()), "addresses of the guest besides IP"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 
 from netcommon.host.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
-from netcommon.host.nfexpr import BE32, nest, number, word
+from netcommon.host.nfexpr import BE32, BE64, nest, number, word
 from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
 from runtime.typed import TYPE_CHECKING
 
@@ -26,12 +26,12 @@ CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_TYPE, CHAIN_USERDATA = 
 HOOK_NUMBER, HOOK_PRIORITY, HOOK_DEVICE = 1, 2, 3
 RULE_TABLE, RULE_CHAIN, RULE_EXPRESSIONS = 1, 2, 4
 SET_TABLE, SET_NAME, SET_FLAGS, SET_KEY_TYPE, SET_KEY_LENGTH, SET_DESCRIPTION, SET_ID = 1, 2, 3, 4, 5, 9, 10
-SET_VALUE_TYPE, SET_VALUE_LENGTH, SET_USERDATA, SET_EXPRESSION = 6, 7, 13, 17
+SET_VALUE_TYPE, SET_VALUE_LENGTH, SET_TIMEOUT, SET_USERDATA, SET_EXPRESSION = 6, 7, 11, 13, 17
 ELEMENTS_TABLE, ELEMENTS_SET, ELEMENTS_LIST = 1, 2, 3
 ELEMENT_KEY, ELEMENT_VALUE, ELEMENT_KEY_END, ELEMENT_EXPRESSION, ELEMENT_EXPRESSIONS = 1, 2, 10, 7, 11
-DESCRIPTION_FIELDS, FIELD_LENGTH = 2, 1
+DESCRIPTION_SIZE, DESCRIPTION_FIELDS, FIELD_LENGTH = 1, 2, 1
 LIST_ELEMENT = 1
-INTERVAL, MAP, CONCATENATED, WITH_EXPRESSION = 0x4, 0x8, 0x80, 0x100
+INTERVAL, MAP, TIMEOUT, BY_RULES, CONCATENATED, WITH_EXPRESSION = 0x4, 0x8, 0x10, 0x20, 0x80, 0x100
 ACCEPT_POLICY = 1
 COMMENT = 0  #: NFTNL_UDATA_TABLE_COMMENT, NFTNL_UDATA_CHAIN_COMMENT
 TYPE_BITS = 6  #: nft(8) packs the types of a key's fields into one number
@@ -128,11 +128,14 @@ def _set(made: NftSet) -> bytes:
         flags |= CONCATENATED
         fields = b"".join(nest(LIST_ELEMENT, number(FIELD_LENGTH, (size + 3) & ~3)) for _, size in made.key)
         described = nest(SET_DESCRIPTION, nest(DESCRIPTION_FIELDS, fields))
+    if made.timeout:
+        flags |= TIMEOUT | BY_RULES
+        described = nest(SET_DESCRIPTION, number(DESCRIPTION_SIZE, made.size))
     body = word(SET_TABLE, made.table) + word(SET_NAME, made.name) + number(SET_FLAGS, flags)
     body += number(SET_KEY_TYPE, kind) + number(SET_KEY_LENGTH, length)
     if any(made.value):
         body += number(SET_VALUE_TYPE, made.value[0]) + number(SET_VALUE_LENGTH, made.value[1])
-    body += described + number(SET_ID, 1)
+    body += described + number(SET_ID, 1) + (attribute(SET_TIMEOUT, BE64.pack(made.timeout)) if made.timeout else b"")
     if len(made.key) == 1 and made.key[0][0] == IFINDEX_TYPE:
         body += attribute(SET_USERDATA, HOST_ORDER)
     return body + (nest(SET_EXPRESSION, COUNTER) if made.counter else b"")
