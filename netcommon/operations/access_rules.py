@@ -120,7 +120,7 @@ def _policy() -> list[Rule]:
     four += [_l4(ICMP) + ping[0] + compare(b"\x08") + ping[1], _asked(12, 4, ASKED4), verdict(GOTO, "denied")]
     six = [FRAGMENT6 + verdict(GOTO, "denied"), answers, *_types(ICMPV6, ICMPV6_NEEDED), service]
     six += [_l4(ICMPV6) + ping[0] + compare(b"\x80") + ping[1], _asked(8, 16, ASKED6), verdict(GOTO, "denied")]
-    return [*(("ip4", each) for each in four), *(("ip6", each) for each in six)]
+    return [*(("ipv4", each) for each in four), *(("ipv6", each) for each in six)]
 
 
 def _asked(offset: int, length: int, name: str) -> bytes:
@@ -150,8 +150,8 @@ def _inet() -> list[Rule]:
         ("marked", kind_of_destination() + elsewhere + drop),
         ("input", MARKED + drop),
         ("input", meta(META_IIF) + within(NICS) + verdict(GOTO, "guest")),
-        ("guest", _protocol(IP4) + verdict(GOTO, "ip4")),
-        ("guest", _protocol(IP6) + verdict(GOTO, "ip6")),
+        ("guest", _protocol(IP4) + verdict(GOTO, "ipv4")),
+        ("guest", _protocol(IP6) + verdict(GOTO, "ipv6")),
         ("guest", drop),
         ("forward", MARKED + _mark(0)),
         *_asking("postrouting"),
@@ -167,8 +167,8 @@ def _bridge() -> list[Rule]:
         ("input", meta(META_IIF) + within(NICS) + verdict(GOTO, "guest")),
         ("guest", _protocol(ARP) + verdict(ACCEPT)),
         ("guest", _protocol(RARP) + verdict(ACCEPT)),
-        ("guest", _protocol(IP4) + verdict(GOTO, "ip4")),
-        ("guest", _protocol(IP6) + verdict(GOTO, "ip6")),
+        ("guest", _protocol(IP4) + verdict(GOTO, "ipv4")),
+        ("guest", _protocol(IP6) + verdict(GOTO, "ipv6")),
         *(("guest", _protocol(tag) + verdict(GOTO, "foreign")) for tag in TAGGED),
         ("guest", other + verdict(ACCEPT)),
         ("guest", verdict(GOTO, "drop-node")),
@@ -189,7 +189,7 @@ HOOKS = {
     },
     BRIDGE: {"input": (BRIDGE_INPUT, LATE), "output": (BRIDGE_OUTPUT, LATE)},
 }
-CHAINS = {INET: ("drop-node", "denied", "ip4", "ip6", "guest", "marked"), BRIDGE: ("drop-node", "foreign", "denied", "ip4", "ip6", "guest")}
+CHAINS = {INET: ("drop-node", "denied", "ipv4", "ipv6", "guest", "marked"), BRIDGE: ("drop-node", "foreign", "denied", "ipv4", "ipv6", "guest")}
 
 
 def sets(family: int) -> list[NftSet]:
