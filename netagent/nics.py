@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from netagent.events import ADDRESS, FWMARK, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.nflayout import OWN
 from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
-from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.access import place_of as access_table
+from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
 from netcommon.operations.mark import name_of, shifted
 from runtime.record import UP, Record

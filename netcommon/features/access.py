@@ -27,7 +27,9 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     """
     if nic.mode not in FAMILY:
         raise NicInvalid("MODE", nic.mode, "bridged or routed for a NIC with node_access, or node_access = all")
-    services = set(options.node_access) - {"none"} | ({DHCP} if is_communication(nic) else set())
+    services = [each for each in options.node_access if each != "none"]
+    if is_communication(nic) and DHCP not in services:
+        services.append(DHCP)
     family = FAMILY[nic.mode]
     tables = [AccessTable(nic.interface, each) for each in (INET, BRIDGE) if each in (INET, family)]
-    return Part(before=(*tables, NodeAccess(nic.interface, family, tuple(sorted(services)))))
+    return Part(before=(*tables, NodeAccess(nic.interface, family, tuple(services))))

@@ -139,7 +139,8 @@ class NodeAccess(NodeAccessFields, Operation):
         return self.identity()
 
     def describe(self) -> str:
-        return f"nft: of the node itself the guest on {self.device} reaches {', '.join(self.services) or 'nothing'}"
+        reached = ", ".join(self.services) or "nothing"
+        return f"nft: of the node itself the guest on {self.device} reaches {reached}, and what its mode needs"
 
     def undo(self) -> str:
         return f"nft: the guest on {self.device} reaches of the node what the node's own rules allow"

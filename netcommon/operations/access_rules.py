@@ -108,7 +108,8 @@ def _l4(value: bytes) -> bytes:
 
 def _types(protocol: bytes, needed: tuple[tuple[int, int], ...]) -> list[bytes]:
     kind = _l4(protocol) + load(TRANSPORT_HEADER, 0, 1)
-    return [kind + compare(bytes((first,)), GREATER_EQUAL) + compare(bytes((last,)), LESS_EQUAL) + verdict(ACCEPT) for first, last in needed]
+    ranges = [compare(bytes((first,)), GREATER_EQUAL) + compare(bytes((last,)), LESS_EQUAL) for first, last in needed]
+    return [kind + each + verdict(ACCEPT) for each in ranges]
 
 
 def _policy() -> list[Rule]:
@@ -189,7 +190,8 @@ HOOKS = {
     },
     BRIDGE: {"input": (BRIDGE_INPUT, LATE), "output": (BRIDGE_OUTPUT, LATE)},
 }
-CHAINS = {INET: ("drop-node", "denied", "ipv4", "ipv6", "guest", "marked"), BRIDGE: ("drop-node", "foreign", "denied", "ipv4", "ipv6", "guest")}
+SHARED = ("drop-node", "denied", "ipv4", "ipv6", "guest")
+CHAINS = {INET: (*SHARED, "marked"), BRIDGE: ("foreign", *SHARED)}
 
 
 def sets(family: int) -> list[NftSet]:
