@@ -278,8 +278,8 @@ class Services(Several):
         return f'"all", "none", or a list, each {self.kind.expected}, none twice'
 
     def read(self, value: Any) -> object:
-        if value in WHOLE:
-            return (value,)
+        if value in WHOLE or value in ([word] for word in WHOLE):
+            return tuple(value) if isinstance(value, list) else (value,)
         read = super().read(value)
         if not read:
             raise ValueError
