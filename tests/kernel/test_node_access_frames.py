@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -18,8 +19,16 @@ from tests.support.netns import run, slowness
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, MAC, reaches
 
-UDP, FRAGMENT, OPTIONS, HOPS, ROUTING, AUTHENTICATION, NONE = 17, 44, 60, 0, 43, 51, 59
+UDP, FRAGMENT, OPTIONS, HOPS = 17, 44, 60, 0
 REFUSED, TAKEN = 1234, 53  #: ports
+
+
+def reassembled() -> tuple[int, int]:
+    """How many fragments of IPv4 and IPv6 the node has kept, to put them together."""
+    four, six = (Path(f"/proc/thread-self/net/{name}").read_text().splitlines() for name in ("snmp", "snmp6"))
+    names, values = (line.split() for line in four if line.startswith("Ip: "))
+    found = dict(zip(names, values, strict=True)) | dict(line.split() for line in six)
+    return int(found["ReasmReqds"]), int(found["Ip6ReasmReqds"])
 
 
 class Wire:
@@ -139,8 +148,11 @@ def test_whatever_it_looks_like(node: Node, mode: str, guard: str) -> None:
     place.up("none", *more)
     assert got(REFUSED) == set()
     place.up("udp/53", *more)
+    before = reassembled()
     assert got(REFUSED) == set()
     assert usual - got(TAKEN) == (IN_PARTS if place.bridged else {each for each in IN_PARTS if "IPv6" in each})
+    first = 0 if mode == "bridged" else 1  # of IPv4 what else comes to input is put together before
+    assert reassembled()[first:] == before[first:]
 
 
 def until(place: Place, raw: socket.socket, packets: Iterable[bytes], last: Callable[[bytes], bool]) -> list[bytes]:
