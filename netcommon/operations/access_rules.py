@@ -86,7 +86,6 @@ ICMP_NEEDED = ((0, 0), (3, 3), (11, 12))
 ICMPV6_NEEDED = ((1, 4), (129, 133), (135, 136), (143, 143))
 GROUP = load(LINK_HEADER, 0, 1) + mask(b"\x01") + compare(b"\x01")
 DHCP = meta(META_L4PROTO) + compare(UDP) + load(TRANSPORT_HEADER, 2, 2) + compare(b"\0\x43")
-LINK_LOCAL = load(NETWORK_HEADER, 24, 16) + mask(b"\xff\xc0" + bytes(14)) + compare(b"\xfe\x80" + bytes(14))
 #: RTN_UNICAST, RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT, RTN_THROW: no address of the node, none of a group.
 ELSEWHERE = (1, 6, 7, 8, 9)
 MARKED = meta(META_MARK) + mask(WORD.pack(FOREIGN)) + compare(bytes(4), DIFFERENT)
@@ -147,7 +146,6 @@ def _inet() -> list[Rule]:
     drop = verdict(GOTO, "drop-node")
     return [
         ("prerouting", MARKED + verdict(GOTO, "marked")),
-        ("marked", _protocol(IP6) + LINK_LOCAL + drop),
         ("marked", kind_of_destination() + elsewhere + drop),
         ("input", MARKED + drop),
         ("input", meta(META_IIF) + within(NICS) + verdict(GOTO, "guest")),

@@ -13,11 +13,12 @@ from typing import Self
 
 import pytest
 
+from netcommon.views.trace import subject, trace
 from tests.kernel.test_node_access import GUEST4, GUEST6, MODES, ON_BOTH, OTHER4, OTHER6, WAIT, Place, listening
 from tests.support.frames import BROADCAST, IPV4, IPV6, checksum, mac_bytes
 from tests.support.netns import run, slowness
 from tests.support.node import Node
-from tests.support.routed import FAR4, FAR6, MAC, reaches
+from tests.support.routed import FAR4, FAR6, MAC, ours, reaches
 
 UDP, FRAGMENT, OPTIONS, HOPS = 17, 44, 60, 0
 REFUSED, TAKEN = 1234, 53  #: ports
@@ -298,3 +299,17 @@ def test_marks_of_others(node: Node, mode: str) -> None:
     assert run("nft", "list", "table", "inet", "theirs").count("counter packets 0 bytes 0") == 2
     run("nft", "-f", "-", stdin="delete table inet theirs" + RULES_OF_OTHERS)
     assert place.reached() == set() and reaches(place.guest, FAR4, FAR6) == [FAR4, FAR6]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trace_says_it(node: Node, mode: str) -> None:
+    """netcommon trace follows the rules: what is for the node and not allowed is dropped, what is allowed or forwarded is not."""
+    place = Place(node, mode)
+    place.up("udp/53")
+    with Wire(place) as wire, ours() as mine:
+        view, (record,) = mine.host.snapshot(), mine.store.all()[0]
+        found = []
+        for address, port in ((OTHER4, REFUSED), (OTHER4, TAKEN), (FAR4, REFUSED)):
+            frame = wire.frame(ip4(address, udp(GUEST4, address, port, WORD)))
+            found.append(any("node_access" in end for end in trace(view, subject(record, [record]), "from", frame, {}).ends))
+    assert found == [True, False, False]
