@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from netagent.events import ADDRESS, FWMARK, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.nflayout import OWN
 from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
+from netcommon.operations.access import place_of as access_table
 from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
 from netcommon.operations.mark import name_of, shifted
@@ -135,6 +136,8 @@ def _of_kind(kind: str, stored: Stored) -> set[Mark]:
         return {(TABLE, (family, name_of(number, mask))) for family in (INET, ARP)}
     if kind == "gateway-arp-table":
         return {(TABLE, (ARP, ARP_TABLE))}
+    if kind == "access-table":
+        return {(TABLE, access_table(family))} if type(family := stored.get("nfproto")) is int else set()
     if kind in ("firewall", "firewall-nic"):
         return {(TABLE, (stored.get("nfproto"), stored.get("table"))), (TABLE, (INET, f"{stored.get('table')}{OWN}"))}
     if kind in ("ovs-port", "flows", "flows-end"):

@@ -8,7 +8,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Self
 
 
 class Kind(Protocol):
@@ -263,6 +263,59 @@ class Several(NamedTuple):
 
     def parse(self, text: str) -> object:
         return [self.kind.parse(text)] if text else []
+
+
+class Services(Several):
+    """What of a node a guest may reach: ("all",), ("none",), or services such as ("icmp", "tcp/80", "udp/53"), in this order."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Self:
+        return super().__new__(cls, Service())
+
+    @property
+    def expected(self) -> str:
+        return f'"all", "none", or a list, each {self.kind.expected}, none twice'
+
+    def read(self, value: Any) -> object:
+        if value in WHOLE or value in ([word] for word in WHOLE):
+            return tuple(value) if isinstance(value, list) else (value,)
+        read = super().read(value)
+        if not read:
+            raise ValueError
+        return tuple(sorted(read, key=_by_port))  # type: ignore[call-overload]
+
+    def parse(self, text: str) -> object:
+        return text if text in WHOLE else [text]
+
+
+WHOLE = ("all", "none")
+
+
+class Service(NamedTuple):
+    """A protocol and a port, udp/53, or icmp for the echo requests of both families."""
+
+    @property
+    def expected(self) -> str:
+        return 'of "icmp", "tcp/PORT" and "udp/PORT"'
+
+    def read(self, value: Any) -> object:
+        if value == "icmp":
+            return value
+        protocol, slash, port = value.partition("/") if isinstance(value, str) else ("", "", "")
+        if not slash or protocol not in ("tcp", "udp") or not (port.isascii() and port.isdecimal()) or len(port) > 5:
+            raise ValueError
+        if port[0] == "0" or int(port) > 0xFFFF:
+            raise ValueError
+        return value
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+def _by_port(service: str) -> tuple[str, int]:
+    protocol, _, port = service.partition("/")
+    return protocol, int(port or 0)
 
 
 def _valid(rule: Callable[..., str], *given: object) -> str:

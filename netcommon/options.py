@@ -27,6 +27,7 @@ class Options(NamedTuple):
     link_local: str = "any"
     new_sources: int = 64
     firewall: str = "unprotected"
+    node_access: tuple[str, ...] = ("all",)
     rate_in: int = 0
     rate_out: int = 0
     addresses: tuple[str, ...] = ()
@@ -64,8 +65,8 @@ def is_communication(nic: Nic) -> bool:
 def options_of(nic: Nic, settings: Settings) -> Options:
     """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood.
 
-    An instance communication NIC has but spoof_guard: what it needs is known, and neither rates nor switches meant for guests' networks
-    are for the way to the node.
+    An instance communication NIC has but spoof_guard and node_access: what else it needs is known, and neither rates nor switches meant
+    for guests' networks are for the way to the node.
     """
     start = settings.tag_prefix + ":"
     tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
@@ -74,4 +75,6 @@ def options_of(nic: Nic, settings: Settings) -> Options:
     from netcommon.tags import given
 
     found = Options(**{each.name: each.value for each in given(nic, settings)})
-    return DEFAULTS._replace(spoof_guard=found.spoof_guard) if is_communication(nic) else found
+    if not is_communication(nic):
+        return found
+    return DEFAULTS._replace(spoof_guard=found.spoof_guard, node_access=found.node_access)

@@ -5,7 +5,7 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 
 from __future__ import annotations
 
-from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Several, Text, Truth, Whole
+from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Services, Several, Text, Truth, Whole
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ KERNEL = ("bridged", "routed")
 BRIDGED = ("bridged",)
 ROUTED = ("routed",)
 OPENVSWITCH = ("openvswitch",)
+SWITCHED = ("bridged", "openvswitch")
 
 OPTIONS = (
     Option("spoof_guard", Truth(), "what the guest sends is checked for forged addresses"),
@@ -36,10 +37,11 @@ OPTIONS = (
     Option("allow_dhcp_spoofing", Truth(), "the guest may be a DHCP server, and send from any IP address"),
     Option("allow_restricted_traffic", Truth(), "the guest may send frames that are not IPv4, IPv6 or ARP"),
     Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", BRIDGED),
-    Option("allow_mcast_router", Truth(), "the guest gets all multicast once it sends IGMP or MLD queries or PIM hellos", BRIDGED),
+    Option("allow_mcast_router", Truth(), "the guest gets all multicast once it sends IGMP or MLD queries or PIM hellos", SWITCHED),
     Option("link_local", Choice(("any", "eui64")), "which IPv6 link-local addresses the guest may have: any, or its MAC's"),
     Option("new_sources", Whole(0, 65535), "how many new addresses a minute, of those not known exactly; 0: any number"),
     Option("firewall", Choice(("protected", "limited", "unprotected")), "the firewall profile in front of the guest", KERNEL),
+    Option("node_access", Services(), "what the guest reaches of the node itself: all of it, none, or these services", KERNEL),
     Option("rate_in", Rate(), "limit of what the guest receives"),
     Option("rate_out", Rate(), "limit of what the guest sends"),
     Option("addresses", Several(Address()), "addresses of the guest besides IP"),

@@ -22,6 +22,7 @@ FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
     ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed", "openvswitch")),
     ("gateway_arp", lambda nic, options: options.gateway_arp and nic.mode == "routed" and not is_communication(nic)),
     ("firewall", lambda nic, options: options.firewall != "unprotected" and nic.mode != "ext" and not is_communication(nic)),
+    ("access", lambda nic, options: options.node_access != ("all",) and nic.mode != "ext"),
     ("rate", lambda nic, options: bool(options.rate_in or options.rate_out) and nic.mode in ("bridged", "routed")),
     ("dhcp", lambda nic, options: options.dhcp != "none" and not is_communication(nic)),
     ("steady", lambda nic, options: nic.mode == "routed" and bool(nic.mac) and not options.tap_mac and not is_communication(nic)),

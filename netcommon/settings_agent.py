@@ -23,6 +23,8 @@ REPAIRED = {
     "guard": "the NIC's entries in them",
     "gateway-arp-table": "the nftables table for ARP in the gateway's name",
     "gateway-arp": "the NIC's entries in it",
+    "access-table": "the nftables tables of what guests reach of the node",
+    "access": "the NIC's entries in them",
     "bridge-port": "the device is a port of its bridge",
     "bridge-vlans": "the VLANs of the NIC's port",
     "uplink-vlan": "the guests' VLANs on a bridge's uplinks",

@@ -121,8 +121,11 @@ def _of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
         one = _option(variable, tag, rest)
         name, earlier = one.name, found.get(one.name)
         if earlier is not None and isinstance(KINDS[name], Several) and earlier.value and one.value:
-            value = (*earlier.value, *(each for each in one.value if each not in earlier.value))
-            one = Given(name, value, f"{earlier.origin} {tag}")
+            value = [*earlier.value, *(each for each in one.value if each not in earlier.value)]
+            try:
+                one = Given(name, KINDS[name].read(value), f"{earlier.origin} {tag}")
+            except ValueError:
+                raise NicInvalid(variable, tag, f"{name} as {KINDS[name].expected}, with {earlier.origin.partition(': ')[2]}") from None
         elif earlier is not None and earlier.value != one.value:
             raise NicInvalid(variable, tag, f"{name} given once, not also by {earlier.origin.partition(': ')[2]}")
         found[name] = one

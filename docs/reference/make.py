@@ -150,7 +150,10 @@ may be. The histograms are in seconds, with the bounds {{bounds}}.
 
 COMMON = "INSTANCE=web1\nINTERFACE_INDEX=0\nINTERFACE=tap0\nMAC=aa:00:00:00:00:01\nIP=192.0.2.5"
 NETWORK = "NETWORK_SUBNET6=2001:db8::/64\nNETWORK_GATEWAY=192.0.2.1\nNETWORK_GATEWAY6=2001:db8::1"
-BRIDGED = " ".join(f"netcommon:0:{option}" for option in ("static_fdb", "protected", "dhcp:dnsmasq", "rate_in:100mbit", "rate_out:50mbit"))
+BRIDGED = " ".join(
+    f"netcommon:0:{option}"
+    for option in ("static_fdb", "protected", "node_access:udp/53", "dhcp:dnsmasq", "rate_in:100mbit", "rate_out:50mbit")
+)
 ROUTED = " ".join(
     f"netcommon:0:{option}" for option in ("eui64", "prefixes:192.0.2.128/28", "gateway_arp", "gateway_link_local", "blackhole")
 )

@@ -38,7 +38,6 @@ TYPE_BITS = 6  #: nft(8) packs the types of a key's fields into one number
 COUNTER = word(1, "counter") + nest(2, b"")
 LIMIT_RATE, LIMIT_UNIT, LIMIT_BURST, LIMIT_KIND, LIMIT_FLAGS = 1, 2, 3, 4, 5
 MINUTE = 60  #: seconds
-MOST = 1 << 16  #: elements that rules may add to one set
 AT_ONCE = 500  #: elements in one message: the attribute around them holds 65 KB
 HOST_ORDER = bytes((0, 4, 1, 0, 0, 0))  #: NFTNL_UDATA_SET_KEYBYTEORDER, of four bytes: the host's, as devices' indices have it
 
@@ -122,7 +121,6 @@ def _chain(chain: NftChain) -> bytes:
 
 def _set(made: NftSet) -> bytes:
     flags = INTERVAL * made.interval | WITH_EXPRESSION * (made.counter or made.limit) | MAP * any(made.value)
-    flags |= (TIMEOUT | BY_RULES) * bool(made.timeout)
     kind = length = 0
     for field, size in made.key:
         kind = kind << TYPE_BITS | field
@@ -133,12 +131,13 @@ def _set(made: NftSet) -> bytes:
         fields = b"".join(nest(LIST_ELEMENT, number(FIELD_LENGTH, (size + 3) & ~3)) for _, size in made.key)
         described = nest(SET_DESCRIPTION, nest(DESCRIPTION_FIELDS, fields))
     if made.timeout:
-        described = nest(SET_DESCRIPTION, number(DESCRIPTION_SIZE, MOST)) + attribute(SET_TIMEOUT, BE64.pack(1000 * made.timeout))
+        flags |= TIMEOUT | BY_RULES
+        described = nest(SET_DESCRIPTION, number(DESCRIPTION_SIZE, made.size))
     body = word(SET_TABLE, made.table) + word(SET_NAME, made.name) + number(SET_FLAGS, flags)
     body += number(SET_KEY_TYPE, kind) + number(SET_KEY_LENGTH, length)
     if any(made.value):
         body += number(SET_VALUE_TYPE, made.value[0]) + number(SET_VALUE_LENGTH, made.value[1])
-    body += described + number(SET_ID, 1)
+    body += described + number(SET_ID, 1) + (attribute(SET_TIMEOUT, BE64.pack(made.timeout)) if made.timeout else b"")
     if len(made.key) == 1 and made.key[0][0] == IFINDEX_TYPE:
         body += attribute(SET_USERDATA, HOST_ORDER)
     if made.limit:

@@ -13,10 +13,11 @@ from netcommon.host.attributes import as_bytes, attribute
 BE32, BE64 = Struct(">I"), Struct(">Q")
 
 LINK_HEADER, NETWORK_HEADER, TRANSPORT_HEADER = 0, 1, 2  #: NFT_PAYLOAD_*
-META_PROTOCOL, META_MARK, META_IIF, META_OIF, META_L4PROTO = 1, 3, 4, 5, 16  #: NFT_META_*
+META_PROTOCOL, META_MARK, META_IIF, META_OIF, META_SKUID, META_L4PROTO, META_PKTTYPE = 1, 3, 4, 5, 10, 16, 19  #: NFT_META_*
 EQUAL, DIFFERENT, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(6)  #: NFT_CMP_*
 SECOND_REGISTER = 9  #: NFT_REG32_01; the kernel writes the first one as NFT_REG_1
 VERDICT_REGISTER = 0
+DYNSET_UPDATE, FIB_TYPE, FIB_DESTINATION = 1, 3, 2  #: NFT_DYNSET_OP_UPDATE, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_DADDR
 DROP, ACCEPT, JUMP, GOTO, RETURN = 0, 1, -3, -4, -5
 
 
@@ -96,8 +97,13 @@ def remember(name: str, again: bool = False) -> bytes:
 
     Goes on only where the key is in the set then.
     """
-    place = number(4, _register(0)) + number(3, int(again)) + word(1, name)
+    place = number(4, _register(0)) + number(3, DYNSET_UPDATE * again) + word(1, name)
     return expression("dynset", place + attribute(6, BE64.pack(0)) + number(9, 0))
+
+
+def kind_of_destination(register: int = 0) -> bytes:
+    """Which kind of address the packet is for (RTN_*, rtnetlink(7)), by the node's own tables of addresses; in the host's order."""
+    return expression("fib", number(1, _register(register)) + number(2, FIB_TYPE) + number(3, FIB_DESTINATION))
 
 
 def store(base: int, offset: int, length: int, register: int) -> bytes:

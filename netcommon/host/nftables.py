@@ -11,17 +11,17 @@ from runtime.typed import NamedTuple
 INET, ARP, NETDEV, BRIDGE = 1, 3, 5, 7
 
 #: Hooks: of inet (NF_INET_*), of netdev (NF_NETDEV_*), of arp (NF_ARP_*), and of bridge (NF_BR_*).
-INET_PREROUTING = 0
+INET_PREROUTING, INET_INPUT, INET_FORWARD, INET_POSTROUTING = 0, 1, 2, 4
 INGRESS, EGRESS = 0, 1
 ARP_IN, ARP_OUT = 0, 1
-BRIDGE_POSTROUTING = 4
+BRIDGE_INPUT, BRIDGE_OUTPUT, BRIDGE_POSTROUTING = 1, 3, 4
 NO_HOOK = -1
 
 #: What begins the comment of every table of ours.
 MARK = "netcommon"
 
 #: Types of the fields of a set's key, as nft(8) numbers them (its TYPE_*): they tell it how to print them.
-LLADDR_TYPE, IPV4_TYPE, IPV6_TYPE, ETHER_TYPE, SERVICE_TYPE, IFINDEX_TYPE, IFNAME_TYPE = 6, 7, 8, 9, 13, 20, 41
+LLADDR_TYPE, IPV4_TYPE, IPV6_TYPE, ETHER_TYPE, PROTOCOL_TYPE, SERVICE_TYPE, IFINDEX_TYPE, IFNAME_TYPE = 6, 7, 8, 9, 12, 13, 20, 41
 
 
 class NftTable(NamedTuple):
@@ -61,7 +61,8 @@ class NftSet(NamedTuple):
     """A set. ``key``: type and length in bytes of each field, which begins at a multiple of four bytes.
 
     ``interval``: its elements are ranges. ``counter``: each element counts the packets that match it. ``limit``: each element has a
-    limit of its own, and a packet beyond it does not match. ``timeout``: rules add elements, which go after so many seconds.
+    limit of its own, and a packet beyond it does not match. ``timeout``: rules add its elements, which stay for so many milliseconds;
+    there are at most ``size``.
     """
 
     family: int
@@ -71,8 +72,9 @@ class NftSet(NamedTuple):
     interval: bool = False
     counter: bool = False
     value: tuple[int, int] = (0, 0)  #: of a map: type and length of what a key leads to
-    limit: bool = False
     timeout: int = 0
+    size: int = 0
+    limit: bool = False
 
 
 class NftElement(NamedTuple):

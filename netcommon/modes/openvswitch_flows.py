@@ -30,7 +30,7 @@ def flows(nic: Nic, options: Options) -> tuple[FlowsEnd, Flows]:
         "check_ipv6": bool(ipv6) and not free,
         "check_link_local": options.link_local == "eui64" and bool(nic.mac) and not free,
         "allow_dhcp_spoofing": options.allow_dhcp_spoofing,
-        "allow_mcast_router": False,
+        "allow_mcast_router": options.allow_mcast_router,
         "allow_restricted_traffic": options.allow_restricted_traffic,
     }
     words = {

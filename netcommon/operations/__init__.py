@@ -22,6 +22,8 @@ KINDS = {
     "guard": ("guard", "NicGuard"),
     "gateway-arp-table": ("gateway_arp", "ArpTable"),
     "gateway-arp": ("gateway_arp", "GatewayArp"),
+    "access-table": ("access", "AccessTable"),
+    "access": ("access", "NodeAccess"),
     "bridge-port": ("bridge", "BridgePort"),
     "bridge-vlans": ("vlan", "PortVlans"),
     "uplink-vlan": ("vlan", "UplinkVlan"),

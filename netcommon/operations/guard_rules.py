@@ -78,7 +78,7 @@ RANGES = (PREFIXES4, PREFIXES6)
 #: Addresses that limited NICs have begun to use, and how many more each may begin to use. Rules fill the former.
 SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
 REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
-LASTING = 600  #: seconds that an address is remembered after its last frame
+LASTING, MOST = 600_000, 1 << 16  #: milliseconds that an address is remembered after its last frame; how many a table remembers
 CHAINS = (
     *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
     *("ipv6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
@@ -342,7 +342,7 @@ def sets(table: str) -> list[NftSet]:
     """The sets of the table, all empty."""
     made = [NftSet(NETDEV, table, name, key, interval=name in RANGES) for name, key in KEYS.items()]
     made += [NftSet(NETDEV, table, name, (DEVICE,)) for name in FLAGS]
-    made += [NftSet(NETDEV, table, name, key, timeout=LASTING) for name, key in REMEMBERED.items()]
+    made += [NftSet(NETDEV, table, name, key, timeout=LASTING, size=MOST) for name, key in REMEMBERED.items()]
     made.append(NftSet(NETDEV, table, NEW_SOURCES, (DEVICE,), limit=True))
     return made + [NftSet(NETDEV, table, counter_of(reason), (DEVICE,), counter=True) for reason in (*REASONS, SOURCES)]
 

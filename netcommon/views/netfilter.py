@@ -10,6 +10,7 @@ from netcommon.host.facts import Link
 from netcommon.host.nflayout import MEMBERS
 from netcommon.host.nftables import ARP, BRIDGE, EGRESS, INET, INGRESS, NETDEV, NO_HOOK, NftChain
 from netcommon.operations import delivery
+from netcommon.operations.access_rules import NAMES as ACCESS
 from netcommon.operations.guard import PREFIX
 from netcommon.operations.mark import PREFIX as MARKS
 from netcommon.views.packet import ARP as ARP_TYPE
@@ -35,6 +36,7 @@ REASONS = {
     "ra": "only a router sends such a message",
     "malformed": "its headers are cut off, or hide what it is",
     "promisc": "it is for another MAC than the guest's",
+    "node": "it is for the node itself, which the guest does not reach with it (node_access)",
 }
 
 
@@ -81,7 +83,7 @@ class Hooks:
             if not self._ours(chain):
                 self._trail.doubt(at, meets, f"rules that are not ours are not carried out here: nft list table {_place(chain)}")
                 continue
-            if chain.table.startswith((PREFIX, MARKS)) or chain.table == delivery.NAME:
+            if chain.table.startswith((PREFIX, MARKS)) or chain.table in (delivery.NAME, *ACCESS.values()):
                 if not self._guard(chain, meets, at, packet, Devices(link.index, out.index if out else 0)):
                     return False
             elif self._concerns(chain, link, out):

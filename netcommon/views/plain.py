@@ -76,6 +76,10 @@ def _guard(one: Values) -> str:
     return f"The guest may send from {macs} and from {', '.join(known) or 'no address'}; what else it sends is dropped."
 
 
+def _access(one: Values) -> str:
+    return f"Of the node itself the guest reaches {', '.join(one['services']) or 'nothing'}, and what its mode needs."
+
+
 def _port(one: Values) -> str:
     ways = (("shaping", "the guest receives"), ("policing", "the guest sends"))
     limits = [f"{way} at most {words.rate(one[name] * 1000)}" for name, way in ways if one[name]]
@@ -99,6 +103,8 @@ MEANINGS: dict[str, Callable[[Values], str]] = {
     "guard": _guard,
     "gateway-arp-table": lambda one: "The packet filter has the table that rewrites the node's ARP requests to guests.",
     "gateway-arp": lambda one: f"The guest is asked for its MAC in the name of its gateway {one['gateway']}, never of the node.",
+    "access-table": lambda one: "The packet filter has the table that keeps guests away from the node itself.",
+    "access": _access,
     "bridge-port": lambda one: f"The device is plugged into the bridge {one['bridge']}.",
     "bridge-vlans": _vlans,
     "uplink-vlan": lambda one: f"VLAN {one['vid']} leaves the node: the uplink {one['port'] or 'of ' + one['bridge']} carries it.",

@@ -7,7 +7,20 @@ import os
 
 import pytest
 
-from netcommon.host.nfexpr import ACCEPT, DROP, GOTO, META_PROTOCOL, compare, meta, verdict
+from netcommon.host.nfexpr import (
+    ACCEPT,
+    DROP,
+    GOTO,
+    META_IIF,
+    META_PROTOCOL,
+    NETWORK_HEADER,
+    compare,
+    kind_of_destination,
+    load,
+    meta,
+    remember,
+    verdict,
+)
 from netcommon.host.nftables import (
     ARP,
     BRIDGE,
@@ -35,13 +48,16 @@ BASE = NftChain(NETDEV, "netcommon-x", "in-5", INGRESS, -300, "tap0", "5d2c0d6e-
 OUT = BASE._replace(name="out-5", hook=EGRESS, priority=7)
 GUARD = NftChain(NETDEV, "netcommon-x", "guard")
 SENT = NftRule(NETDEV, "netcommon-x", "in-5", meta(META_PROTOCOL) + compare(b"\x08\x00") + verdict(GOTO, "guard"))
-RULES = [NftRule(NETDEV, "netcommon-x", "guard", body) for body in (meta(META_PROTOCOL) + verdict(ACCEPT), verdict(DROP))]
+NOTES = meta(META_IIF) + load(NETWORK_HEADER, 12, 4, 1) + remember("asked")
+BODIES = (NOTES, kind_of_destination() + compare(b"\2\0\0\0") + verdict(ACCEPT), meta(META_PROTOCOL) + verdict(ACCEPT), verdict(DROP))
+RULES = [NftRule(NETDEV, "netcommon-x", "guard", body) for body in BODIES]
 INDEX, IPV4 = (IFINDEX_TYPE, 4), (IPV4_TYPE, 4)
 PAIRS = NftSet(NETDEV, "netcommon-x", "macs", (INDEX, (ETHER_TYPE, 6)))
 RANGES = NftSet(NETDEV, "netcommon-x", "prefixes4", (INDEX, IPV4), interval=True)
 COUNTED = NftSet(NETDEV, "netcommon-x", "dropped-mac", (INDEX,), counter=True)
 MAP = NftSet(NETDEV, "netcommon-x", "gateways", (INDEX,), value=IPV4)
-SETS = [PAIRS, RANGES, COUNTED, MAP]
+ASKED = NftSet(NETDEV, "netcommon-x", "asked", (INDEX, IPV4), timeout=600_000, size=100)
+SETS = [PAIRS, RANGES, COUNTED, MAP, ASKED]
 
 
 def key(number: int, rest: bytes = b"") -> bytes:
@@ -58,6 +74,7 @@ ELEMENTS = [
     element(RANGES, 5, b"\x0a\1\0\0", b"\x0a\1\0\x0f"),
     element(COUNTED, 5),
     element(MAP, 5, value=b"\x0a\0\0\1"),
+    element(ASKED, 5, b"\x0a\0\0\1"),
 ]
 ALL: list[Step] = [*map(Put, [TABLE, *SETS, GUARD, BASE, OUT, SENT, *RULES, *ELEMENTS])]
 

@@ -123,6 +123,17 @@ SETS: list[tuple[NftSet, dict[str, Any]]] = [
         NftSet(NETDEV, "t", "m", (INDEX,), value=IPV4),
         {"NFTA_SET_NAME": "m", "NFTA_SET_FLAGS": frozenset({"NFT_SET_MAP"}), "NFTA_SET_DATA_TYPE": 7, "NFTA_SET_DATA_LEN": 4, **ONE},
     ),
+    (
+        NftSet(NETDEV, "t", "a", (IPV4,), timeout=60_000, size=100),
+        {
+            "NFTA_SET_NAME": "a",
+            "NFTA_SET_FLAGS": frozenset({"NFT_SET_TIMEOUT", "NFT_SET_EVAL"}),
+            "NFTA_SET_KEY_TYPE": 7,
+            "NFTA_SET_KEY_LEN": 4,
+            "NFTA_SET_DESC": [("NFTA_SET_DESC_SIZE", 100)],
+            "NFTA_SET_TIMEOUT": 60_000,
+        },
+    ),
     (NftSet(NETDEV, "t", "c", (INDEX,), counter=True), {"NFTA_SET_NAME": "c", "NFTA_SET_EXPR": COUNTER, "NFTA_SET_FLAGS": NO_FLAGS, **ONE}),
 ]
 

@@ -86,6 +86,13 @@ def test_the_nearer_to_the_nic_the_stronger(low: int, high: int) -> None:
         ("netcommon:0:rate_out:64000", "rate_out", 64000),
         ("netcommon:0:addresses:192.0.2.1 netcommon:0:addresses:192.0.2.2", "addresses", ("192.0.2.1", "192.0.2.2")),
         ("netcommon:*:addresses:192.0.2.1 netcommon:0:addresses:192.0.2.2", "addresses", ("192.0.2.2",)),
+        ("netcommon:0:node_access:all", "node_access", ("all",)),
+        ("netcommon:0:node_access:none", "node_access", ("none",)),
+        ("netcommon:0:node_access:udp/67", "node_access", ("udp/67",)),
+        ("netcommon:0:node_access:tcp/443 netcommon:0:node_access:tcp/80", "node_access", ("tcp/80", "tcp/443")),
+        ("netcommon:0:node_access:udp/53 netcommon:0:node_access:icmp", "node_access", ("icmp", "udp/53")),
+        ("netcommon:*:node_access:none netcommon:0:node_access:udp/65535", "node_access", ("udp/65535",)),
+        ("netcommon:*:node_access:udp/53 netcommon:0:node_access:all", "node_access", ("all",)),
     ],
 )
 def test_tags_of_an_instance(tag: str, field: str, value: object) -> None:
@@ -122,6 +129,20 @@ def test_another_prefix_with_a_colon() -> None:
         ("netcommon:0:prefixes:10.0.0.0/0.255.255.255", "", ("prefixes",)),
         ("netcommon:0:prefixes:224.0.0.0/8", "", ("prefixes",)),
         ("netcommon:0:prefixes:::/0", "", ("prefixes",)),
+        ("netcommon:0:node_access", "", ("node_access", "none", "udp/PORT")),
+        ("netcommon:0:node_access:", "", ("node_access", "none", "udp/PORT")),
+        ("netcommon:0:node_access:some", "", ("node_access", "icmp")),
+        ("netcommon:0:node_access:udp", "", ("node_access",)),
+        ("netcommon:0:node_access:udp/0", "", ("node_access",)),
+        ("netcommon:0:node_access:udp/053", "", ("node_access",)),
+        ("netcommon:0:node_access:udp/65536", "", ("node_access",)),
+        ("netcommon:0:node_access:udp/\u0663", "", ("node_access",)),
+        ("netcommon:0:node_access:sctp/80", "", ("node_access",)),
+        ("netcommon:0:node_access:UDP/53", "", ("node_access",)),
+        ("netcommon:0:node_access:udp/53/54", "", ("node_access",)),
+        ("netcommon:0:node_access:icmp/8", "", ("node_access",)),
+        ("netcommon:0:node_access:none netcommon:0:node_access:udp/53", "", ("node_access", "udp/53", "with netcommon:0:node_access:none")),
+        ("netcommon:0:node_access:all netcommon:0:node_access:none", "", ("node_access", "with netcommon:0:node_access:all")),
         ("netcommon:*", "", ("TAGS",)),
         ("netcommon::isolatd netcommon:0::", "", ("TAGS",)),
         ("netcommon:", "", ("TAGS", "NIC:OPTION")),
@@ -271,6 +292,11 @@ def test_many_long_tags() -> None:
         (f"[nic]\naddresses = [0x{'f' * 5000}]", "nic.addresses"),
         ("[[networks.blue]]\nisolated = true", "networks.blue"),
         ("[networks.blue.red]\nisolated = true", "unknown setting networks.blue.red"),
+        ("[nic]\nnode_access = []", "nic.node_access"),
+        ("[nic]\nnode_access = ['none', 'udp/53']", "nic.node_access"),
+        ("[nic]\nnode_access = 'udp/53'", "nic.node_access"),
+        ("[nic]\nnode_access = ['udp/53', 'udp/53']", "nic.node_access"),
+        ("[nic]\nnode_access = false", "nic.node_access"),
     ],
 )
 def test_settings_that_are_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -285,6 +311,7 @@ def asked(name: str) -> list[dict[str, Any]]:
     values: dict[str, list[Any]] = {
         "link_local": ["eui64"],
         "firewall": ["protected", "limited"],
+        "node_access": [("none",), ("udp/53",)],
         "rate_in": [8000],
         "rate_out": [8000],
         "addresses": [("192.0.2.9",)],
@@ -309,7 +336,7 @@ def test_an_option_means_something_in_its_modes_only(option: Option, mode: str) 
     base = {name: True for name in ("spoof_guard", "eui64") if name != option.name}
     for given_options in asked(option.name):
         plain, wanted = Settings(nic=base), Settings(nic=base | given_options)
-        if option.name == "firewall" and mode == "openvswitch":  # nobody would enforce it, so it is not just ignored
+        if option.name in ("firewall", "node_access") and mode == "openvswitch":  # nobody would enforce it, so it is not just ignored
             with pytest.raises(NicInvalid):
                 plan(one, wanted)
             continue

@@ -1,4 +1,4 @@
-"""Options and instance communication: of all that a site gives its guests, such a NIC has the spoof guard alone."""
+"""Options and instance communication: of all that a site gives its guests, such a NIC has the spoof guard and its access to the node."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.operations.access import NodeAccess
 from netcommon.operations.base import Operation
 from netcommon.options import DEFAULTS, options_of
 from netcommon.options_schema import OPTIONS
@@ -31,7 +32,7 @@ def named(operations: list[Operation]) -> list[str]:
     return [operation.describe() for operation in operations]
 
 
-@pytest.mark.parametrize("name", [option.name for option in OPTIONS if option.name != "spoof_guard"])
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS if option.name not in ("spoof_guard", "node_access")])
 def test_options_for_guests_do_nothing(name: str) -> None:
     """Not those of all NICs, and not those of its network."""
     plain = named(plan(nic(NETWORK_NAME="comm"), Settings()))
@@ -52,6 +53,16 @@ def test_the_guard_can_be_switched_off() -> None:
         assert [line for line in guarded if "guard" not in line] == named(plan(one, settings)) != guarded
 
 
+@pytest.mark.parametrize(
+    ("given", "services"),
+    [(("none",), ("udp/67",)), (("tcp/80",), ("tcp/80", "udp/67")), (("udp/67", "udp/69"), ("udp/67", "udp/69")), (("all",), None)],
+)
+def test_its_access_to_the_node(given: tuple[str, ...], services: tuple[str, ...] | None) -> None:
+    """What gives it its address is always reached."""
+    made = [each for each in plan(nic(), Settings(nic={"node_access": given})) if isinstance(each, NodeAccess)]
+    assert [each.services for each in made] == ([] if services is None else [services])
+
+
 def test_tags_for_all_nics_do_nothing_and_wrong_ones_are_refused() -> None:
     found = options_of(nic(TAGS="netcommon:*:rate_in:8mbit netcommon:1:allow_mac_spoofing netcommon:*:addresses:10.0.0.9"), Settings())
     assert found == DEFAULTS
@@ -62,8 +73,8 @@ def test_tags_for_all_nics_do_nothing_and_wrong_ones_are_refused() -> None:
 def test_plan_says_it(tmp_path: Path) -> None:
     cli = equipped(tmp_path)
     Path(cli.paths.etc).mkdir(parents=True, exist_ok=True)
-    Path(cli.paths.config).write_text('[nic]\nrate_in = "8mbit"\nspoof_guard = true\n')
+    Path(cli.paths.config).write_text('[nic]\nrate_in = "8mbit"\nspoof_guard = true\nnode_access = ["tcp/80"]\n')
     (tmp_path / "environ").write_text("".join(f"{key}={value}\n" for key, value in environment_of(nic()).items()))
     said = cli("plan", "--env-file", str(tmp_path / "environ")).stdout.splitlines()
     assert "  rate_in = 8000000, from [nic]; nothing for instance communication" in said
-    assert "  spoof_guard = true, from [nic]" in said
+    assert "  spoof_guard = true, from [nic]" in said and "  node_access = tcp/80, from [nic]" in said

@@ -102,7 +102,7 @@ def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) ->
 def _void(name: str, nic: Nic) -> str:
     """What is to be said of an option that means nothing for the NIC."""
     if is_communication(nic):
-        return "" if name == "spoof_guard" else "; nothing for instance communication"
+        return "" if name in ("spoof_guard", "node_access") else "; nothing for instance communication"
     modes = next(option.modes for option in OPTIONS if option.name == name)
     return "" if nic.mode in modes else f"; nothing in mode {nic.mode}, only in {', '.join(modes)}"
 

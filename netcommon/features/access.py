@@ -1,0 +1,35 @@
+"""The option node_access: what the guest reaches of the node itself (docs/node-access.md)."""
+
+from __future__ import annotations
+
+from netcommon.features.base import Part
+from netcommon.host.nftables import BRIDGE, INET
+from netcommon.operations.access import AccessTable, NodeAccess
+from netcommon.options import is_communication
+from runtime.errors import NicInvalid
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.options import Options
+    from netcommon.settings import Settings
+    from runtime.nic import Nic
+
+FAMILY = {"bridged": BRIDGE, "routed": INET}
+
+#: The service of an instance communication NIC: the node's dnsmasq gives it its address.
+DHCP = "udp/67"
+
+
+def plan(nic: Nic, settings: Settings, options: Options) -> Part:
+    """Before the device comes up: the guest reaches nothing before. Raises NicInvalid where the mode has no such limit.
+
+    The table of family inet comes first: it drops what that of family bridge only marks.
+    """
+    if nic.mode not in FAMILY:
+        raise NicInvalid("MODE", nic.mode, "bridged or routed for a NIC with node_access, or node_access = all")
+    services = [each for each in options.node_access if each != "none"]
+    if is_communication(nic) and DHCP not in services:
+        services.append(DHCP)
+    family = FAMILY[nic.mode]
+    tables = [AccessTable(nic.interface, each) for each in (INET, BRIDGE) if each in (INET, family)]
+    return Part(before=(*tables, NodeAccess(nic.interface, family, tuple(services))))
