@@ -201,7 +201,8 @@ def checkout(tmp_path: Path) -> Path:
 
 def start(checkout: Path, argument: str) -> subprocess.Popen[str]:
     environ = {**os.environ, "TMPDIR": str(checkout / "folder"), "NETCOMMON_CACHE": str(checkout)}
-    return subprocess.Popen([checkout / ".ci/run", argument], stdout=subprocess.PIPE, text=True, env=environ, cwd="/")
+    argv = ["env", "--default-signal=INT", str(checkout / ".ci/run"), argument]  # in tests/run we ignore it, and a shell cannot undo that
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environ, cwd="/")
 
 
 @pytest.mark.parametrize("status", [0, 1, 69])
