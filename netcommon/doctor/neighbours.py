@@ -14,9 +14,9 @@ from runtime.errors import NicInvalid
 #: A table for each family, for all network namespaces of the kernel: its name in /proc/sys/net and in messages.
 TABLES = {AF_INET: "ipv4", AF_INET6: "ipv6"}
 
-#: One NIC's entries at most, in terms of ``new_sources``: as many at once, and those of the two minutes that an unused entry may
-#: last (gc_stale_time, and the kernel's next look at the table; neigh_periodic_work() in net/core/neighbour.c).
-MINUTES = 3
+#: One NIC's entries at most, in terms of ``new_sources``: as many at once, those of the minute in which an address counts as known, and
+#: of the two that an unused entry may last (gc_stale_time, and the kernel's next look; neigh_periodic_work() in net/core/neighbour.c).
+MINUTES = 4
 
 
 def check(patient: Patient) -> Iterator[Finding]:

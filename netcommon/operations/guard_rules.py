@@ -78,7 +78,7 @@ RANGES = (PREFIXES4, PREFIXES6)
 #: Addresses that limited NICs have begun to use, and how many more each may begin to use. Rules fill the former.
 SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
 REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
-LASTING, MOST = 600_000, 1 << 16  #: milliseconds that an address is remembered after its last frame; how many a table remembers
+LASTING, MOST = 60_000, 1 << 16  #: milliseconds that an address is remembered, then it counts as new; how many a table remembers
 CHAINS = (
     *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
     *("ipv6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
@@ -215,11 +215,12 @@ def _not_exact(base: int, offset: int, length: int, exact: str) -> bytes:
 def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> list[Rule]:
     """An address that is not known by itself: each one that a limited NIC begins to use counts (docs/spoof-guard.md, New addresses).
 
-    The host makes a neighbour entry for each, in one table for all NICs. What the set has no room for counts as too many.
+    The host makes a neighbour entry for each, in one table for all NICs. What the set has no room for counts as too many. Use makes
+    nothing last longer: else a NIC could gather any number in time.
     """
     address = IIF + load(base, offset, length, 1)
     return [
-        (chain, address + within(remembered) + remember(remembered, again=True) + verdict(RETURN)),
+        (chain, address + within(remembered) + verdict(RETURN)),
         (chain, address + within(NEW_SOURCES) + remember(remembered) + verdict(RETURN)),
         (chain, IIF + within(counter_of(SOURCES)) + verdict(DROP)),
     ]
