@@ -8,19 +8,18 @@ from random import Random
 from typing import NamedTuple
 
 from tests.support.fuzz import grammar, honest
-from tests.support.fuzz.offload import NEEDS_CSUM, raw
-from tests.support.fuzz.oracle import IPV4, IPV6, PLAIN, UDP, judge
-from tests.support.fuzz.oracle6 import walk
+from tests.support.fuzz.limits import CHECKSUM, Limits, without_id
+from tests.support.fuzz.offload import raw
+from tests.support.fuzz.oracle import PLAIN, judge
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.reason import Reason
 from tests.support.fuzz.receivers import Arrival
 from tests.support.fuzz.shrink import shrunk
 
 HONEST = 4  #: of them are frames that must arrive
-CUT = ("malformed", "dhcp-fragment", "dhcp-short", "dhcp6-message", "headers-cut")  #: what is wrong with a piece of a whole that is right
-MESSAGES = ("dhcp6-message", "chaddr", "dhcp-short", "dhcp-operation", "dhcp-server")  #: what a message to a server says
 LATE = 50  #: how often a switch is asked again for what it has not sent on yet
 MISSING = 10  #: honest frames that are printed
+HEADERS = 80  #: bytes by which a frame and its arrival are known
 EXAMPLES = 2  #: frames that are looked for and made small, for each way to break a rule
 
 
@@ -77,6 +76,7 @@ class Fuzz:
 
     def __init__(self, place: Place, seed: int) -> None:
         self.place, self.rng, self.result = place, Random(seed), Result()
+        self.limits = Limits(place)
         self.honest = honest.Grammar(place.mode, place.facts)
 
     def run(self, frames: int, examples: int = EXAMPLES) -> Result:
@@ -133,87 +133,55 @@ class Fuzz:
     def found(self, made: Sequence[Sent], arrival: Arrival, reason: Reason, examples: int) -> None:
         """A reason why an arrival should not be. Known limits are counted by their names, with the proof that they are nothing else."""
         result = self.result
-        if any(self.by_checksum(sent, arrival, reason) for sent in made):
-            result.limits["checksum offload: the two bytes that it wrote made the difference"] += 1
+        if any(self.limits.by_checksum(sent, arrival, reason) for sent in made):
+            result.limits[CHECKSUM] += 1
             return
         key = reason.kind
-        result.receivers.setdefault(key, set()).add(arrival.receiver)
-        if len(result.examples.get(key, ())) >= examples:
-            result.violations[key] += 1
-            return
-        for sent in made:
-            again = self.again(sent, key, arrival.receiver)
-            if again is not None:
-                if (limit := self.limit(sent, *again)) is not None:
-                    result.limits[limit] += 1
-                    return
-                result.violations[key] += 1
-                small = shrunk(sent, lambda each: self.again(each, key, arrival.receiver, limits=False) is not None)
-                came = self.again(small, key, arrival.receiver) or again
-                result.examples.setdefault(key, []).append(Violation(self.place.mode, small, *came))
+        if len(result.examples.get(key, ())) < examples:
+            example = self.example(made, arrival, reason)
+            if isinstance(example, str):
+                result.limits[example] += 1
                 return
-        # It takes several frames, or came by chance: the first one of the batch stands for all.
+            result.examples.setdefault(key, []).append(example)
         result.violations[key] += 1
-        result.examples.setdefault(key, []).append(
-            Violation(self.place.mode, (PLAIN, b""), arrival, reason._replace(text=f"{reason.text} (not by one frame alone)"))
-        )
+        result.receivers.setdefault(key, set()).add(arrival.receiver)
 
-    def again(self, sent: Sent, key: Key, receiver: str = "", limits: bool = True) -> tuple[Arrival, Reason] | None:
-        """Sends one frame once more; what of it broke the rule. Without ``limits``: and is no known limit."""
-        for arrival in self.place.exchange([sent]):
-            if receiver and arrival.receiver != receiver:
-                continue
-            for reason in judge(arrival.frame, self.place.seen_by(arrival), arrival.header):
-                if reason.kind == key and (limits or self.limit(sent, arrival, reason) is None):
-                    return arrival, reason
-        return None
+    def example(self, made: Sequence[Sent], arrival: Arrival, reason: Reason) -> Violation | str:
+        """The frame that did it, made small; or the limit by which it did.
 
-    def by_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
-        """Whether the arrival is what was sent but for the checksum, and without that would have broken nothing."""
-        header, frame = sent
-        place = header.csum_start + header.csum_offset
-        came = arrival.frame
-        if not header.flags & NEEDS_CSUM or place + 2 > len(came):
-            return False
-        if came[:place] != frame[:place] or came[place + 2 :] != frame[place + 2 :]:
-            return False
-        return reason.rule not in {each.rule for each in judge(frame, self.place.seen_by(arrival), arrival.header)}
+        A limit holds for the very arrival alone: another frame of the batch may have broken the same rule in another way.
+        """
+        key, receiver = reason.kind, arrival.receiver
+        others: list[Sent] = []
+        for sent in sorted(made, key=lambda each: _common(each[1], arrival.frame), reverse=True):
+            came = self.again(sent, key, receiver)
+            same = [each for each in came if without_id(each[0].frame) == without_id(arrival.frame)]
+            if same:
+                limit = self.limits.name(sent, *same[0])
+                return limit if limit is not None else self.small(sent, key, receiver, same[0])
+            others += [sent] if came else []
+        for sent in others:
+            if (bad := self.beyond(sent, key, receiver)) is not None:
+                return self.small(sent, key, receiver, bad)
+        # It takes several frames, or came by chance.
+        return Violation(self.place.mode, (PLAIN, b""), arrival, reason._replace(text=f"{reason.text} (not by one frame alone)"))
 
-    def without_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
-        """Whether the frame arrives without offload too, is the same but for two bytes there, and breaks nothing."""
-        header, frame = sent
-        place, came = header.csum_start + header.csum_offset, arrival.frame
-        for simpler in (header._replace(flags=header.flags & ~NEEDS_CSUM), PLAIN):
-            for other in self.place.exchange([(simpler, frame)]):
-                same = other.receiver == arrival.receiver
-                same = same and other.frame[:place] == came[:place] and other.frame[place + 2 :] == came[place + 2 :]
-                if same and reason.rule not in {each.rule for each in judge(other.frame, self.place.seen_by(other), other.header)}:
-                    return True
-        return False
+    def small(self, sent: Sent, key: Key, receiver: str, came: tuple[Arrival, Reason]) -> Violation:
+        """The frame as small as it can be while it is no limit."""
+        small = shrunk(sent, lambda each: self.beyond(each, key, receiver) is not None)
+        return Violation(self.place.mode, small, *(self.beyond(small, key, receiver) or came))
 
-    def limit(self, sent: Sent, arrival: Arrival, reason: Reason) -> str | None:
-        """The documented limit by which this frame has come through, None: there is none."""
-        header, _ = sent
-        if header.flags & NEEDS_CSUM and self.without_checksum(sent, arrival, reason):
-            return "checksum offload: the two bytes that it wrote made the difference"
-        facts = self.place.seen_by(arrival)
-        if header.kind == 3 and reason.rule in CUT and _whole(sent[1]) and reason.rule not in {each.rule for each in judge(sent[1], facts)}:
-            return "UDP fragmentation: a message that was compared as a whole arrives in pieces"
-        if header.kind == 5 and reason.rule in MESSAGES and _to_server(arrival.frame):
-            return "UDP segmentation: of a DHCP client's messages the first one alone is compared"
-        return None
+    def beyond(self, sent: Sent, key: Key, receiver: str) -> tuple[Arrival, Reason] | None:
+        """Sends one frame once more; what of it broke the rule, and is no known limit."""
+        return next((each for each in self.again(sent, key, receiver) if self.limits.name(sent, *each) is None), None)
+
+    def again(self, sent: Sent, key: Key, receiver: str) -> list[tuple[Arrival, Reason]]:
+        """Sends one frame once more; all of it that breaks the rule there."""
+        came = [arrival for arrival in self.place.exchange([sent]) if arrival.receiver == receiver]
+        reasons = ((each, reason) for each in came for reason in judge(each.frame, self.place.seen_by(each), each.header))
+        return [(each, reason) for each, reason in reasons if reason.kind == key]
 
 
-def _whole(frame: bytes) -> bool:
-    """Whether it is no fragment."""
-    return frame[12:14] == IPV6 or (frame[12:14] == IPV4 and not int.from_bytes(frame[20:22], "big") & 0x3FFF)
-
-
-def _to_server(frame: bytes) -> bool:
-    """Whether it is UDP to a DHCP or DHCPv6 server, and not from one."""
-    packet = frame[14:]
-    if frame[12:14] == IPV6:
-        way = walk(packet)
-        return way is not None and way.protocol == UDP and packet[way.at + 2 : way.at + 4] == b"\x02\x23" != packet[way.at : way.at + 2]
-    at = (packet[0] & 15) * 4
-    return packet[9] == UDP and packet[at + 2 : at + 4] == b"\0\x43" and packet[at : at + 2] != b"\0\x43"
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes two frames have in common, where their headers are."""
+    return sum(a == b for a, b in zip(one[:HEADERS], other[:HEADERS], strict=False))

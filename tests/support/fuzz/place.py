@@ -34,6 +34,7 @@ class Place:
     def __init__(self, mode: str, node: Node, trunk: bool = False) -> None:
         self.mode, self.world, self.count = mode, pools.WORLDS[mode], 0
         self.trunk = trunk
+        self.judged = mode  #: by whose promises: where the kernel forwards the nftables guard stands before flows
         self.guest = node.tap("tap0")
         self.receivers: list[Receiver] = []
         self.facts = facts.of(NO_GUARD, mode)
@@ -58,7 +59,7 @@ class Place:
         done = rundoor("kvm-ifup", {name: value for name, value in made.items() if value or name == "VLAN"})
         assert done.status == 0, done
         # Who takes part in every VLAN gets what the guest sends without a tag with that of its access VLAN.
-        self.facts = facts.of(setting, self.mode, frozenset({ACCESS, TRUNK} if self.trunk else ()))
+        self.facts = facts.of(setting, self.judged, frozenset({ACCESS, TRUNK} if self.trunk else ()))
         self.exchange([])
 
     def exchange(self, frames: Sequence[Sent]) -> list[Arrival]:
@@ -107,6 +108,7 @@ def _quiet() -> None:
     """The node says nothing by itself."""
     for name in ("all", "default"):
         sysctl(f"net/ipv6/conf/{name}/disable_ipv6", "1")
+    sysctl("net/ipv4/igmp_link_local_mcast_reports", "0")  # a new bridge is in the group of snoopers, and says so when it likes
 
 
 def _taps(node: Node, place: Place, *names: str) -> None:
@@ -159,6 +161,7 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
     """A switch with the guest and two others, and the node on the switch's own interface."""
     _quiet()
     place = Place("openvswitch", node, trunk)
+    place.judged = "openvswitch" if ovs.datapath == "netdev" else "bridged"
     _taps(node, place, "tap1", "tap2")
     ovs.bridge("ovs0", "tap1", "tap2")
     ovs.vsctl("set", "Bridge", "ovs0", "other_config:forward-bpdu=true", f'other_config:hwaddr="{base.HOST_MAC}"')

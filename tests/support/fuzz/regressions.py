@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.fuzz.fuzz import Fuzz
+from tests.support.fuzz.limits import Limits
 from tests.support.fuzz.offload import parsed
 from tests.support.fuzz.oracle import judge
 from tests.support.fuzz.place import Place, Sent
@@ -33,13 +33,13 @@ def lines() -> Iterator[Line]:
 def replayed(place: Place) -> list[str]:
     """Those of the list that come through at this place, not by a documented limit."""
     found = []
-    known = Fuzz(place, 0)
+    limits = Limits(place)
     for line in lines():
         if line.mode != place.mode and {line.mode, place.mode} != {"bridged", "openvswitch"}:
             continue
         for arrival in place.exchange([line.sent]):
             for reason in judge(arrival.frame, place.seen_by(arrival), arrival.header):
-                if known.limit(line.sent, arrival, reason) is not None:
+                if limits.name(line.sent, arrival, reason) is not None:
                     continue
                 found.append(f"{line.rule}: {reason.text}, at {arrival.receiver}: {line.sent[1].hex()}")
     return found
