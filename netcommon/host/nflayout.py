@@ -32,7 +32,8 @@ OLDER = "older"
 #: by family, or on bridges by protocol, of which all is tracked then.
 MACS, ADDRESSES4, ADDRESSES6, FULL, FULL_BRIDGED = "macs", "addresses4", "addresses6", "full", "full-bridged"
 LEARNED = frozenset({MEMBERS, OLDER, MACS, ADDRESSES4, ADDRESSES6, FULL, FULL_BRIDGED})
-_SIZE = "flags dynamic,timeout; size 8192; timeout 1h"
+#: As long as the kernel keeps a connection on which nothing is said (nf_conntrack_tcp_timeout_established).
+_SIZE = "flags dynamic,timeout; size 8192; timeout 5d"
 _SETS = {
     MEMBERS: "type iface_index",
     OLDER: "type iface_index",
@@ -42,6 +43,8 @@ _SETS = {
     FULL: "type nf_proto; flags dynamic,timeout; size 16; timeout 1h",
     FULL_BRIDGED: "type ether_type; flags dynamic,timeout; size 16; timeout 1h",
 }
+#: A table that is new knows no address yet, and connections may be older than it: so it begins as one that is full.
+_BEGUN = {FULL: "ipv4, ipv6", FULL_BRIDGED: "ip, ip6"}
 #: Chains that say what must be tracked, and those that leave out all else.
 NEEDED, NEEDED_OWN, UNTRACKED, UNTRACKED_OWN = "needed", "needed-own", "untracked", "untracked-own"
 
@@ -141,6 +144,7 @@ def text_of(family: int, table: str, rules: tuple[str, ...], alone: bool = False
             hook = f"    type filter hook {chain.hook} priority {chain.priority}\n" if chain.hook else ""
             text += f"  chain {chain.name} {{\n{hook}" + "".join(f"    {rule}\n" for rule in chain.rules) + "  }\n"
         text += "}\n"
+        text += "".join(f"add element {where} {name} {{ {_BEGUN[name]} }}\n" for name in layout.sets if name in _BEGUN)
         if older and OLDER in layout.sets:
             text += f"add element {where} {OLDER} {{ {', '.join(map(str, older))} }}\n"
     return text

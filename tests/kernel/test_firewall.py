@@ -546,6 +546,8 @@ def only_what_is_needed(guests: list[Namespace], addresses: list[str], node: Nod
     """Others' flows leave no trace, and the protected one gets its answers and nothing else."""
     protected, second, third = guests
     wait_until(lambda: connects_back(protected, third, addresses[2]), 10, "answers to the protected one")
+    an_hour_later()
+    assert connects_back(protected, third, addresses[2])
     before = tracked()
     flows(second, addresses[2])
     flows(second, services)
@@ -554,6 +556,36 @@ def only_what_is_needed(guests: list[Namespace], addresses: list[str], node: Nod
     assert not any(connects_to(each, protected, addresses[0]) for each in (second, third))
     assert connects_back(protected, third, addresses[2]) and connects_back(protected, second, addresses[1])
     assert reaches(second, addresses[0]) == [] and reaches(protected, addresses[2]) == [addresses[2]]
+
+
+def an_hour_later() -> None:
+    """What a new table begins with has expired."""
+    for item in json.loads(run("nft", "-j", "list", "sets"))["nftables"]:
+        if "set" in item and item["set"]["name"] in ("full", "full-bridged"):
+            run("nft", "flush", "set", item["set"]["family"], item["set"]["table"], item["set"]["name"])
+
+
+def test_a_new_table_drops_no_answers(node: Node) -> None:
+    """What the guest began before a second up with another profile, or before somebody flushed the ruleset, is answered after it."""
+    protected, _second, third = three(node)
+    with protected.entered():
+        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        asking.bind(("", 4000))
+    with third.entered():
+        there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        there.bind(("", 7))
+    with asking, there:
+        for each in (asking, there):
+            each.settimeout(5)
+        wait_until(lambda: connects_back(protected, third, "10.0.0.3"), 10, "answers to the protected one")
+        asking.sendto(b"began", ("10.0.0.3", 7))
+        assert there.recv(100) == b"began"
+        tags = "netcommon:*:limited netcommon:*:gateway_link_local netcommon:*:addresses:2001:db8::1"
+        for changed in (lambda: None, lambda: run("nft", "flush", "ruleset")):
+            changed()
+            assert rundoor("kvm-ifup", environment(0, LINK="", TAGS=tags)).status == 0
+            there.sendto(b"answer", ("10.0.0.1", 4000))
+            assert asking.recv(100) == b"answer"
 
 
 def connects_back(guest: Namespace, there: Namespace, address: str) -> bool:
