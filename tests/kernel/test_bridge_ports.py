@@ -335,7 +335,8 @@ def groups_of_others(ends: Mapping[str, End], options: str, router: bool) -> Non
 
     def joined_alone() -> bool:  # the bridge floods until it has heard a query, and for as long as answers may take
         query = QUERIES["IGMP query"]
-        ends["outside"].send(query[:6] + mac_bytes(OUTSIDE) + query[12:])  # a guest's own may be dropped
+        ends["tap0"].send(query)
+        ends["outside"].send(query[:6] + mac_bytes("aa:00:00:00:00:77") + query[12:])  # the guest's own may be dropped
         ends["tap1"].send(JOINING)
         return got(ends) & {"tap1", "tap2"} == {"tap1"}
 
