@@ -13,8 +13,11 @@ from runtime.record import CLOSING, REVERTING
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.host.base import View
     from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
     from runtime.environment import DownHint
     from runtime.locks import Locks
     from runtime.record import Record
@@ -113,12 +116,22 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
         node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
     record = farewell(node, record, call)
     held.keys(steps.keys_of(operations))
-    # the link goes down first: what an unfinished up has replaced stands last on the record, a guard whose rules still hold among it
-    place = steps.shut(record).place()
-    left = [*(one for one in operations if one.place() != place), *(one for one in operations if one.place() == place)]
+    left = _in_place(operations)
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
     close(node, record, steps.revert(node, left, record.key, call.log), call)
+
+
+def _in_place(operations: Sequence[Operation]) -> list[Operation]:
+    """Put what an unfinished up has replaced, which stands last on the record, beside what has its place.
+
+    Else a guard whose rules still hold would be undone before the link is down, and frames would pass unchecked.
+    """
+    first: dict[str, int] = {}
+    places = [operation.place() or f"#{number}" for number, operation in enumerate(operations)]
+    for number, place in enumerate(places):
+        first.setdefault(place, number)
+    return [operations[number] for number in sorted(range(len(operations)), key=lambda number: (first[places[number]], number))]
 
 
 def close(node: Node, record: Record, failures: list[steps.Failure], call: Call) -> None:

@@ -102,9 +102,10 @@ class SharedTable(Operation, Protocol):
             return "the table is gone"
         if not there.ours:
             return "the table is not ours"
-        if there.dormant:
-            return "the table is dormant"
         _, _, chains, rules = self.contents()
+        # with base chains of its own a table is not woken by what makes it whole: the kernel takes no change of theirs with it
+        if there.dormant and not any(chain.hook != NO_HOOK for chain in chains):
+            return "the table is dormant"
         names = {chain.name for chain in chains}
         now = [rule for rule in view.nft_rules(family, name) if rule.chain in names]
         if sorted(now, key=_chain) != sorted(rules, key=_chain):

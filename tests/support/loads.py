@@ -50,7 +50,7 @@ GUARD = _names(
     """
 )
 
-BRIDGED = frozenset({"netcommon.operations.bridge"})
+BRIDGED = frozenset({"netcommon.host.encode_port", "netcommon.operations.bridge", "netcommon.operations.port"})
 ROUTED = frozenset(
     f"netcommon.operations.{name}" for name in ("route", "rule", "steady", "sysctl", "table", "uplink", "neighbour", "blackhole")
 )
