@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from tests.support.fuzz.facts import NO6, Facts
@@ -12,6 +13,7 @@ UDP, ICMP6, FRAGMENT, AH = 17, 58, 44, 51
 EXTENSIONS = frozenset({0, 43, 60, 135, 139, 140})
 HIDING = EXTENSIONS | {UDP, ICMP6, FRAGMENT, AH}  #: what the rest of a header chain that is cut off may lead to
 RARE = frozenset({51, 135, 139, 140})
+PLAIN_BEHIND = frozenset({6, 50, 59, 132})  #: TCP, ESP, nothing, SCTP
 NAMES = {0: "hop-by-hop", 43: "routing", 60: "destination", 44: "fragment", 51: "AH", 135: "mobility", 139: "HIP", 140: "shim6"}
 SOLICITED_ROUTER, ROUTER, SOLICITATION, ADVERTISEMENT, REDIRECT = 133, 134, 135, 136, 137
 FIXED = {SOLICITED_ROUTER: 8, SOLICITATION: 24, ADVERTISEMENT: 24}  #: where options begin
@@ -52,6 +54,8 @@ def _judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
     way = walk(packet)
     if way is None:
         return
+    if (after := _behind_rare(way)) is not None and after not in PLAIN_BEHIND and facts.mode != "openvswitch":
+        found.append(Reason("hidden", f"{after} behind {names(way)}", PROMISE, hidden(way)))
     if way.more and way.protocol in HIDING and (way.at >= way.end or (way.protocol == UDP and way.at + 4 > way.end)):
         empty = way.chain[-1] == FRAGMENT and way.at >= way.end  # nothing of it is kept
         harmless = way.protocol == ICMP6 and packet[7] != 255  # neighbour discovery of another hop limit is discarded
@@ -61,6 +65,12 @@ def _judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
         _icmp6(packet, way, facts, found)
     elif way.protocol == UDP and way.at + 4 <= way.end and "dhcp" in facts.rules:
         _dhcp6(packet, way, facts, found)
+
+
+def _behind_rare(way: Walked) -> int | None:
+    """What follows the first header of those that few look behind; None where there is none. Linux does look behind AH."""
+    headers = (*way.chain, way.protocol)
+    return next((after for header, after in itertools.pairwise(headers) if header in RARE - {AH}), None)
 
 
 def hidden(way: Walked) -> str:
