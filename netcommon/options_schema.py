@@ -39,7 +39,7 @@ OPTIONS = (
     Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", BRIDGED),
     Option("allow_mcast_router", Truth(), "the guest gets all multicast once it sends IGMP or MLD queries or PIM hellos", SWITCHED),
     Option("link_local", Choice(("any", "eui64")), "which IPv6 link-local addresses the guest may have: any, or its MAC's"),
-    Option("new_sources", Whole(0, 65535), "how many new addresses a minute, of those not known exactly; 0: any number"),
+    Option("new_sources", Whole(0, 4096), "how many new addresses a minute, of those not known exactly; 0: any number"),
     Option("firewall", Choice(("protected", "limited", "unprotected")), "the firewall profile in front of the guest", KERNEL),
     Option("node_access", Services(), "what the guest reaches of the node itself: all of it, none, or these services", KERNEL),
     Option("rate_in", Rate(), "limit of what the guest receives"),

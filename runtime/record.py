@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from runtime.nic import Nic
 
-SCHEMA = 2
+#: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
+SCHEMA = 3
 
 #: The longest record that is read or written, in bytes.
 LONGEST = 4 << 20
@@ -105,8 +106,13 @@ def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
     return {"incoming": False} | stored
 
 
+def _from_2(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 had fewer fields in its operations, which are read with their defaults."""
+    return stored
+
+
 #: From each older schema to the next one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2}
 
 
 def _record(stored: Mapping[str, Any]) -> Record:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from netcommon import settings
 from netcommon.custom import HOOKS
-from netcommon.doctor import files, kernel, leftovers, neighbours, networkd, probe, services, uplinks
+from netcommon.doctor import files, kernel, leftovers, limits, neighbours, networkd, probe, services, uplinks
 from netcommon.doctor.finding import LEVELS, Finding, Patient
 from netcommon.host.base import Host
 from netcommon.settings import Settings
@@ -25,7 +25,9 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
+    ("firewall", limits.connections),
     ("ovs", services.ovs),
+    ("ovs", limits.switches),
     ("syslog", services.syslog),
     ("doors", files.doors),
     ("doors", files.xen),

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from netcommon.addresses import Addresses, addresses_of
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.operations.guard import NicGuard
 from netcommon.options import options_of
 from runtime.errors import NicInvalid
 
 #: A table for each family, for all network namespaces of the kernel: its name in /proc/sys/net and in messages.
 TABLES = {AF_INET: "ipv4", AF_INET6: "ipv6"}
 
-#: One NIC's entries at most, in terms of ``new_sources``: as many at once, and those of the two minutes that an unused entry may
-#: last (gc_stale_time, and the kernel's next look at the table; neigh_periodic_work() in net/core/neighbour.c).
-MINUTES = 3
+#: One NIC's entries at most, in terms of ``new_sources``: as many at once, those of the minute in which an address counts as known, and
+#: of the two that an unused entry may last (gc_stale_time, and the kernel's next look; neigh_periodic_work() in net/core/neighbour.c).
+MINUTES = 4
 
 
 def check(patient: Patient) -> Iterator[Finding]:
     """Yield one finding for each family that has a table (gc_thresh3 is its size, arp(7))."""
     own, new = {AF_INET: 0, AF_INET6: 0}, []
     for record in patient.records:
+        new += [limit for stored in record.operations if stored.get("kind") == NicGuard.KIND if (limit := _limit(stored))]
+        if record.nic.mode != "routed":
+            continue
         try:
-            options = options_of(record.nic, patient.settings)
-            known = addresses_of(record.nic, options)
+            known = addresses_of(record.nic, options_of(record.nic, patient.settings))
         except NicInvalid:  # the next up says so
             continue
-        if record.nic.mode == "routed":
-            for family in own:
-                own[family] += _entries(known, family)
-        if options.spoof_guard and options.new_sources:
-            new.append(options.new_sources)
+        for family in own:
+            own[family] += _entries(known, family)
     for family, name in TABLES.items():
         size = patient.view.sysctl(f"net/{name}/neigh/default/gc_thresh3")
         if size and size.isascii() and size.isdecimal():
             yield _finding(name, int(size), own[family], sorted(new, reverse=True))
+
+
+def _limit(stored: Mapping[str, object]) -> int:
+    """Return ``new_sources`` of a stored guard, 0 where it has none: a guest without a limit may use any number."""
+    limit = stored.get("new_sources")
+    return limit if isinstance(limit, int) else 0
 
 
 def _entries(known: Addresses, family: int) -> int:
@@ -54,7 +60,7 @@ def _finding(name: str, size: int, own: int, new: list[int]) -> Finding:
         room -= MINUTES * new[guests]
         guests += 1
     if guests == len(new):
-        return Finding("ok", "neighbours", f"{setting} is {size}: enough for all guests, whatever addresses they use")
+        return Finding("ok", "neighbours", f"{setting} is {size}: enough for every NIC that new_sources limits")
     text = f"{setting} is {size}: beside {own} {entries} of routed guests it has room for {guests} of {len(new)} NICs"
     return Finding("info", "neighbours", f"{text} that use new addresses as fast as new_sources lets them", _remedy(name, wanted))
 

@@ -61,6 +61,7 @@ def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:
         guard_rules.FREE_IPV6: any_address or AF_INET6 not in known.families,
         guard_rules.FREE_DHCP: options.allow_dhcp_spoofing,
         guard_rules.FREE_TYPE: options.allow_restricted_traffic,
+        guard_rules.FREE_QUERY: options.allow_mcast_router,
         guard_rules.ANY_LINK_LOCAL: any_address or options.link_local == "any" or not nic.mac,
         guard_rules.NO_MAC: not nic.mac,
     }

@@ -29,7 +29,7 @@ PROTOCOLS = {
     "udp6": (0x86DD, 17),
     "icmp6": (0x86DD, 58),
 }
-FRAGMENTS = {"first": b"\x01\x03"}  #: value and mask: a fragment, and not a later one
+FRAGMENTS = {"first": b"\x01\x03", "no": b"\x00\x03"}  #: value and mask: a fragment, and not a later one; no fragment
 
 HEADER = Struct("!HBB")  #: class, field and whether there is a mask, length
 LOAD = Struct("!HHIHHIQ")  #: type, length, vendor, subtype, first bit and their number, field, value (NXAST_REG_LOAD)

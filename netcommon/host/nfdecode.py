@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from netcommon.host.attributes import MalformedError, attributes, each, string
 from netcommon.host.nfencode import (
+    ACCEPT_POLICY,
     CHAIN_HOOK,
     CHAIN_NAME,
+    CHAIN_POLICY,
     CHAIN_TABLE,
     CHAIN_USERDATA,
     COMMENT,
@@ -27,6 +29,7 @@ from netcommon.host.nfencode import (
     RULE_TABLE,
     SET_NAME,
     SET_TABLE,
+    TABLE_FLAGS,
     TABLE_NAME,
     TABLE_USERDATA,
     be32,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOOK_DEVICES = 4
+DORMANT = 1  #: NFT_TABLE_F_DORMANT: its base chains are not hooked
 COUNTER_PACKETS = 2
 
 
@@ -62,7 +66,8 @@ def _parts(body: bytes) -> tuple[int, dict[int, bytes]]:
 def table(body: bytes) -> NftTable:
     """NFT_MSG_NEWTABLE."""
     family, found = _parts(body)
-    return NftTable(family, string(found.get(TABLE_NAME)), _comment(found.get(TABLE_USERDATA)))
+    dormant = bool(be32(found.get(TABLE_FLAGS)) & DORMANT)
+    return NftTable(family, string(found.get(TABLE_NAME)), _comment(found.get(TABLE_USERDATA)), dormant)
 
 
 def chain(body: bytes) -> NftChain:
@@ -74,7 +79,8 @@ def chain(body: bytes) -> NftChain:
     hook = attributes(found[CHAIN_HOOK])
     device = string(hook.get(HOOK_DEVICE)) or string(attributes(hook.get(HOOK_DEVICES, b"")).get(1))
     priority = be32(hook.get(HOOK_PRIORITY))
-    return made._replace(hook=be32(hook.get(HOOK_NUMBER), NO_HOOK), priority=priority - (1 << 32 if priority >> 31 else 0), device=device)
+    made = made._replace(hook=be32(hook.get(HOOK_NUMBER), NO_HOOK), priority=priority - (1 << 32 if priority >> 31 else 0), device=device)
+    return made._replace(drops=be32(found.get(CHAIN_POLICY), ACCEPT_POLICY) != ACCEPT_POLICY)
 
 
 def rule(body: bytes) -> NftRule:
@@ -90,12 +96,14 @@ def set_name(body: bytes) -> tuple[str, str]:
 
 
 def elements(body: bytes) -> Iterator[NftElement]:
-    """NFT_MSG_NEWSETELEM."""
+    """NFT_MSG_NEWSETELEM, without an element for all that is in no other (nft(8), "*"): it has no key, and is never ours."""
     family, found = _parts(body)
     place = family, string(found.get(ELEMENTS_TABLE)), string(found.get(ELEMENTS_SET))
     for _, listed in each(found.get(ELEMENTS_LIST, b"")):
         element = attributes(listed)
-        key = attributes(element.get(ELEMENT_KEY, b"")).get(1, b"")
+        if ELEMENT_KEY not in element:
+            continue
+        key = attributes(element[ELEMENT_KEY]).get(1, b"")
         end = attributes(element.get(ELEMENT_KEY_END, b"")).get(1, b"")
         value = attributes(element.get(ELEMENT_VALUE, b"")).get(1, b"")
         name, state = _state(element)

@@ -30,6 +30,7 @@ class NftTable(NamedTuple):
     family: int
     name: str
     comment: str = ""
+    dormant: bool = False  #: read only: nothing passes its rules
 
     @property
     def ours(self) -> bool:
@@ -46,6 +47,7 @@ class NftChain(NamedTuple):
     priority: int = 0
     device: str = ""
     comment: str = ""
+    drops: bool = False  #: read only: drops what its rules do not decide
 
 
 class NftRule(NamedTuple):

@@ -27,7 +27,7 @@ from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DeviceSysctl
 from netcommon.operations.vlan import PortVlans
-from netcommon.options import options_of
+from netcommon.options import DEFAULTS, options_of
 from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
@@ -47,7 +47,7 @@ DOOR = "adopt"
 #: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
 RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
 
-UNGUARDED = "without the spoof guard until its next start: its tags are not known"
+UNGUARDED = "without the spoof guard and node_access until its next start: its tags are not known"
 
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
@@ -118,7 +118,8 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         return made
     environment = {**nic.environment, "INTERFACE": matched.tap}
     nic = nic._replace(interface=matched.tap, environment=environment)
-    if options_of(nic, node.settings).spoof_guard:
+    options = options_of(nic, node.settings)
+    if options.spoof_guard or options.node_access != DEFAULTS.node_access:
         nic, made = _unguarded(nic, node.settings.tag_prefix), made._replace(why="; ".join(filter(None, (matched.why, UNGUARDED))))
     try:
         view = node.host.view()
@@ -146,12 +147,14 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
 
 
 def _unguarded(nic: Nic, prefix: str) -> Nic:
-    """``nic`` as if a tag of its own switched the spoof guard off: Ganeti's files do not hold the instance's tags, and a guest to whom
-    they allow more must not be cut off. Its next up, which has the tags, puts the guard in place.
+    """``nic`` as if tags of its own switched the spoof guard off, and opened the node.
+
+    Ganeti's files do not hold the instance's tags, and a guest to whom they allow more must not be cut off. Its next up, which has the
+    tags, puts the guard in place.
     """
-    tag = f"{prefix}:{nic.uuid}:spoof_guard:false"
-    tags = " ".join(filter(None, (nic.environment.get("TAGS", ""), tag)))
-    return nic._replace(tags=(*nic.tags, tag), environment={**nic.environment, "TAGS": tags})
+    added = (f"{prefix}:{nic.uuid}:spoof_guard:false", f"{prefix}:{nic.uuid}:node_access:all")
+    tags = " ".join(filter(None, (nic.environment.get("TAGS", ""), *added)))
+    return nic._replace(tags=(*nic.tags, *added), environment={**nic.environment, "TAGS": tags})
 
 
 def _mark(node: Node, nic: Nic) -> None:

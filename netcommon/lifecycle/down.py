@@ -113,7 +113,11 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
         node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
     record = farewell(node, record, call)
     held.keys(steps.keys_of(operations))
-    left = operations if node.identity.boot == record.boot else [orphan(operation) for operation in operations]
+    # the link goes down first: what an unfinished up has replaced stands last on the record, a guard whose rules still hold among it
+    place = steps.shut(record).place()
+    left = [*(one for one in operations if one.place() != place), *(one for one in operations if one.place() == place)]
+    if node.identity.boot != record.boot:
+        left = [orphan(operation) for operation in left]
     close(node, record, steps.revert(node, left, record.key, call.log), call)
 
 

@@ -245,11 +245,15 @@ def trackers(view: View) -> str:
 
 
 def _looks(expressions: bytes) -> bool:
-    """Say if one of the expressions of a rule needs connection tracking; one that is not in nftables' form may."""
+    """Say if one of the expressions of a rule needs connection tracking; one that is not in nftables' form may.
+
+    Of those within another, such as a limit of connections for each element of a set, the name alone is looked for.
+    """
     try:
-        return any(string(attributes(one).get(1)) in LOOKING for _, one in each(expressions))
+        names = [string(attributes(one).get(1)) for _, one in each(expressions)]
     except MalformedError:
         return True
+    return any(name in LOOKING for name in names) or ("dynset" in names and any(name.encode() + b"\0" in expressions for name in LOOKING))
 
 
 def _older(view: View) -> Iterator[int]:

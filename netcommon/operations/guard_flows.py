@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Named = tuple[str, str]
 
 #: SHA-256 of the template that this follows.
-FOLLOWED = "1abd0f4a75ae34fd7ee93cea6afae1118333cb01d146f2bd403f095f12b8e5a3"
+FOLLOWED = "25d43f6cc2142e53a78d03d30342596db4369dba6ec93b828814177757922fe8"
 
 LINK_LOCAL = "fe80::/10"
 #: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.flowwire writes these.
@@ -77,6 +77,8 @@ def _messages(words: Mapping[str, str]) -> Iterator[Named]:
         yield "", _flow(65045, 2, "icmp6", "nw_frag=first", to=5, first=TYPE)
     for protocol in ("ipv6", "ip"):
         yield "malformed", _flow(65040, 2, protocol, "nw_proto=0")
+    for protocol in ("udp", "udp6"):
+        yield "malformed", _flow(65040, 2, protocol, "nw_frag=no", "tp_src=0", "tp_dst=0")
     for header in (135, 139, 140):
         yield "malformed", _flow(65040, 2, "ipv6", f"nw_proto={header}")
     if words["check_mac"] or words["check_ipv4"]:

@@ -50,7 +50,7 @@ from netcommon.host.nftables import (
 WITHOUT = "or switch the spoof guard off, spoof_guard = false in [nic] of the settings"
 
 #: Why a frame is dropped: each NIC has a counter for each (the set "dropped-REASON").
-REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "malformed")
+REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "query", "malformed")
 
 #: Why a frame of a limited NIC is dropped: it has begun to use too many addresses. Only limited NICs have this counter.
 SOURCES = "sources"
@@ -60,8 +60,8 @@ LAYOUT = "layout-2"
 
 #: Sets of devices that are free of a check.
 FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE = "free-mac", "free-ipv4", "free-ipv6", "free-dhcp", "free-type"
-ANY_LINK_LOCAL, NO_MAC = "any-link-local", "no-mac"
-FLAGS = (FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE, ANY_LINK_LOCAL, NO_MAC)
+FREE_QUERY, ANY_LINK_LOCAL, NO_MAC = "free-query", "any-link-local", "no-mac"
+FLAGS = (FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE, FREE_QUERY, ANY_LINK_LOCAL, NO_MAC)
 
 #: Sets of a device and what it may use.
 MACS, IPV4, IPV6, PREFIXES4, PREFIXES6, VLANS = "macs", "ipv4", "ipv6", "prefixes4", "prefixes6", "vlans"
@@ -78,7 +78,7 @@ RANGES = (PREFIXES4, PREFIXES6)
 #: Addresses that limited NICs have begun to use, and how many more each may begin to use. Rules fill the former.
 SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
 REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
-LASTING, MOST = 600_000, 1 << 16  #: milliseconds that an address is remembered after its last frame; how many a table remembers
+LASTING, MOST = 60_000, 1 << 16  #: milliseconds that an address is remembered, then it counts as new; how many a table remembers
 CHAINS = (
     *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
     *("ipv6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
@@ -89,9 +89,10 @@ IIF = meta(META_IIF)
 ARP_ETHERNET_IPV4 = bytes.fromhex("000108000604")  #: types and lengths of the addresses (RFC 826)
 NO_FRAGMENT = load(NETWORK_HEADER, 6, 2) + mask(b"\x3f\xff") + compare(b"\0\0")
 LATER_FRAGMENT4 = load(NETWORK_HEADER, 6, 2) + mask(b"\x1f\xff") + compare(b"\0\0", DIFFERENT)
-FIRST_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf9") + compare(b"\0\x01")  #: more follow
+FIRST_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf8") + compare(b"\0\0")  #: the only one too: another fragment header may follow
 LATER_FRAGMENT6 = extension(44, 2, 2) + mask(b"\xff\xf8") + compare(b"\0\0", DIFFERENT)
-UDP, ICMPV6 = b"\x11", b"\x3a"
+UDP, ICMPV6, IGMP = b"\x11", b"\x3a", b"\x02"
+IGMP_QUERY, MLD_QUERY = b"\x11", b"\x82"  #: of all versions (RFC 3376, 4.1; RFC 3810, 5.1)
 #: IPv6 headers that nf_tables takes for the last one, though receivers may look behind them: authentication, mobility, HIP and shim6
 #: (RFC 4302, 6275, 7401, 5533); and what the guard has no rules for behind them either: TCP, ESP, nothing, SCTP.
 HIDING = (b"\x33", b"\x87", b"\x8b", b"\x8c")
@@ -196,12 +197,14 @@ def _announcement() -> bytes:
 def _arp() -> list[Rule]:
     kind = load(NETWORK_HEADER, 0, 6) + compare(ARP_ETHERNET_IPV4, DIFFERENT)
     sender = load(NETWORK_HEADER, 14, 4) + compare(bytes(4), DIFFERENT)
+    probe = load(NETWORK_HEADER, 14, 4) + compare(bytes(4))
     return [
         # where both addresses are free there is nothing to look for
         ("arp", kind + _free(FREE_MAC, True) + _drop("malformed")),
         ("arp", kind + _free(FREE_IPV4, True) + _drop("malformed")),
         ("arp", IIF + load(NETWORK_HEADER, 8, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
         ("arp", sender + _foreign(NETWORK_HEADER, 14, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
+        ("arp", probe + _foreign(NETWORK_HEADER, 24, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),  # RFC 5227, 2.1.1
         ("arp", sender + _not_exact(NETWORK_HEADER, 14, 4, IPV4) + verdict(GOTO, "sender")),
         *_new("sender", NETWORK_HEADER, 14, 4, SOURCES4),
     ]
@@ -215,11 +218,12 @@ def _not_exact(base: int, offset: int, length: int, exact: str) -> bytes:
 def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> list[Rule]:
     """An address that is not known by itself: each one that a limited NIC begins to use counts (docs/spoof-guard.md, New addresses).
 
-    The host makes a neighbour entry for each, in one table for all NICs. What the set has no room for counts as too many.
+    The host makes a neighbour entry for each, in one table for all NICs. What the set has no room for counts as too many. Use makes
+    nothing last longer: else a NIC could gather any number in time.
     """
     address = IIF + load(base, offset, length, 1)
     return [
-        (chain, address + within(remembered) + remember(remembered, again=True) + verdict(RETURN)),
+        (chain, address + within(remembered) + verdict(RETURN)),
         (chain, address + within(NEW_SOURCES) + remember(remembered) + verdict(RETURN)),
         (chain, IIF + within(counter_of(SOURCES)) + verdict(DROP)),
     ]
@@ -244,6 +248,7 @@ def _ipv4() -> list[Rule]:
         ("later4", _drop("malformed")),
         *_new("source4", NETWORK_HEADER, 12, 4, SOURCES4),
         ("ipv4", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp4")),
+        ("ipv4", _l4(IGMP) + _type(IGMP_QUERY) + _free(FREE_QUERY, True) + _drop("query")),
         ("ipv4", _l4(UDP, DIFFERENT) + verdict(ACCEPT)),
         ("ipv4", _drop("malformed")),  # no upper layer, or not the whole header of it
         ("udp4", _free(FREE_DHCP) + verdict(ACCEPT)),
@@ -295,6 +300,7 @@ def _ipv6() -> list[Rule]:
             + compare(REDIRECT, LESS_EQUAL)
             + verdict(GOTO, "discovery"),
         ),
+        ("next6", _l4(ICMPV6) + _type(MLD_QUERY) + _free(FREE_QUERY, True) + _drop("query")),
         ("next6", _l4(ICMPV6) + load(TRANSPORT_HEADER, 0, 1) + verdict(ACCEPT)),
         ("next6", _drop("malformed")),  # a first fragment must hold all headers (RFC 7112)
         ("udp6", _free(FREE_DHCP) + verdict(ACCEPT)),
@@ -316,6 +322,8 @@ def _discovery() -> list[Rule]:
         ("discovery", _type(ROUTER_ADVERTISEMENT) + verdict(GOTO, "router")),
         ("discovery", _type(REDIRECT) + verdict(GOTO, "router")),
         ("discovery", _type(ADVERTISEMENT) + verdict(JUMP, "target")),
+        # who looks for a duplicate of another's address keeps the other from using it (RFC 4862, 5.4.3)
+        ("discovery", _type(SOLICITATION) + load(NETWORK_HEADER, 8, 16) + compare(UNSPECIFIED) + verdict(JUMP, "target")),
         ("discovery", _free(FREE_MAC) + verdict(ACCEPT)),
         ("discovery", _type(ROUTER_SOLICITATION) + _length(8) + verdict(ACCEPT)),
         ("discovery", _type(ROUTER_SOLICITATION) + _length(16) + _link_layer(8, SOURCE_ADDRESS) + verdict(ACCEPT)),

@@ -102,6 +102,8 @@ class SharedTable(Operation, Protocol):
             return "the table is gone"
         if not there.ours:
             return "the table is not ours"
+        if there.dormant:
+            return "the table is dormant"
         _, _, chains, rules = self.contents()
         names = {chain.name for chain in chains}
         now = [rule for rule in view.nft_rules(family, name) if rule.chain in names]

@@ -196,3 +196,18 @@ def test_a_table_of_an_earlier_version(placed: Node) -> None:
     assert run("nft", "list", "set", "netdev", TABLE, "new-sources").count(other) == 1
     assert rundoor("kvm-ifup", environment(**MODES["bridged"])).status == 0  # its own element is put back
     assert second.up and good() == sorted(["tap0", other])
+
+
+def test_what_an_administrator_does_to_a_table(placed: Node) -> None:
+    """Check sees a table that is dormant and a policy; an element for all that is in no other ends nothing."""
+    assert rundoor("kvm-ifup", environment(**MODES["bridged"])).status == 0
+    run("nft", "add", "table", "netdev", TABLE, "{ flags dormant; }")
+    assert [line for line in drift() if "dormant" in line]
+    mend()
+    assert good() == ["tap0"]
+    run("nft", "add", "chain", "netdev", TABLE, f"in-{index()}", "{ policy drop; }")
+    assert [line for line in drift() if f"in-{index()}" in line]
+    mend()
+    assert good() == ["tap0"]
+    run("nft", "add", "element", "netdev", TABLE, "free-type", "{ * }")
+    assert collect() == []

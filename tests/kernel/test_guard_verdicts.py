@@ -51,7 +51,8 @@ def bootp(op: int, mac: str = MAC) -> bytes:
 
 
 def arp(sender_mac: str, sender: str) -> bytes:
-    return frame(Arp(1, sender_mac, sender, "00:00:00:00:00:00", "10.0.0.1").raw(), ARP)
+    target = OWN4 if sender == "0.0.0.0" else "10.0.0.1"
+    return frame(Arp(1, sender_mac, sender, "00:00:00:00:00:00", target).raw(), ARP)
 
 
 def nd(kind: int, target: str = "", option: bytes = b"", mac: str = MAC) -> bytes:
@@ -78,6 +79,7 @@ FIRST = fragment6(bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0)), following=60)
 HOP_BY_HOP = bytes((ICMPV6, 0, 1, 4, 0, 0, 0, 0))
 LONG_ARP = struct.pack("!HHBBH", 1, IPV4, 8, 4, 1) + bytes(24)
 C = {"mac": "allow_mac_spoofing", "ip": "allow_ip_spoofing", "dhcp": "allow_dhcp_spoofing", "type": "allow_restricted_traffic"}
+C["query"] = "allow_mcast_router"
 
 #: kind -> frame, reason ("": passes), and the switches that free it.
 def reverse(operation: int, target: str) -> bytes:
@@ -116,8 +118,16 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "DHCP server to a relay": (ip4(OWN4, udp(5000, 67, bootp(2))), "dhcp", ("dhcp",)),
     "DHCP server, first fragment": (ip4(OWN4, udp(67, 68), fragment=0x2000), "dhcp", ("dhcp",)),
     "IPv4 longer than the frame": (frame(ip4(OWN4, udp(67, 68, bytes(99)))[14:-9], IPV4), "malformed", ()),
+    "IGMP query": (ip4(OWN4, b"\x11" + bytes(11), 2), "query", ("query",)),
+    "IGMP report": (ip4(OWN4, b"\x22" + bytes(15), 2), "", ()),
+    "MLD query": (ip6(LINK_LOCAL, HOP_BY_HOP + b"\x82" + bytes(27), 0), "query", ("query",)),
     "own ARP": (arp(MAC, OWN4), "", ()),
     "ARP probe": (arp(MAC, "0.0.0.0"), "", ()),
+    "ARP probe for another's address": (
+        frame(Arp(1, MAC, "0.0.0.0", "00:00:00:00:00:00", FOREIGN4).raw(), ARP),
+        "ip",
+        ("ip", "dhcp"),
+    ),
     "ARP of the prefix": (arp(MAC, IN_PREFIX4), "", ()),
     "ARP, foreign IP": (arp(MAC, FOREIGN4), "ip", ("ip", "dhcp")),
     "ARP, foreign MAC": (arp(OTHER, OWN4), "mac", ("mac",)),
@@ -163,13 +173,20 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
         "malformed",
         (),
     ),
-    "options in one fragment": (ip6(OWN6, fragment6(bytes((UDP, 0, 1, 4, 0, 0, 0, 0)) + udp(1, 2), 0, 0, 60), FRAGMENT), "", ()),
+    "options in one fragment": (ip6(OWN6, fragment6(bytes((UDP, 0, 1, 4, 0, 0, 0, 0)) + udp(1, 2), 0, 0, 60), FRAGMENT), "malformed", ()),
+    "one fragment": (ip6(OWN6, fragment6(udp(1, 2), 0, 0, UDP), FRAGMENT), "", ()),
+    "one fragment, then a first one, UDP in the padding": (
+        ip6(OWN6, fragment6(fragment6(b"", following=UDP), 0, 0, FRAGMENT), FRAGMENT) + udp(1, 2),
+        "malformed",
+        (),
+    ),
     "UDP, first fragment": (ip6(OWN6, fragment6(udp(1, 2, bytes(8)), following=UDP), FRAGMENT), "", ()),
     "headers cut by a fragment": (ip6(LINK_LOCAL, fragment6(bytes((ICMPV6, 9)) + bytes(6), following=60), FRAGMENT), "malformed", ()),
     "redirect": (ip6(LINK_LOCAL, nd(137, OWN6) + bytes(16)), "ra", ("dhcp",)),
     "solicitation, own MAC": (ip6(OWN6, nd(135, "2001:db8::1", SOURCE)), "", ()),
     "solicitation, DAD": (ip6("::", nd(135, OWN6)), "", ()),
     "solicitation, DAD with nonce": (ip6("::", nd(135, OWN6, NONCE)), "", ()),
+    "solicitation, DAD of another's address": (ip6("::", nd(135, FOREIGN6)), "ip", ("ip", "dhcp")),
     "solicitation, foreign MAC": (ip6(OWN6, nd(135, "2001:db8::1", SOURCE, OTHER)), "mac", ("mac",)),
     "solicitation, hidden MAC": (ip6(OWN6, nd(135, "2001:db8::1", NONCE) + SOURCE + mac_bytes(OTHER)), "mac", ("mac",)),
     "advertisement": (ip6(OWN6, nd(136, OWN6, TARGET)), "", ()),

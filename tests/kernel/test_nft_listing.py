@@ -26,7 +26,7 @@ def foreign6(field: str, before: str = "") -> list[str]:
 def new(field: str, remembered: str) -> list[str]:
     """The rules for an address that a limited NIC begins to use."""
     return [
-        f"iif . {field} @{remembered} update @{remembered} {{ iif . {field} }} return",
+        f"iif . {field} @{remembered} return",
         f"iif @new-sources add @{remembered} {{ iif . {field} }} return",
         "iif @dropped-sources drop",
     ]
@@ -120,7 +120,7 @@ SETS = {
         "limit rate 1/minute burst 1 packets",
         'elements = { "tap0" limit rate 64/minute burst 64 packets }',
     ],
-    "sources6": ["type iface_index . ipv6_addr", "size 65536", "flags dynamic,timeout", "timeout 10m"],
+    "sources6": ["type iface_index . ipv6_addr", "size 65536", "flags dynamic,timeout", "timeout 1m"],
     "dropped-ip": ["type iface_index", "counter", 'elements = { "tap0" counter packets 0 bytes 0 }'],
 }
 

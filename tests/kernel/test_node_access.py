@@ -27,7 +27,8 @@ WAIT = 0.6  #: seconds after which nothing more comes
 FILTERED = "bridged, br_netfilter"  #: bridged frames pass the hooks of inet too, and those of the node only once
 BRIDGES = Path("/proc/sys/net/bridge")  #: there where the kernel has br_netfilter loaded, which tests do not load
 MODES = ("bridged", *((FILTERED,) if BRIDGES.exists() else ()), "routed")
-ON_BOTH = (*MODES, *(pytest.param(mode, marks=pytest.mark.vm, id=f"{mode}, machine") for mode in ("bridged", "routed")))
+MACHINE = [pytest.mark.vm, pytest.mark.slow]
+ON_BOTH = (*MODES, *(pytest.param(mode, marks=MACHINE, id=f"{mode}, machine") for mode in ("bridged", "routed")))
 LISTS = {
     "": (*SERVICES, "icmp"),
     "all": (*SERVICES, "icmp"),

@@ -77,15 +77,15 @@ def _ip4() -> Iterator[Kind]:
     for name, group in (("IGMP query", "0.0.0.0"), ("IGMP query of a group", "224.1.1.1")):
         query = IGMP(type=0x11, mrcode=100, gaddr=group)
         to_all = "224.0.0.1" if group == "0.0.0.0" else group
-        yield kind(name, ip4(OWN4, query, proto=2, dst=to_all, ttl=1, options=[IPOption_Router_Alert()]))
+        yield kind(name, ip4(OWN4, query, proto=2, dst=to_all, ttl=1, options=[IPOption_Router_Alert()]), "never")
     yield kind("IPv4, cut off", lambda to: Raw(bytes(ip4(OWN4, plain())(to))[:26]), "never")
 
 
 def _arp() -> Iterator[Kind]:
     yield kind("ARP request, own address", arp(OWN4))
     yield kind("ARP request, address of the prefix", arp(IN_PREFIX4))
-    yield kind("ARP probe", arp("0.0.0.0"))
-    yield kind("ARP probe for a foreign address", arp("0.0.0.0", target=FOREIGN4))
+    yield kind("ARP probe", arp("0.0.0.0", target=OWN4))
+    yield kind("ARP probe for a foreign address", arp("0.0.0.0", target=FOREIGN4), "ip4")
     yield kind("ARP reply, own address", arp(OWN4, operation=IS_AT))
     yield kind("gratuitous ARP, own address", arp(OWN4, target=OWN4))
     yield kind("gratuitous ARP, foreign address", arp(FOREIGN4, target=FOREIGN4), "ip4")

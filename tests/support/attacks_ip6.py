@@ -136,9 +136,9 @@ def _ip6() -> Iterator[Kind]:
     report = IPv6ExtHdrHopByHop(options=[RouterAlert()]) / ICMPv6MLReport2()
     yield kind("MLD report", ip6(EUI64, report, hlim=1))
     alert = IPv6ExtHdrHopByHop(options=[RouterAlert()])
-    yield kind("MLD query", ip6(EUI64, alert / ICMPv6MLQuery(), hlim=1))
-    yield kind("MLD query of a group", ip6(EUI64, alert / ICMPv6MLQuery(mladdr="ff02::1:3"), hlim=1))
-    yield kind("MLD query, first fragment", piece(EUI64, ICMPv6MLQuery(), 0, 16, hlim=1))
+    yield kind("MLD query", ip6(EUI64, alert / ICMPv6MLQuery(), hlim=1), "never")
+    yield kind("MLD query of a group", ip6(EUI64, alert / ICMPv6MLQuery(mladdr="ff02::1:3"), hlim=1), "never")
+    yield kind("MLD query, first fragment", piece(EUI64, ICMPv6MLQuery(), 0, 16, hlim=1), "never")
     yield kind("MLD report without an address", ip6("::", report, hlim=1))
 
 
@@ -149,7 +149,7 @@ def _neighbours() -> Iterator[Kind]:
     yield kind("NS", ip6(OWN6, solicitation(PEER6, own(source))))
     yield kind("NS, duplicate address detection", ip6("::", solicitation(OWN6)))
     yield kind("NS, duplicate address detection with nonce", ip6("::", solicitation(EUI64, NONCE)))
-    yield kind("NS, duplicate address detection of a foreign address", ip6("::", solicitation(FOREIGN6)))
+    yield kind("NS, duplicate address detection of a foreign address", ip6("::", solicitation(FOREIGN6)), "ip6")
     yield kind("NS, foreign source MAC option", ip6(OWN6, solicitation(PEER6, foreign(source))), "mac")
     yield kind("NS, foreign source MAC option after another", ip6(OWN6, solicitation(PEER6, NONCE, foreign(source))), "mac")
     yield kind("NS, foreign source MAC option, link-local", ip6(EUI64, solicitation(PEER6, foreign(source))), "mac")

@@ -263,6 +263,8 @@ def folder(keep: bool) -> Iterator[Path]:
         if keep:
             say(f"kept: {made}")
         else:
+            for number in handlers:
+                signal.signal(number, signal.SIG_IGN)  # whoever asks twice gets it no faster
             shutil.rmtree(made)
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -299,7 +301,7 @@ def main(arguments: list[str]) -> int:
                 command(["cp", "--archive", "--reflink=auto", str(place / "base"), str(place / name)])
                 say(f"=== {COMMANDS[name]} in it")
                 ended.append(run(place / name, name, wanted.extra if name == "run" else ()))
-    except SetupFailed as error:
+    except (SetupFailed, OSError) as error:
         print(f"tests/fresh: {error}", file=sys.stderr)
         return 69
     return report(ended)

@@ -36,12 +36,12 @@ def test_nothing_is_said_where_the_kernel_tells_nothing(sim: Sim) -> None:
 
 
 def test_room_for_what_guests_may_use(sim: Sim) -> None:
-    """Three times new_sources for each guest."""
+    """Four times new_sources for each guest."""
     sim.up(nic("bridged"))
-    sizes(sim, 192, 191)
+    sizes(sim, 256, 255)
     enough, little = found(sim)
     assert enough.level == "ok"
-    assert (little.level, "room for 0 of 1 NICs" in little.text, "gc_thresh3=192 " in little.remedy) == ("info", True, True)
+    assert (little.level, "room for 0 of 1 NICs" in little.text, "gc_thresh3=256 " in little.remedy) == ("info", True, True)
 
 
 def test_a_routed_guests_own_addresses(sim: Sim) -> None:
@@ -50,9 +50,9 @@ def test_a_routed_guests_own_addresses(sim: Sim) -> None:
     sim.up(nic("routed, IPv6", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INTERFACE_INDEX="1"))
     sizes(sim, 1024, 1)
     assert [one.level for one in found(sim)] == ["ok", "warning"]
-    sizes(sim, 1024, 2 + 192)
+    sizes(sim, 1024, 2 + 256)
     assert "beside 2 entries of routed guests it has room for 1 of 2 NICs" in found(sim)[1].text
-    sizes(sim, 1024, 2 + 2 * 192)
+    sizes(sim, 1024, 2 + 2 * 256)
     assert [one.level for one in found(sim)] == ["ok", "ok"]
 
 

@@ -14,8 +14,8 @@ PRODUCT = sources("runtime", "netcommon", "netagent")
 HOOKS = sources("hooks")
 TESTS = sources("tests", "examples")
 
-#: About 300 lines; nothing is longer than this.
-LONGEST = 350
+#: Most files have below 300 lines. Past this one is two: but a module more costs each hook a tenth of a millisecond.
+LONGEST = 500
 
 #: Lines that need no docstring.
 SHORT = 6
@@ -39,7 +39,7 @@ def test_every_file(source: Source) -> None:
 
 
 def test_product_files_are_about_one_noun() -> None:
-    """A few may reach 350 lines; most stay below 300."""
+    """A few may be longer; most stay below 300 lines."""
     long = [source.place for source in PRODUCT if len(source.text.splitlines()) > 300]
     assert len(long) <= len(PRODUCT) // 10, long
 

@@ -66,13 +66,15 @@ LIMITS = (
         FLOWS,
         "What a DHCP message says",
     ),
-    # With multicast snooping they would make the port one that gets every group; no match tells an IGMP query from a report.
+    # No match tells an IGMP query from a report; one for all groups has an address of its own.
+    Limit(OPENVSWITCH, ("IGMP query of a group",), (), FLOWS, "Queries for members of groups"),
+    # No flow compares the address that a probe asks for.
     Limit(
         OPENVSWITCH,
-        ("IGMP query", "MLD query", "MLD query of a group", "MLD query, first fragment"),
-        ("never",),
+        ("ARP probe for a foreign address", "NS, duplicate address detection of a foreign address"),
+        (),
         FLOWS,
-        "Queries for members of groups",
+        "Probes for another guest's address",
     ),
     # A fragment header without fragments is as good as none.
     Limit(OPENVSWITCH, ("NA, foreign target, in one fragment",), ("ip6",), FLOWS, "Extension headers before ICMPv6"),

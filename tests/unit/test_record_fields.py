@@ -1,0 +1,22 @@
+"""The fields that operations have on record, by the records' schema: an older version cannot read one with a field more."""
+
+from __future__ import annotations
+
+import hashlib
+
+from netcommon.operations import KINDS, kind
+from netcommon.operations.stored import declared
+from runtime.record import SCHEMA
+
+#: Of each schema that was released or is about to be: the digest of all kinds' fields. Add a line with a new SCHEMA; never change one.
+FIELDS = {3: "a1bf42ef10037b9c"}
+
+
+def digest() -> str:
+    """All kinds with their fields in order, as one short text."""
+    kinds = sorted((name, tuple(declared(kind(name)).items())) for name in KINDS)
+    return hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
+
+
+def test_a_new_field_raises_the_schema() -> None:
+    assert digest() == FIELDS[SCHEMA], "the operations' fields differ from those of this schema: raise SCHEMA, and say so in CHANGELOG.md"
