@@ -63,9 +63,8 @@ class Result:
         self.missing: list[tuple[str, Sent]] = []
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.sent} frames sent, {self.refused} not taken by the kernel, {self.arrived} arrivals judged, {sum(self.violations.values())} violations"
-        ]
+        lines = [f"{self.sent} frames sent, {self.refused} of them not taken by the kernel"]
+        lines.append(f"{self.arrived} arrivals judged, {self.violations.total()} violations")
         lines += [f"  limit: {name}: {count}" for name, count in sorted(self.limits.items())]
         lines += [f"  missing: {name}: {header} {frame.hex()}" for name, (header, frame) in self.missing[:MISSING]]
         for key, count in self.violations.most_common():

@@ -205,8 +205,9 @@ class Grammar:
         """Request, reply, probe and announcement."""
         mark = self.mark()
         sender = one(rng, (OWN4, OWN4, bytes(4), pools.IN_PREFIX4))
+        target = pools.PEER4 if any(sender) else OWN4
         head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1 if sender == bytes(4) else 1 + below(rng, 2))
-        return Honest("ARP", (PLAIN, ALL + MAC + b"\x08\x06" + head + MAC + sender + bytes(6) + pools.PEER4 + mark), (mark,))
+        return Honest("ARP", (PLAIN, ALL + MAC + b"\x08\x06" + head + MAC + sender + bytes(6) + target + mark), (mark,))
 
     def solicitation(self, rng: Random) -> Honest:
         """For another's address, of one's own MAC."""

@@ -1,4 +1,4 @@
-"""The documented limits of the guard (docs/spoof-guard.md, Offloads and Limits), each with the proof that it was nothing else.
+"""The documented limits of the guard (docs/spoof-guard.md, Offloads and Limits; docs/openvswitch.md), each with its proof.
 
 Common to all but the checksum's: the frame as it was sent, read as far as it goes, breaks no rule. So the guard was shown something right,
 and what arrives differs by what the kernel, or its IP header, has made of it.
@@ -16,6 +16,7 @@ from tests.support.fuzz.receivers import Arrival
 CHECKSUM = "checksum offload: the two bytes that it wrote made the difference"
 PIECE = "UDP fragmentation offload: a piece shorter than a UDP header, which nobody takes"
 FIRST = "UDP fragmentation offload: the first fragment of a message to a DHCP server, compared as a whole"
+SHARED = "UDP fragmentation offload over IPv6 on Open vSwitch's kernel datapath: the ports after the first share its bytes"
 LATER = "UDP segmentation offload: a later datagram to a DHCP server"
 SHORT = "UDP segmentation offload: the first datagram to a DHCP server is cut short, and no message"
 PADDING = "bytes beyond the IP length: the guard read them, the datagram has none of them, and no message"
@@ -39,6 +40,8 @@ class Limits:
             return CHECKSUM
         if self._broken(stretched(frame), arrival._replace(header=PLAIN)):
             return None
+        if self.place.upcalls and header.kind == UDP_WHOLE and header.flags & NEEDS_CSUM and shifted(frame, arrival.frame):
+            return SHARED
         if header.kind == UDP_WHOLE and (limit := self._piece(sent, arrival, reason)) is not None:
             return limit
         if header.kind == UDP_EACH and (limit := self._segment(sent, arrival, reason)) is not None:
@@ -104,6 +107,16 @@ def family(frame: bytes) -> tuple[bytes, int]:
     while frame[start - 2 : start] in (QTAG, STAG):
         start += 4
     return frame[start - 2 : start], start
+
+
+def shifted(frame: bytes, came: bytes) -> bool:
+    """Whether ``came`` begins some eight bytes further on in the headers of ``frame``, but for what the kernel has written there."""
+    kind, start = family(frame)
+    length = range(start + 4, start + 7)  #: and the next header
+    places = range(8, start + 40 - 16, 8)
+    return kind == IPV6 and any(
+        all(at in length or byte == frame[at] for at, byte in enumerate(came[: start + 40 - place], place)) for place in places
+    )
 
 
 def stretched(frame: bytes) -> bytes:
