@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -9,8 +11,11 @@ import pytest
 from tests.support.attacks import GROUPS, KINDS, SETTINGS, Setting
 from tests.support.attacks_base import RULES, Kind, raw
 from tests.support.attacks_other import vlans
-from tests.support.fuzz import facts, grammar, honest, pools
-from tests.support.fuzz.oracle import Header, judge
+from tests.support.fuzz import facts, grammar, honest, limits, pools
+from tests.support.fuzz.layer4 import udp
+from tests.support.fuzz.oracle import PLAIN, Header, judge
+from tests.support.fuzz.place import Place, Sent
+from tests.support.fuzz.receivers import Arrival
 from tests.support.fuzz.shrink import shrunk
 
 ALL = GROUPS[0]._replace(number=1)
@@ -76,6 +81,68 @@ def test_shrinking() -> None:
     sent = Header(1, 3, 42, 8, 34, 6), bytes(range(200))
     header, frame = shrunk(sent, lambda each: each[0].gso_type == 3 and len(each[1]) > 40 and each[1][30] == 30)
     assert header == Header(gso_type=3) and frame == bytes(range(12)) + bytes(18) + b"\x1e" + bytes(10)
+
+
+class NoPlace(Place):
+    """A place without a network: what arrives is what a test says."""
+
+    def __init__(self) -> None:
+        self.mode, self.facts = "bridged", facts.of(SETTINGS[0], "bridged")
+
+    def takes(self, header: Header) -> bool:
+        return False
+
+    def exchange(self, frames: Sequence[Sent]) -> list[Arrival]:
+        return []
+
+
+OWN, FOREIGN = (bytes((1, 1, 6, 0)) + bytes(24) + mac + bytes(210) for mac in (pools.MAC, pools.FOREIGN_MAC))
+UFO, USO = Header(gso_type=3, gso_size=16), Header(1, 5, 42, 252, 34, 6)
+
+
+def ip4(body: bytes, field: int = 0, length: int = 0) -> bytes:
+    head = struct.pack("!BBHHHBBH", 0x45, 0, length or 20 + len(body), 1, field, 64, 17, 0) + pools.OWN4 + b"\xff" * 4
+    return b"\xff" * 6 + pools.MAC + b"\x08\0" + head + body
+
+
+GOOD = ip4(udp(68, 67, OWN))
+
+
+@pytest.mark.parametrize(
+    ("sent", "came", "limit"),
+    [
+        ((UFO, GOOD), ip4(udp(68, 67, OWN)[:16], 0x2000), limits.FIRST),
+        ((UFO, GOOD), ip4(udp(67, 68, OWN)[:16], 0x2000), None),
+        ((UFO, ip4(udp(68, 67, FOREIGN))), ip4(udp(68, 67, FOREIGN)[:16], 0x2000), None),
+        ((UFO, ip4(udp(68, 67, OWN)[:16], 0x2000)), ip4(udp(68, 67, OWN)[:16], 0x2000), None),
+        ((UFO._replace(gso_size=7), ip4(udp(1, 2, b"\0\x43" * 8))), ip4(b"\0\x43" * 3 + b"\0", 0x2000), limits.PIECE),
+        ((UFO._replace(gso_size=7), ip4(udp(1, 2, b"\0\x43" * 8))), ip4(b"\0\x43" * 4, 0x2000), None),
+        ((USO, ip4(udp(68, 67, OWN[:244] + FOREIGN))), ip4(udp(68, 67, FOREIGN)), limits.LATER),
+        ((USO, ip4(udp(68, 67, OWN[:244] + FOREIGN))), ip4(udp(67, 68, FOREIGN)), None),
+        ((USO._replace(gso_size=16), GOOD), ip4(udp(68, 67, OWN[:16])), limits.SHORT),
+        ((PLAIN, ip4(udp(68, 67, OWN), length=28)), ip4(udp(68, 67, b"")), limits.PADDING),
+        ((PLAIN, ip4(udp(68, 67, FOREIGN), length=28)), ip4(udp(68, 67, b"")), None),
+        ((PLAIN, GOOD), ip4(udp(68, 67, FOREIGN)), None),
+    ],
+)
+def test_limits_have_proofs(sent: Sent, came: bytes, limit: str | None) -> None:
+    """Each is the limit of its own frames alone: what the guard should have dropped as it was sent is none, nor is another port."""
+    place = NoPlace()
+    arrival = Arrival("tap1", PLAIN, came)
+    reasons = judge(came, place.seen_by(arrival))
+    assert reasons
+    assert {limits.Limits(place).name(sent, arrival, reason) for reason in reasons} == {limit}
+
+
+def test_a_checksum_is_two_bytes() -> None:
+    place = NoPlace()
+    for offset, far, known in ((6, 0, True), (6, 1, False), (-14, 0, False)):
+        sent = Header(1, csum_start=20, csum_offset=offset), GOOD  # half of the IPv4 source; the Ethernet source
+        at = 20 + offset
+        came = GOOD[:at] + b"\xab\xcd" + GOOD[at + 2 : 60] + bytes((GOOD[60] ^ far,)) + GOOD[61:]
+        arrival = Arrival("tap1", PLAIN, came)
+        reasons = judge(came, place.seen_by(arrival))
+        assert [limits.Limits(place).by_checksum(sent, arrival, reason) for reason in reasons[:1]] == [known]
 
 
 def test_the_rules_are_known() -> None:

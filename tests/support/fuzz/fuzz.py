@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from tests.support.fuzz import grammar, honest
 from tests.support.fuzz.limits import CHECKSUM, Limits, without_id
-from tests.support.fuzz.offload import raw
-from tests.support.fuzz.oracle import PLAIN, judge
+from tests.support.fuzz.offload import NEEDS_CSUM, UDP_EACH, raw
+from tests.support.fuzz.oracle import PLAIN, Header, judge
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.reason import Reason
 from tests.support.fuzz.receivers import Arrival
 from tests.support.fuzz.shrink import shrunk
 
+USO = Header(NEEDS_CSUM, UDP_EACH, 42, 16, 34, 6)
 HONEST = 4  #: of them are frames that must arrive
 LATE = 50  #: how often a switch is asked again for what it has not sent on yet
 MISSING = 10  #: honest frames that are printed
@@ -54,7 +55,7 @@ class Result:
     """What a run has found."""
 
     def __init__(self) -> None:
-        self.sent = self.arrived = 0
+        self.sent = self.refused = self.arrived = 0
         self.violations = Counter[Key]()
         self.limits = Counter[str]()
         self.receivers: dict[Key, set[str]] = {}
@@ -62,7 +63,8 @@ class Result:
         self.missing: list[tuple[str, Sent]] = []
 
     def __str__(self) -> str:
-        lines = [f"{self.sent} frames sent, {self.arrived} arrivals judged, {sum(self.violations.values())} violations"]
+        lines = [f"{self.sent} frames sent, {self.refused} of them not taken by the kernel"]
+        lines.append(f"{self.arrived} arrivals judged, {self.violations.total()} violations")
         lines += [f"  limit: {name}: {count}" for name, count in sorted(self.limits.items())]
         lines += [f"  missing: {name}: {header} {frame.hex()}" for name, (header, frame) in self.missing[:MISSING]]
         for key, count in self.violations.most_common():
@@ -77,7 +79,8 @@ class Fuzz:
     def __init__(self, place: Place, seed: int) -> None:
         self.place, self.rng, self.result = place, Random(seed), Result()
         self.limits = Limits(place)
-        self.honest = honest.Grammar(place.mode, place.facts)
+        self.before: list[Sent] = []  #: the last batch: what a switch has no entry for may come late
+        self.honest = honest.Grammar(place.mode, place.facts, place.takes(USO), place.passes_fragments)
 
     def run(self, frames: int, examples: int = EXAMPLES) -> Result:
         """Sends so many frames, and as many honest ones among them as it takes."""
@@ -93,7 +96,9 @@ class Fuzz:
         made += [each.sent for each in wanted]
         rng.shuffle(made)
         result.sent += len(made)
+        refused = place.refused
         arrivals = place.exchange(made)
+        result.refused += place.refused - refused
         result.arrived += len(arrivals)
         arrivals += self.complete(wanted, arrivals)
         judged = set[tuple[bool, bool, bytes]]()
@@ -104,7 +109,8 @@ class Fuzz:
                 continue
             judged.add(mark)
             for reason in judge(arrival.frame, facts, arrival.header):
-                self.found(made, arrival, reason, examples)
+                self.found([*made, *self.before], arrival, reason, examples)
+        self.before = made
 
     def complete(self, wanted: Sequence[honest.Honest], arrivals: Sequence[Arrival]) -> list[Arrival]:
         """Every part of every honest frame must be with every one who should get it. Returns what has come late.
@@ -134,13 +140,13 @@ class Fuzz:
         """A reason why an arrival should not be. Known limits are counted by their names, with the proof that they are nothing else."""
         result = self.result
         if any(self.limits.by_checksum(sent, arrival, reason) for sent in made):
-            result.limits[CHECKSUM] += 1
+            result.limits[f"{CHECKSUM} ({reason.rule})"] += 1
             return
         key = reason.kind
         if len(result.examples.get(key, ())) < examples:
             example = self.example(made, arrival, reason)
             if isinstance(example, str):
-                result.limits[example] += 1
+                result.limits[f"{example} ({reason.rule})"] += 1
                 return
             result.examples.setdefault(key, []).append(example)
         result.violations[key] += 1

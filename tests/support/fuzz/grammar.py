@@ -12,7 +12,7 @@ from tests.support.fuzz.offload import offload
 from tests.support.fuzz.oracle import Header
 from tests.support.fuzz.pools import MAC, World, below, mostly, one
 
-UDP, TCP, ICMP, ICMP6, FRAGMENT, NONE = 17, 6, 1, 58, 44, 59
+UDP, TCP, ICMP, IGMP, ICMP6, FRAGMENT, NONE = 17, 6, 1, 2, 58, 44, 59
 MORE = 0x2000
 SEGMENTS = 200  #: of one frame, at most
 TYPES = (0x88CC, 0x888E, 0x8809, 0x8863, 0x8847, 0x8035, 0x88B5, 0x0600, 0x9100, 0x86DC, 0x0805, 0x05FF, 0x22F0, 0x894F, 0x6558)
@@ -59,7 +59,8 @@ def _ethernet(rng: Random, world: World, packet: bytes, layer: int, protocol: in
 def _arp(rng: Random) -> bytes:
     sender = mostly(rng, pools.OWN4, (pools.IN_PREFIX4, bytes(4), *pools.FOREIGN4S), 0.6)
     head = struct.pack("!HHBBH", mostly(rng, 1, (6, 0, 7)), 0x0800, 6, 4, one(rng, (1, 2, 1, 2, 3, 8, 9)))
-    whole = head + mostly(rng, MAC, pools.FOREIGN_MACS) + sender + mostly(rng, bytes(6), pools.FOREIGN_MACS) + one(rng, pools.FOREIGN4S)
+    whole = head + mostly(rng, MAC, pools.FOREIGN_MACS) + sender + mostly(rng, bytes(6), pools.FOREIGN_MACS)
+    whole += mostly(rng, one(rng, pools.FOREIGN4S), (pools.OWN4,), 0.8)
     if rng.random() < 0.05:  # other lengths: the sender lies elsewhere
         whole = head[:4] + bytes((one(rng, (6, 8, 0, 20)), one(rng, (4, 16, 0, 6)))) + whole[6:] + bytes(24)
     return b"\x08\x06" + whole
@@ -75,6 +76,8 @@ def _ip4(rng: Random, world: World) -> Made:
         protocol, body = TCP, layer4.tcp(rng)
     elif way < 0.95:
         protocol, body = ICMP, layer4.icmp(rng)
+    elif way < 0.97:
+        protocol, body = IGMP, layer4.igmp(rng)
     else:
         protocol, body = one(rng, (2, 4, 41, 47, 50, 58, 136, 132, 255)), payload(rng)
     options = one(rng, OPTIONS4) if rng.random() < 0.1 else b""

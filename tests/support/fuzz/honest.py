@@ -37,10 +37,11 @@ class Honest(NamedTuple):
 class Grammar:
     """Makes honest frames of a guest that keeps to its facts."""
 
-    def __init__(self, mode: str, facts: Facts) -> None:
-        self.mode, self.facts, self.count = mode, facts, 0
-        self.makers: list[Callable[[Random], Honest]] = [self.datagram, self.segment, self.fragments, self.large]
-        self.makers += [self.datagram6, self.fragment6, self.large6]
+    def __init__(self, mode: str, facts: Facts, uso: bool = True, fragments: bool = True) -> None:
+        """``uso``: the kernel has it (Linux 6.2). ``fragments``: one arrives without the others."""
+        self.mode, self.facts, self.count, self.uso = mode, facts, 0, uso
+        self.makers: list[Callable[[Random], Honest]] = [self.datagram, self.segment, self.large, self.datagram6, self.large6]
+        self.makers += [self.fragments, self.fragment6] if fragments else []
         if mode != "routed":
             self.makers += [self.dhcp, self.dhcp6, self.arp, self.solicitation, self.advertisement, self.report, self.report6]
             self.makers += [self.renewal, self.router_solicitation, self.detection]
@@ -153,7 +154,7 @@ class Grammar:
         body = b"".join(mark.ljust(size, b".") for mark in marks)
         ecn = 0x80 if rng.random() < 0.2 else 0
         way = below(rng, 3)
-        if way == 0:
+        if way == 0 or (way == 1 and not self.uso):
             frame, name = self.ip4(rng, struct.pack("!HHIIBBHHH", 4000, 80, 1, 1, 0x50, 0x10 | ecn, 1000, 0, 0) + body, TCP, 0x4000)
             return Honest("TSO", (Header(NEEDS_CSUM, TCP4 | ecn, 54, size, 34, 16), frame), marks, name)
         if way == 1:
@@ -167,7 +168,7 @@ class Grammar:
         size, count = one(rng, (16, 536, 1424)), 2 + below(rng, 20)
         marks = tuple(self.mark() for _ in range(count))
         body = b"".join(mark.ljust(size, b".") for mark in marks)
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 or not self.uso:
             frame, name = self.ip6(rng, struct.pack("!HHIIBBHHH", 4000, 80, 1, 1, 0x50, 0x10, 1000, 0, 0) + body, TCP)
             return Honest("TSO over IPv6", (Header(NEEDS_CSUM, TCP6, 74, size, 54, 16), frame), marks, name)
         frame, name = self.ip6(rng, self.udp(1000, 2000, body), UDP)
@@ -204,8 +205,9 @@ class Grammar:
         """Request, reply, probe and announcement."""
         mark = self.mark()
         sender = one(rng, (OWN4, OWN4, bytes(4), pools.IN_PREFIX4))
+        target = pools.PEER4 if any(sender) else OWN4
         head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1 if sender == bytes(4) else 1 + below(rng, 2))
-        return Honest("ARP", (PLAIN, ALL + MAC + b"\x08\x06" + head + MAC + sender + bytes(6) + pools.PEER4 + mark), (mark,))
+        return Honest("ARP", (PLAIN, ALL + MAC + b"\x08\x06" + head + MAC + sender + bytes(6) + target + mark), (mark,))
 
     def solicitation(self, rng: Random) -> Honest:
         """For another's address, of one's own MAC."""

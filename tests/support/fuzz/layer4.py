@@ -74,6 +74,13 @@ def icmp(rng: Random) -> bytes:
     return bytes((one(rng, (0, 3, 5, 8, 9, 11)), 0, 0, 0)) + bytes(4) + payload(rng)
 
 
+def igmp(rng: Random) -> bytes:
+    """IGMP of all versions: queries, reports, a leave (RFC 3376, 4)."""
+    return (
+        bytes((one(rng, (0x11, 0x11, 0x12, 0x16, 0x17, 0x22)), below(rng, 100), 0, 0)) + one(rng, (bytes(4), b"\xe0\1\1\1")) + payload(rng)
+    )
+
+
 def option(rng: Random) -> bytes:
     """A neighbour discovery option: link-layer address, nonce, prefix, MTU, or one that is none."""
     kind = one(rng, (1, 1, 2, 2, 14, 3, 5, 25, 0, 200))

@@ -1,14 +1,13 @@
-"""The documented limits of the guard, each with the proof that it was nothing else.
+"""The documented limits of the guard (docs/spoof-guard.md, Offloads and Limits; docs/openvswitch.md), each with its proof.
 
-They are in docs/spoof-guard.md (Offloads, Limits), the one of flows alone in docs/openvswitch.md. Common to those of nftables but for the
-checksum's: the frame as it was sent, read as far as it goes, breaks the rule nowhere. So the guard was shown
-something right, and what arrives differs by what the kernel, or its IP header, has made of it.
+Common to all but the checksum's: the frame as it was sent, read as far as it goes, breaks no rule. So the guard was shown something right,
+and what arrives differs by what the kernel, or its IP header, has made of it.
 """
 
 from __future__ import annotations
 
 from tests.support.fuzz.offload import NEEDS_CSUM, UDP_EACH, UDP_WHOLE
-from tests.support.fuzz.oracle import CHADDR, IPV4, IPV6, PLAIN, QTAG, SERVER, STAG, UDP, judge
+from tests.support.fuzz.oracle import CHADDR, IPV4, IPV6, PLAIN, QTAG, SERVER, STAG, UDP, Header, judge
 from tests.support.fuzz.oracle6 import FRAGMENT, SERVER6, walk
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.reason import PROMISE, Reason
@@ -17,12 +16,11 @@ from tests.support.fuzz.receivers import Arrival
 CHECKSUM = "checksum offload: the two bytes that it wrote made the difference"
 PIECE = "UDP fragmentation offload: a piece shorter than a UDP header, which nobody takes"
 FIRST = "UDP fragmentation offload: the first fragment of a message to a DHCP server, compared as a whole"
+SHARED = "UDP fragmentation offload over IPv6 on Open vSwitch's kernel datapath: the ports after the first share its bytes"
 LATER = "UDP segmentation offload: a later datagram to a DHCP server"
 SHORT = "UDP segmentation offload: the first datagram to a DHCP server is cut short, and no message"
-CUT_OFF = "Open vSwitch's flows see no ports in a UDP header that is cut off, which nobody takes"
 PADDING = "bytes beyond the IP length: the guard read them, the datagram has none of them, and no message"
 
-WRITTEN_FROM = 20  #: the first byte of a frame that checksum offload can write (virtio_net_hdr_to_skb() refuses others)
 FRAGMENTS = frozenset({"dhcp-fragment", "dhcp-short", "dhcp6-message"})  #: what the first fragment to a server has too little of
 MESSAGES = frozenset({"dhcp6-message", "chaddr", "dhcp-short", "dhcp-operation", "dhcp-server"})  #: what a message to a server says
 EMPTY = frozenset({"malformed", "dhcp-short", "dhcp6-message"})  #: what a datagram lacks whose end is before its message's
@@ -33,16 +31,17 @@ class Limits:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.written = 0 if place.takes(Header(NEEDS_CSUM, csum_offset=80)) else 20  #: first byte that a checksum may be written to
 
     def name(self, sent: Sent, arrival: Arrival, reason: Reason) -> str | None:
         """The limit by which a frame that was sent alone has come through; None: there is none."""
         header, frame = sent
         if header.flags & NEEDS_CSUM and self._without_checksum(sent, arrival, reason):
             return CHECKSUM
-        if self.place.facts.mode == "openvswitch" and (reason.rule, reason.level) == ("malformed", PROMISE) and cut_off(arrival.frame):
-            return CUT_OFF
-        if reason.rule in self._broken(stretched(frame), arrival._replace(header=header)):
+        if self._broken(stretched(frame), arrival._replace(header=PLAIN)):
             return None
+        if self.place.upcalls and header.kind == UDP_WHOLE and header.flags & NEEDS_CSUM and shifted(frame, arrival.frame):
+            return SHARED
         if header.kind == UDP_WHOLE and (limit := self._piece(sent, arrival, reason)) is not None:
             return limit
         if header.kind == UDP_EACH and (limit := self._segment(sent, arrival, reason)) is not None:
@@ -55,17 +54,16 @@ class Limits:
     def by_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
         """Whether the arrival is what was sent but for the checksum, and without that would have broken nothing."""
         header, frame = sent
-        if not header.flags & NEEDS_CSUM or not but_two(frame, arrival.frame, header.csum_start + header.csum_offset):
+        if not header.flags & NEEDS_CSUM or not self._but_two(frame, arrival.frame, header):
             return False
         return reason.rule not in self._broken(frame, arrival)
 
     def _without_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
         """Whether the frame arrives without offload too, is the same but for two bytes there, and breaks nothing."""
         header, frame = sent
-        place = header.csum_start + header.csum_offset
         for simpler in (header._replace(flags=header.flags & ~NEEDS_CSUM), PLAIN):
             for other in self.place.exchange([(simpler, frame)]):
-                same = other.receiver == arrival.receiver and but_two(other.frame, arrival.frame, place)
+                same = other.receiver == arrival.receiver and self._but_two(other.frame, arrival.frame, header)
                 if same and reason.rule not in self._broken(other.frame, other):
                     return True
         return False
@@ -91,16 +89,16 @@ class Limits:
             return LATER
         return SHORT if reason.level == PROMISE else None
 
+    def _but_two(self, one: bytes, other: bytes, header: Header) -> bool:
+        """Whether two frames are the same but for the two bytes where the checksum is written."""
+        place = header.csum_start + header.csum_offset
+        if place < self.written or place + 2 > len(other):
+            return False
+        return one[:place] == other[:place] and one[place + 2 :] == other[place + 2 :]
+
     def _broken(self, frame: bytes, arrival: Arrival) -> set[str]:
         """The rules that a frame would break in the arrival's place."""
         return {each.rule for each in judge(frame, self.place.seen_by(arrival), arrival.header)}
-
-
-def but_two(one: bytes, other: bytes, place: int) -> bool:
-    """Whether two frames are the same but for two bytes at ``place``, where a checksum may be."""
-    if place < WRITTEN_FROM or place + 2 > len(other):
-        return False
-    return one[:place] == other[:place] and one[place + 2 :] == other[place + 2 :]
 
 
 def family(frame: bytes) -> tuple[bytes, int]:
@@ -111,10 +109,14 @@ def family(frame: bytes) -> tuple[bytes, int]:
     return frame[start - 2 : start], start
 
 
-def cut_off(frame: bytes) -> bool:
-    """Whether it is a whole IPv4 packet that ends within its UDP header."""
-    kind, _ = family(frame)
-    return kind == IPV4 and not fragment(frame) and len(payload(stretched(frame))) < 8
+def shifted(frame: bytes, came: bytes) -> bool:
+    """Whether ``came`` begins some eight bytes further on in the headers of ``frame``, but for what the kernel has written there."""
+    kind, start = family(frame)
+    length = range(start + 4, start + 7)  #: and the next header
+    places = range(8, start + 40 - 16, 8)
+    return kind == IPV6 and any(
+        all(at in length or byte == frame[at] for at, byte in enumerate(came[: start + 40 - place], place)) for place in places
+    )
 
 
 def stretched(frame: bytes) -> bytes:

@@ -15,7 +15,8 @@ from tests.support.fuzz.reason import DECEIVES, PROMISE, Reason
 
 IPV4, IPV6, ARP, RARP, QTAG, STAG = b"\x08\0", b"\x86\xdd", b"\x08\x06", b"\x80\x35", b"\x81\0", b"\x88\xa8"
 SNAP = b"\xaa\xaa\x03\0\0\0"
-UDP = 17
+UDP, IGMP = 17, 2
+QUERY, ALL_HOSTS = b"\x11", b"\xe0\0\0\1"
 SERVER, CLIENT = 67, 68
 REQUEST, REPLY = 1, 2
 CHADDR = 34  #: bytes of a BOOTP message up to the end of an Ethernet chaddr
@@ -96,6 +97,9 @@ def _arp(packet: bytes, facts: Facts, found: list[Reason]) -> None:
         found.append(Reason("arp-mac", "ARP, foreign sender MAC"))
     if "ip4" in rules and not facts.knows4(packet[14:18]) and packet[14:18] != NO4:
         found.append(Reason("arp-ip", "ARP, foreign sender IP"))
+    elif "ip4" in rules and packet[14:18] == NO4 and not facts.knows4(packet[24:28]) and facts.mode != "openvswitch":
+        # its owner would not take it (RFC 5227, 2.1.1); 0.0.0.0 nobody takes
+        found.append(Reason("probe", "ARP probe for a foreign address", DECEIVES if any(packet[24:28]) else PROMISE))
 
 
 def _ip4(packet: bytes, facts: Facts, header: Header, found: list[Reason]) -> None:
@@ -105,6 +109,8 @@ def _ip4(packet: bytes, facts: Facts, header: Header, found: list[Reason]) -> No
         return
     if "ip4" in rules and not facts.knows4(packet[12:16]) and packet[12:16] != NO4:
         found.append(Reason("ip4", "foreign IPv4 source", DECEIVES if packet[0] >> 4 == 4 else PROMISE))
+    if packet[9] == IGMP:
+        _igmp(packet, facts, found)
     if packet[9] != UDP:
         return
     fragment = int.from_bytes(packet[6:8], "big")
@@ -120,6 +126,15 @@ def _ip4(packet: bytes, facts: Facts, header: Header, found: list[Reason]) -> No
         where = "" if total >= at + 4 else ", beyond the IP length"
         where += "" if at >= 20 else f", header length {at}"
         _dhcp(packet[at:], bool(fragment & 0x2000), where, facts, found)
+
+
+def _igmp(packet: bytes, facts: Facts, found: list[Reason]) -> None:
+    """Queries make the one who sends them the link's querier (RFC 3376, 6.6.2). A flow knows those to all hosts alone."""
+    at, later = (packet[0] & 15) * 4, int.from_bytes(packet[6:8], "big") & 0x1FFF
+    if later or packet[at : at + 1] != QUERY or (facts.mode == "openvswitch" and packet[16:20] != ALL_HOSTS):
+        return
+    read = at >= 20 and int.from_bytes(packet[2:4], "big") >= at + 8 <= len(packet)
+    found.append(Reason("query", "IGMP query", DECEIVES if read else PROMISE))
 
 
 def _dhcp(datagram: bytes, more: bool, where: str, facts: Facts, found: list[Reason]) -> None:

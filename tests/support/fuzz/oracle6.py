@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from tests.support.fuzz.facts import NO6, Facts
@@ -12,7 +13,9 @@ UDP, ICMP6, FRAGMENT, AH = 17, 58, 44, 51
 EXTENSIONS = frozenset({0, 43, 60, 135, 139, 140})
 HIDING = EXTENSIONS | {UDP, ICMP6, FRAGMENT, AH}  #: what the rest of a header chain that is cut off may lead to
 RARE = frozenset({51, 135, 139, 140})
+PLAIN_BEHIND = frozenset({6, 50, 59, 132})  #: TCP, ESP, nothing, SCTP
 NAMES = {0: "hop-by-hop", 43: "routing", 60: "destination", 44: "fragment", 51: "AH", 135: "mobility", 139: "HIP", 140: "shim6"}
+MLD_QUERY = 130
 SOLICITED_ROUTER, ROUTER, SOLICITATION, ADVERTISEMENT, REDIRECT = 133, 134, 135, 136, 137
 FIXED = {SOLICITED_ROUTER: 8, SOLICITATION: 24, ADVERTISEMENT: 24}  #: where options begin
 SOURCE_LINK, TARGET_LINK, NONCE = 1, 2, 14
@@ -39,7 +42,9 @@ def judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
     if packet[:1] and packet[0] >> 4 != 6:
         made = [reason._replace(level=PROMISE) for reason in made]
     if facts.mode == "openvswitch":
-        made = [reason for reason in made if reason.level == DECEIVES or not reason.rule.startswith(("nd-", "ra", "headers", "dhcp6"))]
+        made = [
+            reason for reason in made if reason.level == DECEIVES or not reason.rule.startswith(("nd-", "ra", "headers", "dhcp6", "query"))
+        ]
     found += made
 
 
@@ -52,6 +57,8 @@ def _judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
     way = walk(packet)
     if way is None:
         return
+    if (after := _behind_rare(way)) is not None and after not in PLAIN_BEHIND and facts.mode != "openvswitch":
+        found.append(Reason("hidden", f"{after} behind {names(way)}", PROMISE, hidden(way)))
     if way.more and way.protocol in HIDING and (way.at >= way.end or (way.protocol == UDP and way.at + 4 > way.end)):
         empty = way.chain[-1] == FRAGMENT and way.at >= way.end  # nothing of it is kept
         harmless = way.protocol == ICMP6 and packet[7] != 255  # neighbour discovery of another hop limit is discarded
@@ -61,6 +68,12 @@ def _judge(packet: bytes, facts: Facts, found: list[Reason]) -> None:
         _icmp6(packet, way, facts, found)
     elif way.protocol == UDP and way.at + 4 <= way.end and "dhcp" in facts.rules:
         _dhcp6(packet, way, facts, found)
+
+
+def _behind_rare(way: Walked) -> int | None:
+    """What follows the first header of those that few look behind; None where there is none. Linux does look behind AH."""
+    headers = (*way.chain, way.protocol)
+    return next((after for header, after in itertools.pairwise(headers) if header in RARE - {AH}), None)
 
 
 def hidden(way: Walked) -> str:
@@ -104,6 +117,9 @@ def walk(packet: bytes) -> Walked | None:
 
 def _icmp6(packet: bytes, way: Walked, facts: Facts, found: list[Reason]) -> None:
     kind = packet[way.at]
+    if kind == MLD_QUERY:
+        level = DECEIVES if way.at + 24 <= way.end else PROMISE
+        found.append(Reason("query", f"MLD query, {names(way)}", level, hidden(way)))
     if not SOLICITED_ROUTER <= kind <= REDIRECT:
         return
     level = DECEIVES if packet[7] == 255 else PROMISE  # RFC 4861, 6.1 and 7.1: others are discarded
@@ -116,8 +132,11 @@ def _icmp6(packet: bytes, way: Walked, facts: Facts, found: list[Reason]) -> Non
             found.append(Reason("ra", f"{'router advertisement' if kind == ROUTER else 'redirect'}, {names(way)}", level, hidden(way)))
         return
     message = packet[way.at : way.end]
-    if kind == ADVERTISEMENT and len(message) >= 24 and not facts.knows6(message[8:24]):
-        found.append(Reason("nd-target", f"neighbour advertisement, foreign target, {names(way)}", level, hidden(way)))
+    # a solicitation from no address keeps the target's owner from taking it (RFC 4862, 5.4.3); no flow compares that
+    claims = kind == ADVERTISEMENT or (kind == SOLICITATION and packet[8:24] == NO6 and facts.mode != "openvswitch")
+    if claims and len(message) >= 24 and not facts.knows6(message[8:24]):
+        exact = level if any(message[8:24]) else PROMISE
+        found.append(Reason("nd-target", f"neighbour discovery {kind}, foreign target, {names(way)}", exact, hidden(way)))
     if "mac" in facts.rules:
         _options(message, kind, way, level, facts, found)
 

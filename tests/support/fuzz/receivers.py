@@ -46,6 +46,9 @@ class Receiver(Protocol):
     def until(self, sentinel: bytes) -> Iterator[Arrival]:
         """What has come before a frame with ``sentinel`` in it; of sockets, what is there. Raises Silence where that never comes."""
 
+    def ready(self, seconds: float) -> bool:
+        """Whether something comes within that time."""
+
 
 class TapReceiver:
     """Another guest, or the world behind an uplink. ``able``: it takes frames that are not segmented, and checksums not yet made."""
@@ -73,6 +76,9 @@ class TapReceiver:
                 return
             header = PLAIN if raw.startswith(bytes(8)) else parsed(raw)
             yield Arrival(name, header, raw[skip:])
+
+    def ready(self, seconds: float) -> bool:
+        return bool(select.select([self.tap.descriptor], [], [], seconds)[0])
 
 
 class SocketReceiver:
@@ -106,6 +112,9 @@ class SocketReceiver:
                     break
                 if address[2] != OUTGOING:
                     yield Arrival(self.name, PLAIN, tagged(frame, words))
+
+    def ready(self, seconds: float) -> bool:
+        return bool(select.select(self.sockets, [], [], seconds)[0])
 
     def close(self) -> None:
         """Lets go of the sockets."""
