@@ -17,7 +17,7 @@ from netcommon.host.base import Answer
 from netcommon.lifecycle.steps import decode
 from netcommon.operations.flows import Flows
 from tests.kernel.test_doors_parallel import environment, good, ours
-from tests.kernel.test_guard_verdicts import C, FRAMES, OWN4, OWN6, frame, ip4
+from tests.kernel.test_guard_verdicts import FRAMES, OWN4, OWN6, C, frame, ip4
 from tests.kernel.test_guard_verdicts import MAC as BRIDGED_MAC
 from tests.kernel.test_guard_verdicts import udp as udp4
 from tests.support import frames
