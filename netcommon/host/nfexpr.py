@@ -18,6 +18,7 @@ EQUAL, DIFFERENT, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(6)  #: NFT_CM
 SECOND_REGISTER = 9  #: NFT_REG32_01; the kernel writes the first one as NFT_REG_1
 VERDICT_REGISTER = 0
 DYNSET_UPDATE, FIB_TYPE, FIB_DESTINATION = 1, 3, 2  #: NFT_DYNSET_OP_UPDATE, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_DADDR
+EXTHDR_PRESENT = 1  #: NFT_EXTHDR_F_PRESENT
 DROP, ACCEPT, JUMP, GOTO, RETURN = 0, 1, -3, -4, -5
 
 
@@ -54,6 +55,12 @@ def extension(header: int, offset: int, length: int) -> bytes:
     """Bytes of the IPv6 extension header of this number into the first register; does not match where there is none."""
     place = number(3, offset) + number(4, length) + number(5, 0) + number(6, 0)
     return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place)
+
+
+def lacking(header: int) -> bytes:
+    """Goes on where the kernel finds no IPv6 extension header of this number."""
+    place = number(3, 0) + number(4, 1) + number(5, EXTHDR_PRESENT) + number(6, 0)
+    return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place) + compare(b"\0")
 
 
 def meta(key: int, register: int = 0) -> bytes:

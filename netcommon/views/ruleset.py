@@ -217,9 +217,11 @@ def _written(registers: bytearray, data: Mapping[int, bytes], packet: Packet) ->
 
 
 def _extension(data: Mapping[int, bytes], packet: Packet) -> bytes:
-    if _u32(data, 6) or _u32(data, 5) or 7 in data:
-        raise Untold("it looks for an option of TCP, IP or SCTP, or whether there is one")
+    if _u32(data, 6) or 7 in data:
+        raise Untold("it looks for an option of TCP, IP or SCTP")
     start = packet.extension(data.get(2, b"\0")[0])
+    if _u32(data, 5):
+        return bytes((start is not None,))
     offset, length = _u32(data, 3), _u32(data, 4)
     found = b"" if start is None else packet.network[start + offset : start + offset + length]
     if len(found) < length:

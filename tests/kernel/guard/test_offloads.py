@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
-from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, UDP, bootp, fragment6, ip4, ip6, length0, udp
+from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, UDP, bootp, fragment6, ip4, ip6, length0, nd, udp
 from tests.kernel.test_rate import BRIDGED
 from tests.support.frames import mac_bytes
 from tests.support.netns import run
@@ -162,3 +162,32 @@ def test_a_datagram_to_several_ports(wire: Wire, node: Node) -> None:
             strange = [one[:14].hex() for one in seen if one[6:12] not in own and one[:14] not in (frame[:14], last[:14])]
             assert strange == []
             assert start != 54 or sum(len(one) for one in seen) > len(body)
+
+
+HIDDEN = {
+    "router advertisement": nd(134) + bytes(4100),
+    "advertisement": nd(136, "2001:db8::6") + bytes(4100),
+    "behind options": bytes((58, 0, 1, 4, 0, 0, 0, 0)) + nd(134) + bytes(4100),
+}
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+@pytest.mark.parametrize("length", [14, 20, 40, 53, 54, 0])
+def test_a_long_frame_of_which_little_is_in_one_piece(wire: Wire, node: Node, kind: str, length: int) -> None:
+    """The guest says how much of a frame the kernel puts into the first piece (hdr_len), where it looks for headers."""
+    for name in ("br0", "tap0", "tap1"):
+        run("ip", "link", "set", name, "mtu", "9000")
+    wire.up()
+    following = 60 if kind == "behind options" else 58
+    for _ in range(20):
+        os.write(wire.guest.descriptor, struct.pack("=BBHHHH", 0, 0, length, 0, 0, 0) + ip6(OWN6, HIDDEN[kind], following))
+    last = ip4(OWN4, udp(1, 2, os.urandom(16)))
+    wire.guest.send(last)
+    found: list[bytes] = []
+
+    def is_last(seen: bytes) -> bool:
+        found.append(seen)
+        return seen[14:] == last[14:]
+
+    assert wire.victim.receive(is_last) is not None
+    assert [each[:64].hex() for each in found[:-1] if len(each) > 4000] == []
