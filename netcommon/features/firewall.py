@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from netcommon.features.base import Part
+from netcommon.host.nflayout import OWN_MARK
 from netcommon.host.nftables import BRIDGE, INET
 from netcommon.operations.firewall import FirewallMember, FirewallTable
-from runtime.errors import NicInvalid
+from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,8 +18,13 @@ FAMILY = {"bridged": BRIDGE, "routed": INET}
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> Part:
-    """Before the device comes up: no frame passes unfiltered. Raises NicInvalid where the mode has none."""
+    """Before the device comes up: no frame passes unfiltered.
+
+    Raises NicInvalid where the mode has none, SettingsInvalid where the settings' own mark is in its way.
+    """
     if nic.mode not in FAMILY:
         raise NicInvalid("MODE", nic.mode, f"bridged or routed for a NIC with the firewall profile {options.firewall}")
+    if settings.rule_mark & OWN_MARK:
+        raise SettingsInvalid(f"[rules] mark = {settings.rule_mark:#x}: firewall profiles need the bit {OWN_MARK:#x} for themselves")
     family = FAMILY[nic.mode]
     return Part(before=(FirewallTable(family, options.firewall), FirewallMember(nic.interface, family, options.firewall)))
