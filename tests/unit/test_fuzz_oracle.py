@@ -87,7 +87,7 @@ class NoPlace(Place):
     """A place without a network: what arrives is what a test says."""
 
     def __init__(self) -> None:
-        self.mode, self.facts = "bridged", facts.of(SETTINGS[0], "bridged")
+        self.mode, self.facts, self.upcalls = "bridged", facts.of(SETTINGS[0], "bridged"), False
 
     def takes(self, header: Header) -> bool:
         return False
@@ -132,6 +132,24 @@ def test_limits_have_proofs(sent: Sent, came: bytes, limit: str | None) -> None:
     reasons = judge(came, place.seen_by(arrival))
     assert reasons
     assert {limits.Limits(place).name(sent, arrival, reason) for reason in reasons} == {limit}
+
+
+def test_what_ports_share() -> None:
+    """The frame begins further on, on Open vSwitch's kernel datapath; elsewhere that is no limit, nor is a foreign source any other way."""
+    body = udp(1000, 2000, bytes(64))
+    head = struct.pack("!IHBB", 6 << 28, len(body), 17, 64) + pools.OWN6 + pools.PEER6
+    frame = b"\x33\x33\0\0\0\1" + pools.MAC + b"\x86\xdd" + head + body
+    cut = frame[:18] + b"\0\x18\x2c" + frame[21:54] + bytes.fromhex("1100000112345678") + body[:16]
+    place = NoPlace()
+    for came, upcalls, limit in (
+        (cut[8:], True, limits.SHARED),
+        (cut[8:], False, None),
+        (cut[:6] + pools.FOREIGN_MAC + cut[12:], True, None),
+    ):
+        place.upcalls = upcalls
+        arrival = Arrival("tap2", PLAIN, came)
+        reason = judge(came, place.seen_by(arrival))[0]
+        assert limits.Limits(place).name((Header(1, 3, 62, 16, 54, 6), frame), arrival, reason) == limit
 
 
 def test_a_checksum_is_two_bytes() -> None:

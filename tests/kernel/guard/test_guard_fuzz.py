@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.attacks import NO_GUARD, SETTINGS, Setting
 from tests.support.fuzz import facts, planted, regressions
-from tests.support.fuzz.fuzz import Fuzz, Key, Result
+from tests.support.fuzz.fuzz import Fuzz, Result
 from tests.support.fuzz.place import MODES, Place, made
 from tests.support.fuzz.receivers import Silence
 from tests.support.netns import run
@@ -26,7 +26,7 @@ SEEDS = (1, *(int(seed) for seed in os.environ.get("NETCOMMON_FUZZ_SEED", "").sp
 FRAMES = {"bridged": 8_000, "routed": 8_000, "openvswitch": 2_000}
 MANY = {"bridged": 1_000_000, "routed": 1_000_000, "openvswitch": 250_000}
 UNGUARDED = 9_000
-PLANTED, HOLES = 4_000, 6  #: frames for each hole, and holes in a default run
+PLANTED, HOLES = 10_000, 8  #: frames for each hole at most, and holes in a default run
 #: Every word that the oracle has for a frame that could deceive somebody.
 WORDS = {"mac", "type", "vlan", "arp-mac", "arp-ip", "ip4", "ip6", "dhcp-server", "dhcp-fragment", "chaddr", "dhcp6-server"}
 WORDS |= {"dhcp6-message", "ra", "nd-target", "nd-option", "nd-fragment", "headers-cut", "query", "probe"}
@@ -108,21 +108,20 @@ def test_without_the_guard(place: Place) -> None:
     assert (WORDS - NOT[place.mode] - found, result.missing) == (set(), [])
 
 
-def found_at(place: Place, seed: int) -> set[Key | str]:
-    """What should not have arrived, and what should have."""
+def finds(place: Place, seed: int) -> bool:
+    """Whether something arrives that should not, or does not that should."""
     try:
         place.exchange([])
     except Silence:
-        return {"nothing arrives"}
-    result = Fuzz(place, seed).run(PLANTED, examples=0)
-    return {*result.violations, *(name for name, _ in result.missing)}
+        return True
+    return Fuzz(place, seed).finds(PLANTED)
 
 
 @pytest.mark.parametrize("place", ["bridged"], indirect=True)
 def test_planted_holes(place: Place) -> None:
-    """With one rule taken out the fuzz finds more than it does without: in most cases within a sample."""
+    """With one rule taken out the fuzz finds something, in most cases: of some rules another one drops the same. With all, nothing."""
     place.up(GUARDED)
-    usual = found_at(place, 4)
+    assert not finds(place, 4)
     missed = []
     holes = sample(range(len(planted.drops())), HOLES)
     for number in holes:
@@ -130,7 +129,7 @@ def test_planted_holes(place: Place) -> None:
         place.up(GUARDED)
         rule = planted.drops()[number]
         planted.delete(rule)
-        if found_at(place, 4) <= usual:
+        if not finds(place, 4):
             missed.append(f"{rule.chain}: {rule.text}")
     print(f"FIGURES {len(holes)} rules taken out, {len(missed)} not found:\n" + "\n".join(missed))
     assert len(missed) <= len(holes) // 3, "\n".join(missed)

@@ -78,6 +78,7 @@ class Fuzz:
 
     def __init__(self, place: Place, seed: int) -> None:
         self.place, self.rng, self.result = place, Random(seed), Result()
+        self.shrinks = True
         self.limits = Limits(place)
         self.before: list[Sent] = []  #: the last batch: what a switch has no entry for may come late
         self.honest = honest.Grammar(place.mode, place.facts, place.takes(USO), place.passes_fragments)
@@ -87,6 +88,13 @@ class Fuzz:
         while self.result.sent < frames:
             self.batch(examples)
         return self.result
+
+    def finds(self, frames: int) -> bool:
+        """Whether anything is found among so many; sends no more than it takes, and makes nothing small."""
+        self.shrinks = False
+        while self.result.sent < frames and not self.result.violations and not self.result.missing:
+            self.batch(1)
+        return bool(self.result.violations or self.result.missing)
 
     def batch(self, examples: int) -> None:
         """One batch: honest frames lie among the others, so that what is lost by these is seen."""
@@ -122,7 +130,8 @@ class Fuzz:
             found = list(self.missing(wanted, [*arrivals, *late]))
             if not found:
                 return late
-            late += self.place.exchange([])
+            # the queue of what the switch is asked about may have been full
+            late += self.place.exchange([each.sent for each in wanted] if self.place.upcalls else [])
         self.result.missing += found
         return late
 
@@ -174,6 +183,8 @@ class Fuzz:
 
     def small(self, sent: Sent, key: Key, receiver: str, came: tuple[Arrival, Reason]) -> Violation:
         """The frame as small as it can be while it is no limit."""
+        if not self.shrinks:
+            return Violation(self.place.mode, sent, *came)
         small = shrunk(sent, lambda each: self.beyond(each, key, receiver) is not None)
         return Violation(self.place.mode, small, *(self.beyond(small, key, receiver) or came))
 

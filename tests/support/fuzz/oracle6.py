@@ -18,6 +18,7 @@ NAMES = {0: "hop-by-hop", 43: "routing", 60: "destination", 44: "fragment", 51: 
 MLD_QUERY = 130
 SOLICITED_ROUTER, ROUTER, SOLICITATION, ADVERTISEMENT, REDIRECT = 133, 134, 135, 136, 137
 FIXED = {SOLICITED_ROUTER: 8, SOLICITATION: 24, ADVERTISEMENT: 24}  #: where options begin
+LEAST = {ROUTER: 16, REDIRECT: 40}
 SOURCE_LINK, TARGET_LINK, NONCE = 1, 2, 14
 SERVER6, CLIENT6 = 547, 546
 CLIENTS = frozenset({1, 3, 4, 5, 6, 8, 9, 11})  #: messages of clients
@@ -128,6 +129,7 @@ def _icmp6(packet: bytes, way: Walked, facts: Facts, found: list[Reason]) -> Non
     elif way.chain and facts.mode != "openvswitch":
         found.append(Reason("nd-extension", f"neighbour discovery {kind} behind {names(way)}", PROMISE, hidden(way)))
     if kind in (ROUTER, REDIRECT):
+        level = level if way.end - way.at >= LEAST[kind] else PROMISE  # RFC 4861, 6.1.2 and 8.1: shorter ones are discarded
         if "dhcp" in facts.rules:
             found.append(Reason("ra", f"{'router advertisement' if kind == ROUTER else 'redirect'}, {names(way)}", level, hidden(way)))
         return

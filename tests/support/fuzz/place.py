@@ -26,6 +26,7 @@ ETH_P_ALL = 3
 #: What programs on a node listen for on a tap itself, where groups of bridges end: IPv4, ARP, RARP, IPv6, 802.1X, LLDP, 802.2.
 PROTOCOLS = (0x0800, 0x0806, 0x8035, 0x86DD, 0x888E, 0x88CC, 4)
 ACCESS, TRUNK = 10, 20
+UNBOUNDED = "netcommon:0:new_sources:0"  #: the fuzz makes up many addresses in a second, and honest frames are to arrive all the same
 QUIET = 0.05  #: seconds without a frame, after which all have come that had to be asked about
 Sent = tuple[Header, bytes]
 
@@ -57,7 +58,7 @@ class Place:
             "INSTANCE": "web1",
             "INTERFACE_INDEX": "0",
             "INTERFACE_UUID": "5d2c0d6e-0000-4000-8000-000000000001",
-            "TAGS": f"{setting.tags} netcommon:0:tap_mac:{base.HOST_MAC}",
+            "TAGS": f"{setting.tags} netcommon:0:tap_mac:{base.HOST_MAC} {UNBOUNDED}",
             "MODE": self.mode,
             **{"bridged": {"LINK": "br0", "BRIDGE": "br0"}, "routed": {}, "openvswitch": {"LINK": "ovs0"}}[self.mode],
         }

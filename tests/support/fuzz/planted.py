@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tests.support.netns import run
 
 OURS = "netcommon-"
+COUNTED = ("sender", "source4", "source6")  #: chains that bound how many addresses a guest uses: the fuzz uses few
 
 
 class Rule(NamedTuple):
@@ -28,7 +29,8 @@ def drops() -> list[Rule]:
         if rule is None or not rule["table"].startswith(OURS) or rule["family"] != "netdev" or "hook" in rule:
             continue
         text = json.dumps(rule["expr"])
-        if stops(rule["expr"]):
+        counted = rule["chain"] in COUNTED or any(f'"target": "{chain}"' in text for chain in COUNTED)
+        if stops(rule["expr"]) and not counted:
             found.append(Rule(rule["family"], rule["table"], rule["chain"], rule["handle"], text))
     return found
 
