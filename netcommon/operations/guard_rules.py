@@ -278,6 +278,7 @@ def _foreign6(base: int, offset: int) -> tuple[bytes, bytes]:
 def _ipv6() -> list[Rule]:
     local, other = _foreign6(NETWORK_HEADER, 8)
     unknown = _not_exact(NETWORK_HEADER, 8, 16, IPV6)
+    unhidden = b"".join(compare(header, DIFFERENT) for header in HIDING)
     last = extension(44, 0, 1) + b"".join(compare(header, DIFFERENT) for header in (*SKIPPED, *HIDING))
     message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
     client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
@@ -300,7 +301,7 @@ def _ipv6() -> list[Rule]:
         ("first6", _drop("malformed")),
         ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
         ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(GOTO, "other6")),
-        ("other6", meta(META_L4PROTO) + b"".join(compare(header, DIFFERENT) for header in HIDING) + verdict(ACCEPT)),
+        ("other6", meta(META_L4PROTO) + unhidden + load(NETWORK_HEADER, 6, 1) + unhidden + verdict(ACCEPT)),
         *(("other6", load(TRANSPORT_HEADER, 0, 1) + compare(header) + verdict(ACCEPT)) for header in UNREAD),
         ("other6", _drop("malformed")),
         (
