@@ -95,8 +95,9 @@ CHAINS = {
         "goto drop-malformed",
     ],
     "other6": [
-        "meta l4proto != 51 meta l4proto != 135 meta l4proto != 139 meta l4proto != 140 "
-         "@nh,48,8 != 0x33 @nh,48,8 != 0x87 @nh,48,8 != 0x8b @nh,48,8 != 0x8c accept",
+        "".join(f"meta l4proto != {header} " for header in (51, 135, 139, 140))
+        + "".join(f"@nh,48,8 != {header:#x} " for header in (51, 135, 139, 140))
+        + "accept",
         *(f"@th,0,8 {header:#x} accept" for header in (6, 50, 59, 132)),
         "goto drop-malformed",
     ],
