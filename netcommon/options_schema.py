@@ -28,7 +28,6 @@ KERNEL = ("bridged", "routed")
 BRIDGED = ("bridged",)
 ROUTED = ("routed",)
 OPENVSWITCH = ("openvswitch",)
-SWITCHED = ("bridged", "openvswitch")
 
 OPTIONS = (
     Option("spoof_guard", Truth(), "what the guest sends is checked for forged addresses"),
@@ -37,7 +36,7 @@ OPTIONS = (
     Option("allow_dhcp_spoofing", Truth(), "the guest may be a DHCP server, and send from any IP address"),
     Option("allow_restricted_traffic", Truth(), "the guest may send frames that are not IPv4, IPv6 or ARP"),
     Option("allow_unfiltered_promisc", Truth(), "the guest gets frames for other MAC addresses too", BRIDGED),
-    Option("allow_mcast_router", Truth(), "the guest gets all multicast once it sends IGMP or MLD queries or PIM hellos", SWITCHED),
+    Option("allow_mcast_router", Truth(), "the guest gets all multicast once it sends IGMP or MLD queries or PIM hellos"),
     Option("link_local", Choice(("any", "eui64")), "which IPv6 link-local addresses the guest may have: any, or its MAC's"),
     Option("new_sources", Whole(0, 4096), "how many new addresses a minute, of those not known exactly; 0: any number"),
     Option("firewall", Choice(("protected", "limited", "unprotected")), "the firewall profile in front of the guest", KERNEL),

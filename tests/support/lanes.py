@@ -216,7 +216,7 @@ def warm(options: Options) -> Result:
     return rooted(options._replace(full=False, agents=True), "warm", paths, seconds=2400)
 
 
-def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1, seconds: int = 900) -> Result:
+def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1, seconds: int = 1200) -> Result:
     """A lane of pytest that changes the kernel's network."""
     if os.geteuid() != 0:
         say(f"the {lane} lane needs root")
