@@ -55,12 +55,14 @@ class Grammar:
         self.count += 1
         return b"honest %08d," % self.count
 
-    def ip4(self, rng: Random, body: bytes, protocol: int, field: int = 0, options: bytes = b"", source: bytes = b"") -> tuple[bytes, str]:
+    def ip4(
+        self, rng: Random, body: bytes, protocol: int, field: int = 0, options: bytes = b"", source: bytes = b"", one_peer: bool = False
+    ) -> tuple[bytes, str]:
         """A packet from the guest's address to somebody, in its frame. Flows stop fragments to groups, as documented."""
         address, name, mac = b"\xff" * 4, "", ALL
         if self.mode == "routed":
             (address, name), mac = one(rng, ((pools.OUT4, "up0"), (pools.BESIDE4, "up1"))), self.peer()
-        elif field & 0x3FFF:
+        elif field & 0x3FFF or one_peer:
             address, mac = pools.PEER4, ELSEWHERE
         size = 20 + len(options) + len(body)
         head = struct.pack("!BBHHHBBH", 0x45 + len(options) // 4, 0, size, below(rng, 65536), field, 64, protocol, 0)
@@ -160,7 +162,7 @@ class Grammar:
         if way == 1:
             frame, name = self.ip4(rng, self.udp(1000, 2000, body), UDP, 0x4000)
             return Honest("USO", (Header(NEEDS_CSUM, UDP_EACH, 42, size, 34, 6), frame), marks, name)
-        frame, name = self.ip4(rng, self.udp(1000, 2000, body[8:]), UDP)  # fragments: their bounds lie between marks
+        frame, name = self.ip4(rng, self.udp(1000, 2000, body[8:]), UDP, one_peer=True)  # fragments: their bounds lie between marks
         return Honest("UFO", (Header(NEEDS_CSUM, UDP_WHOLE, 42, size, 34, 6), frame), marks[1:], name)
 
     def large6(self, rng: Random) -> Honest:
