@@ -315,6 +315,7 @@ def test_who_sends_queries_gets_no_group_of_others(ends: Mapping[str, End], opti
 
 
 @pytest.mark.vm
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "router"), [("", False), ("allow_mcast_router", True)])
 def test_queries_in_the_machine(ends: Mapping[str, End], options: str, router: bool) -> None:
     groups_of_others(ends, options, router)

@@ -622,6 +622,7 @@ def three_bridged(node: Node) -> list[Namespace]:
 
 
 @pytest.mark.vm
+@pytest.mark.slow
 def test_flows_of_others_are_not_tracked_on_a_bridge(node: Node) -> None:
     guests = three_bridged(node)
     only_what_is_needed(guests, [f"10.0.0.{number}" for number in (1, 2, 3)], node, "10.0.0.254")

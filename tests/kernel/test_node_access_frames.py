@@ -266,6 +266,7 @@ table inet theirs {
 
 
 @pytest.mark.vm
+@pytest.mark.slow
 def test_devices_on_the_bridge(node: Node) -> None:
     """What leaves the bridge by a VLAN's device on it, with one tag or two, is known by its tap; behind two tags nothing is allowed."""
     place = Place(node, "bridged")

@@ -236,7 +236,7 @@ def machine(options: Options) -> Result:
         return Result(before, 0)
     expression = "vm" if options.full else "vm and not slow"
     noting = options._replace(figures=done.emptied("vm")) if options.full and not options.extra else options
-    counts, status = vm.boot(expression, list(options.extra), noting.environment, 4500 if options.full else 900)
+    counts, status = vm.boot(expression, list(options.extra), noting.environment, 4500 if options.full else 1200)
     result = judged(counts, status)
     if options.full and not result.failed and not options.extra:
         done.remember("vm", result.passed)

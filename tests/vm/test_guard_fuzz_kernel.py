@@ -14,6 +14,8 @@ from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
 from tests.support.sample import FULL
 
+pytestmark = pytest.mark.slow  # emulated, and Open vSwitch's program is asked about most frames
+
 FRAMES = 20_000 if FULL else 1_500
 ASKED = 5_000 if FULL else 400  #: on Open vSwitch, whose program is asked about most of them
 

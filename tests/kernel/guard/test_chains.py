@@ -52,9 +52,10 @@ def test_delivery_hooked_elsewhere(network: paths.Network, hook: str, priority: 
     """The same of the chain that all NICs share."""
     network.up(GUARDED)
     place = "bridge", NAME, "postrouting"
-    before, rule = listed(*place), next(line for line in run("nft", "list", "chain", *place).splitlines() if "@own" in line)
+    before, rules = listed(*place), [line for line in run("nft", "list", "chain", *place).splitlines() if "@" in line]
     words = " ".join(place)
-    run("nft", f"delete chain {words}\nadd chain {words} {{ type filter hook {hook} priority {priority}; }}\nadd rule {words} {rule}")
+    made = [f"delete chain {words}", f"add chain {words} {{ type filter hook {hook} priority {priority}; }}"]
+    run("nft", "\n".join((*made, *(f"add rule {words} {rule}" for rule in rules))))
     assert listed(*place) != before
     assert [line for line in drift() if "chain postrouting is not hooked as we made it" in line]
     mend()
