@@ -129,7 +129,11 @@ def shapes(own4: str, own6: str, port: int) -> dict[str, list[tuple[bytes, str]]
 IN_PARTS = {name for name in shapes(OTHER4, OTHER6, 1) if "fragment" in name}
 
 
-@pytest.mark.parametrize("guard", ["guarded", "unguarded"])
+#: What the spoof guard drops by itself (docs/spoof-guard.md): a first fragment that does not show its last header.
+GUARDED = {"IPv6 in fragments, of destination options"}
+
+
+@pytest.mark.parametrize("guard", ["guarded", pytest.param("unguarded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ON_BOTH)
 def test_whatever_it_looks_like(node: Node, mode: str, guard: str) -> None:
     """No form of a packet gets to a service that is not allowed, of those that get there without the option."""
@@ -144,14 +148,14 @@ def test_whatever_it_looks_like(node: Node, mode: str, guard: str) -> None:
             return {name for name, frames in made.items() if wire.came(frames, WORD, port)}
 
     place.up("all", *more)
-    usual = set(shapes(OTHER4, OTHER6, REFUSED))
+    usual = set(shapes(OTHER4, OTHER6, REFUSED)) - (set() if more else GUARDED)
     assert got(REFUSED) == usual
     place.up("none", *more)
     assert got(REFUSED) == set()
     place.up("udp/53", *more)
     before = reassembled()
     assert got(REFUSED) == set()
-    assert usual - got(TAKEN) == (IN_PARTS if place.bridged else {each for each in IN_PARTS if "IPv6" in each})
+    assert usual - got(TAKEN) == usual & (IN_PARTS if place.bridged else {each for each in IN_PARTS if "IPv6" in each})
     first = 0 if mode == "bridged" else 1  # of IPv4 what else comes to input is put together before
     assert reassembled()[first:] == before[first:]
 
