@@ -292,7 +292,7 @@ def _ipv6() -> list[Rule]:
         *_new("source6", NETWORK_HEADER, 8, 16, SOURCES6),
         # nf_tables reads the first next header where a guest can have the kernel leave it unwritten (a frame longer than a page, with a
         # small hdr_len in its virtio-net header): what it makes of that must agree with the byte itself
-        *(("next6", _next(header) + _l4(header, DIFFERENT) + _drop("malformed")) for header in (UDP, ICMPV6)),
+        *(("next6", _next(header) + _l4(header, DIFFERENT) + _drop("malformed")) for header in (UDP, ICMPV6, *HIDING)),
         *(("next6", _next(header) + lacking(header[0]) + _drop("malformed")) for header in SKIPPED),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
         ("next6", FIRST_FRAGMENT6 + verdict(JUMP, "first6")),

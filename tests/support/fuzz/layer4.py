@@ -105,6 +105,4 @@ def discovery(rng: Random) -> bytes:
         return body + payload(rng)
     for _ in range(one(rng, (0, 1, 1, 1, 2, 3))):
         body += option(rng)
-    if rng.random() < 0.06:  # more than a page: the kernel may leave headers outside the part that it reads directly
-        body += (b"\xfd\xff" + bytes(2038)) * 2
     return body
