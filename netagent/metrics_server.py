@@ -107,7 +107,7 @@ class Server:
             self._drop(client)
 
     def _wait(self) -> float | None:
-        """How long nothing has to be done but for who asks (milliseconds); None: for ever."""
+        """Return how long nothing has to be done but for who asks (milliseconds); None: for ever."""
         # clients have the same time each, so the first to come is the first whose time is over
         ends = [client.end for client in list(self._clients.values())[:1]]
         ends += [self._deaf_until] if self._deaf_until else []

@@ -266,7 +266,7 @@ class Several(NamedTuple):
 
 
 class Services(Several):
-    """What of a node a guest may reach: ("all",), ("none",), or services such as ("icmp", "tcp/80", "udp/53"), in this order."""
+    """Name what a guest may reach of a node: ("all",), ("none",), or services such as ("icmp", "tcp/80", "udp/53"), in this order."""
 
     __slots__ = ()
 

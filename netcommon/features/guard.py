@@ -46,7 +46,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
 
 
 def _new_sources(options: Options, known: Addresses, free: tuple[str, ...]) -> int:
-    """How many addresses it may begin to use in a minute; no limit where it may use any, or none that is not known by itself."""
+    """Count the addresses that it may begin to use in a minute; no limit where it may use any, or none that is not known by itself."""
     anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
     unknown = {guard_rules.FREE_IPV4, guard_rules.FREE_IPV6, guard_rules.ANY_LINK_LOCAL}.intersection(free)
     return 0 if anything or not (unknown or known.prefixes4 or known.prefixes6) else options.new_sources

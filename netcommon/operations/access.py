@@ -75,7 +75,7 @@ class NodeAccessFields(NamedTuple):
 
 
 class NodeAccess(NodeAccessFields, Operation):
-    """What one guest reaches: its device's elements, put in place and replaced in one transaction."""
+    """Limit what one guest reaches: its device's elements, put in place and replaced in one transaction."""
 
     __slots__ = ()
     KIND = "access"

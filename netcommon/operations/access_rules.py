@@ -112,7 +112,7 @@ def _types(protocol: bytes, needed: tuple[tuple[int, int], ...]) -> list[bytes]:
 
 
 def _policy() -> list[Rule]:
-    """What is allowed, by families of addresses; ends in the chain "denied"."""
+    """Yield what is allowed, by families of addresses; ends in the chain "denied"."""
     service = meta(META_IIF) + meta(META_L4PROTO, 1) + load(TRANSPORT_HEADER, 2, 2, 2) + within(SERVICES) + verdict(ACCEPT)
     answers = _l4(TCP) + ANSWERS + verdict(ACCEPT)
     ping = load(TRANSPORT_HEADER, 0, 1), meta(META_IIF) + within(PING) + verdict(ACCEPT)

@@ -510,7 +510,7 @@ FLOWS = 2000
 
 
 def tracked() -> int:
-    """How many connections the node tracks."""
+    """Count how many connections the node tracks."""
     return int(sysctl("net/netfilter/nf_conntrack_count"))
 
 

@@ -25,7 +25,7 @@ REFUSED, TAKEN = 1234, 53  #: ports
 
 
 def reassembled() -> tuple[int, int]:
-    """How many fragments of IPv4 and IPv6 the node has kept, to put them together."""
+    """Count how many fragments of IPv4 and IPv6 the node has kept, to put them together."""
     four, six = (Path(f"/proc/thread-self/net/{name}").read_text().splitlines() for name in ("snmp", "snmp6"))
     names, values = (line.split() for line in four if line.startswith("Ip: "))
     found = dict(zip(names, values, strict=True)) | dict(line.split() for line in six)
@@ -52,7 +52,7 @@ class Wire:
         return mac_bytes(destination or self.mac) + mac_bytes(MAC) + tags + struct.pack("!H", kind) + packet
 
     def came(self, frames: Iterable[bytes], word: bytes, port: int) -> bool:
-        """Whether the service at ``port`` gets ``word`` by these frames."""
+        """Tell whether the service at ``port`` gets ``word`` by these frames."""
         with listening() as services:
             there = [one for one, service in services.items() if service == f"udp/{port}"]
             for each in frames:

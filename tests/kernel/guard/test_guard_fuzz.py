@@ -109,7 +109,7 @@ def test_without_the_guard(place: Place) -> None:
 
 
 def finds(place: Place, seed: int) -> bool:
-    """Whether something arrives that should not, or does not that should."""
+    """Tell whether something arrives that should not, or does not that should."""
     try:
         place.exchange([])
     except Silence:

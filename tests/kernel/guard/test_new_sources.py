@@ -1,4 +1,4 @@
-"""How many addresses a guest may begin to use: the node makes a neighbour entry for each, in one table for all NICs."""
+"""Count how many addresses a guest may begin to use: the node makes a neighbour entry for each, in one table for all NICs."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ class Facts(NamedTuple):
     wire: bool = True  #: the frame is the guest's own; False: a router has made a new one of its packet
 
     def knows4(self, source: bytes) -> bool:
-        """Whether the guest may speak for this IPv4 address."""
+        """Tell whether the guest may speak for this IPv4 address."""
         return source in self.own4 or within(source, self.prefix4)
 
     def knows6(self, address: bytes) -> bool:
-        """Whether the guest may speak for this IPv6 address; link-local ones too."""
+        """Tell whether the guest may speak for this IPv6 address; link-local ones too."""
         if address in self.own6:
             return True
         if address[0] == 0xFE and address[1] & 0xC0 == 0x80:
@@ -49,7 +49,7 @@ class Facts(NamedTuple):
 
 
 def within(address: bytes, prefix: tuple[bytes, int]) -> bool:
-    """Whether an address lies in a prefix; one of 0 bits holds none."""
+    """Tell whether an address lies in a prefix; one of 0 bits holds none."""
     network, bits = prefix
     rest = len(address) * 8 - bits
     return bool(bits) and int.from_bytes(address, "big") >> rest == int.from_bytes(network, "big") >> rest

@@ -90,7 +90,7 @@ class Fuzz:
         return self.result
 
     def finds(self, frames: int) -> bool:
-        """Whether anything is found among so many; sends no more than it takes, and makes nothing small."""
+        """Tell whether anything is found among so many; sends no more than it takes, and makes nothing small."""
         self.shrinks = False
         while self.result.sent < frames and not self.result.violations and not self.result.missing:
             self.batch(1)

@@ -30,7 +30,7 @@ class Honest(NamedTuple):
     uplink: str = ""
 
     def reaches(self, receiver: str) -> bool:
-        """Whether it should arrive there."""
+        """Tell whether it should arrive there."""
         return not self.uplink or receiver.startswith(self.uplink)
 
 

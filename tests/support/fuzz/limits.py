@@ -52,14 +52,14 @@ class Limits:
         return None
 
     def by_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
-        """Whether the arrival is what was sent but for the checksum, and without that would have broken nothing."""
+        """Tell whether the arrival is what was sent but for the checksum, and without that would have broken nothing."""
         header, frame = sent
         if not header.flags & NEEDS_CSUM or not self._but_two(frame, arrival.frame, header):
             return False
         return reason.rule not in self._broken(frame, arrival)
 
     def _without_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
-        """Whether the frame arrives without offload too, is the same but for two bytes there, and breaks nothing."""
+        """Tell whether the frame arrives without offload too, is the same but for two bytes there, and breaks nothing."""
         header, frame = sent
         for simpler in (header._replace(flags=header.flags & ~NEEDS_CSUM), PLAIN):
             for other in self.place.exchange([(simpler, frame)]):
@@ -90,7 +90,7 @@ class Limits:
         return SHORT if reason.level == PROMISE else None
 
     def _but_two(self, one: bytes, other: bytes, header: Header) -> bool:
-        """Whether two frames are the same but for the two bytes where the checksum is written."""
+        """Tell whether two frames are the same but for the two bytes where the checksum is written."""
         place = header.csum_start + header.csum_offset
         if place < self.written or place + 2 > len(other):
             return False
@@ -110,7 +110,7 @@ def family(frame: bytes) -> tuple[bytes, int]:
 
 
 def shifted(frame: bytes, came: bytes) -> bool:
-    """Whether ``came`` begins some eight bytes further on in the headers of ``frame``, but for what the kernel has written there."""
+    """Tell whether ``came`` begins some eight bytes further on in the headers of ``frame``, but for what the kernel has written there."""
     kind, start = family(frame)
     length = range(start + 4, start + 7)  #: and the next header
     places = range(8, start + 40 - 16, 8)
@@ -142,7 +142,7 @@ def payload(frame: bytes) -> bytes:
 
 
 def fragment(frame: bytes) -> bool:
-    """Whether it is one of several."""
+    """Tell whether it is one of several."""
     kind, start = family(frame)
     packet = frame[start:]
     if kind == IPV4:
@@ -159,7 +159,7 @@ def ports(frame: bytes) -> tuple[bytes, bytes]:
 
 
 def to_server(frame: bytes) -> bool:
-    """Whether it is UDP to a DHCP or DHCPv6 server, and not from one."""
+    """Tell whether it is UDP to a DHCP or DHCPv6 server, and not from one."""
     server = (SERVER if family(frame)[0] == IPV4 else SERVER6).to_bytes(2, "big")
     found = payload(frame)
     return found[2:4] == server != found[:2]

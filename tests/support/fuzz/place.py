@@ -96,7 +96,7 @@ class Place:
         return [arrival for receiver in self.receivers for arrival in receiver.until(sentinel)]
 
     def takes(self, header: Header) -> bool:
-        """Whether the kernel takes such a header from a tap: some refuse what others do not know, or do not check."""
+        """Tell whether the kernel takes such a header from a tap: some refuse what others do not know, or do not check."""
         try:
             os.write(self.guest.descriptor, raw(header) + next(self.sentinels(bytes(64))))
         except OSError as error:

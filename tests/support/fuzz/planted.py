@@ -36,7 +36,7 @@ def drops() -> list[Rule]:
 
 
 def stops(expressions: object) -> bool:
-    """Whether a rule ends with a jump, a goto or a drop, itself or by a map."""
+    """Tell whether a rule ends with a jump, a goto or a drop, itself or by a map."""
     text = json.dumps(expressions)
     return any(f'"{word}"' in text for word in ("drop", "jump", "goto"))
 

@@ -47,7 +47,7 @@ class Receiver(Protocol):
         """What has come before a frame with ``sentinel`` in it; of sockets, what is there. Raises Silence where that never comes."""
 
     def ready(self, seconds: float) -> bool:
-        """Whether something comes within that time."""
+        """Tell whether something comes within that time."""
 
 
 class TapReceiver:
