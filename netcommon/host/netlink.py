@@ -173,11 +173,11 @@ class Netlink:
 
     def _send(self, messages: Sequence[Encoded], flags: int) -> int:
         """Sends them at once; returns the last one's sequence number, those before count down from it."""
-        data = b""
-        for each in messages:
+        parts: list[bytes] = []
+        for kind, own, body in messages:
             self._sequence += 1
-            data += message(each.type, each.flags | flags, each.body, self._sequence)
-            data += b"\0" * (-len(data) % 4)
+            parts += (message(kind, own | flags, body, self._sequence), b"\0" * (-len(body) % 4))
+        data = b"".join(parts)  # a table is hundreds of messages: what is added piece by piece is copied as often
         self.requests += len(messages)
         try:
             self._open().send(data)

@@ -158,7 +158,7 @@ def _elements(elements: Sequence[NftElement]) -> bytes:
         if len(_places) >= PLACES:
             _places.clear()
         place = _places[table, name] = word(ELEMENTS_TABLE, table) + word(ELEMENTS_SET, name)
-    listed = b"".join([nest(LIST_ELEMENT, _element(each)) for each in elements])
+    listed = b"".join([_element(each) for each in elements])
     return place + nest(ELEMENTS_LIST, listed)
 
 
@@ -168,10 +168,20 @@ PLACES = 1024
 
 
 def _element(element: NftElement) -> bytes:
-    body = nest(ELEMENT_KEY, attribute(1, element.key))
-    body += nest(ELEMENT_VALUE, attribute(1, element.value)) if element.value else b""
-    body += nest(ELEMENT_EXPRESSION, _limit(element.limit)) if element.limit else b""
-    return body + (nest(ELEMENT_KEY_END, attribute(1, element.end)) if element.end else b"")
+    _family, _table, _set, key, end, _packets, value, limit = element
+    if not (end or value or limit or len(key) & 3):  # as most are: what is around the key depends on its length alone
+        head = _heads.get(len(key))
+        if head is None:
+            head = _heads[len(key)] = nest(LIST_ELEMENT, nest(ELEMENT_KEY, attribute(1, key)))[: -len(key) or None]
+        return head + key
+    body = nest(ELEMENT_KEY, attribute(1, key))
+    body += nest(ELEMENT_VALUE, attribute(1, value)) if value else b""
+    body += nest(ELEMENT_EXPRESSION, _limit(limit)) if limit else b""
+    return nest(LIST_ELEMENT, body + (nest(ELEMENT_KEY_END, attribute(1, end)) if end else b""))
+
+
+#: By the length of a key: the attributes around it, where an element is a key and nothing else.
+_heads: dict[int, bytes] = {}
 
 
 def get_table(family: int, name: str) -> Encoded:

@@ -27,7 +27,6 @@ from netcommon.host.nfexpr import (
     TRANSPORT_HEADER,
     compare,
     extension,
-    lacking,
     load,
     mask,
     meta,
@@ -57,7 +56,7 @@ REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "query", "malformed")
 SOURCES = "sources"
 
 #: The chain, an empty one, that tells a table of these rules and sets from one that an earlier version has made. Raised with every change.
-LAYOUT = "layout-2"
+LAYOUT = "layout-3"
 
 #: Sets of devices that are free of a check.
 FREE_MAC, FREE_IPV4, FREE_IPV6, FREE_DHCP, FREE_TYPE = "free-mac", "free-ipv4", "free-ipv6", "free-dhcp", "free-type"
@@ -81,8 +80,8 @@ SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
 REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
 LASTING, MOST = 60_000, 1 << 16  #: milliseconds that an address is remembered, then it counts as new; how many a table remembers
 CHAINS = (
-    *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4"),
-    *("ipv6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
+    *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4", "chaddr4"),
+    *("ipv6", "agree6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
     *("sender", "source4", "source6"),
 )
 
@@ -97,6 +96,7 @@ IGMP_QUERY, MLD_QUERY = b"\x11", b"\x82"  #: of all versions (RFC 3376, 4.1; RFC
 #: IPv6 headers that nf_tables takes for the last one, though receivers may look behind them: authentication, mobility, HIP and shim6
 #: (RFC 4302, 6275, 7401, 5533); and what the guard has no rules for behind them either: TCP, ESP, nothing, SCTP.
 HIDING = (b"\x33", b"\x87", b"\x8b", b"\x8c")
+LAST = (UDP, ICMPV6, *HIDING)  #: the headers that the guard looks behind, or for
 UNREAD = (b"\x06", b"\x32", b"\x3b", b"\x84")
 FRAGMENT = b"\x2c"
 SKIPPED = (b"\x00", b"\x2b", FRAGMENT, b"\x3c")  #: headers that it goes on behind: hop-by-hop, routing, fragment, destination options
@@ -152,6 +152,11 @@ def _type(value: bytes, operator: int = 0) -> bytes:
 def _next(header: bytes) -> bytes:
     """The header that follows that of IPv6."""
     return load(NETWORK_HEADER, 6, 1) + compare(header)
+
+
+def _neither(*values: bytes) -> bytes:
+    """What has been loaded is none of these."""
+    return b"".join(compare(value, DIFFERENT) for value in values)
 
 
 def _length(value: int, operator: int = EQUAL) -> bytes:
@@ -211,14 +216,14 @@ def _arp() -> list[Rule]:
         ("arp", IIF + load(NETWORK_HEADER, 8, 6, 1) + within(MACS, True) + within(FREE_MAC, True) + _drop("mac")),
         ("arp", sender + _foreign(NETWORK_HEADER, 14, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
         ("arp", probe + _foreign(NETWORK_HEADER, 24, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),  # RFC 5227, 2.1.1
-        ("arp", sender + _not_exact(NETWORK_HEADER, 14, 4, IPV4) + verdict(GOTO, "sender")),
+        ("arp", sender + _unknown(NETWORK_HEADER, 14, 4, IPV4, SOURCES4) + verdict(GOTO, "sender")),
         *_new("sender", NETWORK_HEADER, 14, 4, SOURCES4),
     ]
 
 
-def _not_exact(base: int, offset: int, length: int, exact: str) -> bytes:
-    """An address that is not known by itself, but by a prefix, by its kind, or not at all."""
-    return IIF + load(base, offset, length, 1) + within(exact, True)
+def _unknown(base: int, offset: int, length: int, exact: str, remembered: str) -> bytes:
+    """An address that is not known by itself, but by a prefix, by its kind, or not at all, and that is not in use already."""
+    return IIF + load(base, offset, length, 1) + within(exact, True) + within(remembered, True)
 
 
 def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> list[Rule]:
@@ -229,7 +234,6 @@ def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> li
     """
     address = IIF + load(base, offset, length, 1)
     return [
-        (chain, address + within(remembered) + verdict(RETURN)),
         (chain, address + within(NEW_SOURCES) + remember(remembered) + verdict(RETURN)),
         (chain, IIF + within(counter_of(SOURCES)) + verdict(DROP)),
     ]
@@ -238,11 +242,12 @@ def _new(chain: str, base: int, offset: int, length: int, remembered: str) -> li
 def _ipv4() -> list[Rule]:
     source = load(NETWORK_HEADER, 12, 4) + compare(bytes(4), DIFFERENT)
     request = load(TRANSPORT_HEADER, 8, 3) + compare(b"\x01\x01\x06")  # BOOTREQUEST, Ethernet, six bytes (RFC 2131, 2)
+    unrelayed = load(TRANSPORT_HEADER, 32, 4) + compare(bytes(4))  # giaddr: servers choose the network by it
     whole = load(NETWORK_HEADER, 16, 4)  # the end of the header
     plain = load(NETWORK_HEADER, 0, 1) + mask(b"\x0f")  # the length of the header, in words of four bytes
     return [
         ("ipv4", source + _foreign(NETWORK_HEADER, 12, 4, IPV4, PREFIXES4, FREE_IPV4) + _drop("ip")),
-        ("ipv4", IIF + load(NETWORK_HEADER, 12, 4, 1) + within(PREFIXES4) + within(IPV4, True) + verdict(JUMP, "source4")),
+        ("ipv4", _unknown(NETWORK_HEADER, 12, 4, IPV4, SOURCES4) + within(PREFIXES4) + verdict(JUMP, "source4")),
         # the protocol as the header has it: nf_tables knows none where the length of the header is wrong, which the kernel then mends
         ("ipv4", LATER_FRAGMENT4 + load(NETWORK_HEADER, 9, 1) + compare(UDP) + _free(FREE_DHCP, True) + verdict(GOTO, "later4")),
         ("ipv4", LATER_FRAGMENT4 + whole + verdict(ACCEPT)),
@@ -262,9 +267,11 @@ def _ipv4() -> list[Rule]:
         ("udp4", _port(2, 68) + _drop("dhcp")),
         ("udp4", _port(2, 67) + verdict(GOTO, "dhcp4")),
         # what is cut off or in a later fragment cannot be compared: such a rule does not match
-        ("dhcp4", NO_FRAGMENT + request + IIF + load(TRANSPORT_HEADER, 36, 6, 1) + within(MACS) + verdict(ACCEPT)),
-        ("dhcp4", NO_FRAGMENT + request + _free(NO_MAC) + verdict(ACCEPT)),
+        ("dhcp4", NO_FRAGMENT + request + unrelayed + verdict(GOTO, "chaddr4")),
         ("dhcp4", _drop("dhcp")),
+        ("chaddr4", IIF + load(TRANSPORT_HEADER, 36, 6, 1) + within(MACS) + verdict(ACCEPT)),
+        ("chaddr4", _free(NO_MAC) + verdict(ACCEPT)),
+        ("chaddr4", _drop("dhcp")),
     ]
 
 
@@ -277,9 +284,8 @@ def _foreign6(base: int, offset: int) -> tuple[bytes, bytes]:
 
 def _ipv6() -> list[Rule]:
     local, other = _foreign6(NETWORK_HEADER, 8)
-    unknown = _not_exact(NETWORK_HEADER, 8, 16, IPV6)
-    unhidden = b"".join(compare(header, DIFFERENT) for header in HIDING)
-    last = extension(44, 0, 1) + b"".join(compare(header, DIFFERENT) for header in (*SKIPPED, *HIDING))
+    unknown = _unknown(NETWORK_HEADER, 8, 16, IPV6, SOURCES6)
+    last = extension(44, 0, 1) + _neither(*SKIPPED, *HIDING)
     message = load(TRANSPORT_HEADER, 8, 1)  # not of a server or relay (RFC 8415, 7.3)
     client = compare(b"\x01", GREATER_EQUAL) + compare(b"\x0b", LESS_EQUAL)
     client += compare(b"\x02", DIFFERENT) + compare(b"\x07", DIFFERENT) + compare(b"\x0a", DIFFERENT)
@@ -288,12 +294,15 @@ def _ipv6() -> list[Rule]:
         ("ipv6", SPECIFIED + other + _drop("ip")),
         ("ipv6", load(NETWORK_HEADER, 8, 16) + mask(LINK_LOCAL_MASK) + compare(LINK_LOCAL) + unknown + verdict(JUMP, "source6")),
         ("ipv6", SPECIFIED + unknown + within(PREFIXES6) + verdict(JUMP, "source6")),
+        ("ipv6", verdict(JUMP, "agree6")),
         ("ipv6", verdict(GOTO, "next6")),
         *_new("source6", NETWORK_HEADER, 8, 16, SOURCES6),
         # nf_tables reads the first next header where a guest can have the kernel leave it unwritten (a frame longer than a page, with a
         # small hdr_len in its virtio-net header): what it makes of that must agree with the byte itself
-        *(("next6", _next(header) + _l4(header, DIFFERENT) + _drop("malformed")) for header in (UDP, ICMPV6, *HIDING)),
-        *(("next6", _next(header) + lacking(header[0]) + _drop("malformed")) for header in SKIPPED),
+        ("agree6", load(NETWORK_HEADER, 6, 1) + _neither(*LAST, *SKIPPED) + verdict(RETURN)),
+        *(("agree6", _next(header) + _l4(header) + verdict(RETURN)) for header in LAST),
+        *(("agree6", _next(header) + extension(header[0], 0, 1) + verdict(RETURN)) for header in SKIPPED),
+        ("agree6", _drop("malformed")),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
         ("next6", FIRST_FRAGMENT6 + verdict(JUMP, "first6")),
         # nf_tables reads on beyond the length that the IP header tells: where one header follows, it lies within
@@ -301,8 +310,9 @@ def _ipv6() -> list[Rule]:
         ("first6", _drop("malformed")),
         ("next6", _l4(UDP) + load(TRANSPORT_HEADER, 0, 8) + verdict(GOTO, "udp6")),
         ("next6", _l4(UDP, DIFFERENT) + compare(ICMPV6, DIFFERENT) + verdict(GOTO, "other6")),
-        ("other6", meta(META_L4PROTO) + unhidden + load(NETWORK_HEADER, 6, 1) + unhidden + verdict(ACCEPT)),
-        *(("other6", load(TRANSPORT_HEADER, 0, 1) + compare(header) + verdict(ACCEPT)) for header in UNREAD),
+        ("other6", meta(META_L4PROTO) + _neither(*HIDING) + verdict(ACCEPT)),
+        ("other6", load(TRANSPORT_HEADER, 0, 1) + _neither(*UNREAD) + _drop("malformed")),
+        ("other6", load(TRANSPORT_HEADER, 0, 1) + verdict(ACCEPT)),
         ("other6", _drop("malformed")),
         (
             "next6",
@@ -329,7 +339,7 @@ def _discovery() -> list[Rule]:
     local, other = _foreign6(TRANSPORT_HEADER, 8)
     return [
         ("discovery", bare + _drop("malformed")),
-        ("discovery", SPECIFIED + _not_exact(NETWORK_HEADER, 8, 16, IPV6) + verdict(JUMP, "source6")),
+        ("discovery", SPECIFIED + _unknown(NETWORK_HEADER, 8, 16, IPV6, SOURCES6) + verdict(JUMP, "source6")),
         ("discovery", _type(ROUTER_ADVERTISEMENT) + verdict(GOTO, "router")),
         ("discovery", _type(REDIRECT) + verdict(GOTO, "router")),
         ("discovery", _type(ADVERTISEMENT) + verdict(JUMP, "target")),

@@ -182,7 +182,8 @@ def test_flows_of_the_site_come_after_the_guard(wire: Wire) -> None:
 #: Where the verdict is another than for bridged and routed NICs, and why (docs/openvswitch.md).
 ALWAYS = frozenset({"", *SWITCHES})
 LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes, "" for none of them
-    **dict.fromkeys(("DHCP client, foreign chaddr", "DHCP client, cut off"), ALWAYS),  # no match looks into a DHCP message
+    # no match looks into a DHCP message
+    **dict.fromkeys((f"DHCP client{which}" for which in (", foreign chaddr", " through a relay agent", ", cut off")), ALWAYS),
     **dict.fromkeys(("DHCP server to a relay", "DHCPv6 server to a relay"), ALWAYS),  # likewise: only the ports are seen
     # what the kernel makes of it behind a flow is not matched; docs/openvswitch.md, "Where the kernel forwards"
     **dict.fromkeys(("DHCP server, later fragment", "DHCP server, later fragment from another port"), ALWAYS),

@@ -28,10 +28,10 @@ MANY = {"bridged": 1_000_000, "routed": 1_000_000, "openvswitch": 250_000}
 UNGUARDED = 9_000
 PLANTED, HOLES = 10_000, 8  #: frames for each hole at most, and holes in a default run
 #: Every word that the oracle has for a frame that could deceive somebody.
-WORDS = {"mac", "type", "vlan", "arp-mac", "arp-ip", "ip4", "ip6", "dhcp-server", "dhcp-fragment", "chaddr", "dhcp6-server"}
+WORDS = {"mac", "type", "vlan", "arp-mac", "arp-ip", "ip4", "ip6", "dhcp-server", "dhcp-fragment", "chaddr", "relayed", "dhcp6-server"}
 WORDS |= {"dhcp6-message", "ra", "nd-target", "nd-option", "nd-fragment", "headers-cut", "query", "probe"}
 #: What flows cannot tell, and what nobody behind a router gets.
-NOT = {"bridged": set[str](), "routed": {"vlan"}, "openvswitch": {"chaddr", "dhcp-fragment", "dhcp6-message", "probe"}}
+NOT = {"bridged": set[str](), "routed": {"vlan"}, "openvswitch": {"chaddr", "relayed", "dhcp-fragment", "dhcp6-message", "probe"}}
 
 
 @pytest.fixture

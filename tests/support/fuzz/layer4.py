@@ -29,7 +29,8 @@ def bootp(rng: Random, operation: int) -> bytes:
     """A DHCP message, mostly of the guest's own MAC."""
     chaddr = mostly(rng, MAC, pools.FOREIGN_MACS)
     kinds = b"\1\6" if rng.random() < 0.95 else bytes((below(rng, 8), below(rng, 17)))
-    whole = bytes((operation,)) + kinds + bytes(25) + chaddr + bytes(202) + COOKIE
+    giaddr = mostly(rng, bytes(4), (b"\x0a\0\1\1",), 0.9)
+    whole = bytes((operation,)) + kinds + bytes(21) + giaddr + chaddr + bytes(202) + COOKIE
     return whole.ljust(one(rng, (244, 300, 548, 576)), b"\0")
 
 
@@ -105,4 +106,6 @@ def discovery(rng: Random) -> bytes:
         return body + payload(rng)
     for _ in range(one(rng, (0, 1, 1, 1, 2, 3))):
         body += option(rng)
+    if rng.random() < 0.06:  # more than a page: the kernel may leave headers outside the part that it reads directly
+        body += (b"\xfd\xff" + bytes(2038)) * 2
     return body

@@ -12,6 +12,7 @@ NEEDS_CSUM = 1
 TCP4, UDP_WHOLE, TCP6, UDP_EACH, ECN = 1, 3, 4, 5, 0x80
 SIZES = (1, 7, 8, 8, 16, 16, 24, 32, 64, 100, 256, 536, 1200, 1448, 8192, 65535)
 OFFSETS = {17: 6, 6: 16, 58: 2, 1: 2}  #: where the checksum lies in a header of layer 4
+PAGE = 4000  #: from some such size on the kernel reads no more than hdr_len bytes directly
 FORMAT = struct.Struct("=BBHHHH")
 
 
@@ -38,7 +39,7 @@ def offload(rng: Random, size: int, layer: int, protocol: int, six: bool = False
     whole = TCP6 if six else TCP4
     fitting = {6: (whole,), 17: (UDP_WHOLE, UDP_EACH)}.get(protocol, (UDP_WHOLE, UDP_EACH, whole))
     way = rng.random()
-    if way < 0.2:
+    if way < (0.2 if size < PAGE else 0.8):
         gso = 0
     elif way < 0.93:
         gso = one(rng, fitting)
@@ -47,5 +48,5 @@ def offload(rng: Random, size: int, layer: int, protocol: int, six: bool = False
     gso |= ECN if rng.random() < 0.08 else 0
     if gso in (TCP4, TCP6, UDP_EACH) and rng.random() < 0.9:
         flags |= NEEDS_CSUM  # the kernel takes no other
-    length = mostly(rng, layer + {6: 20, 17: 8}.get(protocol, 0), (0, 14, 34, 54, size, size + 1, 65535), 0.92)
+    length = mostly(rng, layer + {6: 20, 17: 8}.get(protocol, 0), (0, 14, 20, 34, 54, size, size + 1, 65535), 0.92 if size < PAGE else 0.5)
     return Header(flags, gso, length & 0xFFFF, one(rng, SIZES) if gso else 0, start & 0xFFFF, offset)

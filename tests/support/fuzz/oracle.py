@@ -153,5 +153,9 @@ def _dhcp(datagram: bytes, more: bool, where: str, facts: Facts, found: list[Rea
             found.append(Reason("dhcp-short", "DHCP client's message, cut off", PROMISE))
         elif body[0] != REQUEST:
             found.append(Reason("dhcp-operation", "neither BOOTREQUEST nor BOOTREPLY", PROMISE))
+        elif any(body[24:28]):
+            found.append(Reason("relayed", f"DHCP client's message that a relay agent at {body[24:28].hex()} has sent on{where}"))
+        elif any(body[24:28]):
+            found.append(Reason("relayed", f"DHCP client's message as a relay agent sends it on{where}"))
         elif body[1:3] != b"\1\6" or body[28:34] != facts.mac:
             found.append(Reason("chaddr", f"DHCP client's message, foreign chaddr{where}"))
