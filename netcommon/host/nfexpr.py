@@ -57,10 +57,10 @@ def extension(header: int, offset: int, length: int) -> bytes:
     return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place)
 
 
-def lacking(header: int) -> bytes:
-    """Goes on where the kernel finds no IPv6 extension header of this number."""
+def present(header: int) -> bytes:
+    """Goes on where the kernel finds an IPv6 extension header of this number."""
     place = number(3, 0) + number(4, 1) + number(5, EXTHDR_PRESENT) + number(6, 0)
-    return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place) + compare(b"\0")
+    return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place) + compare(b"\1")
 
 
 def meta(key: int, register: int = 0) -> bytes:

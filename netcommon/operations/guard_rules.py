@@ -30,6 +30,7 @@ from netcommon.host.nfexpr import (
     load,
     mask,
     meta,
+    present,
     remember,
     verdict,
     within,
@@ -301,7 +302,7 @@ def _ipv6() -> list[Rule]:
         # small hdr_len in its virtio-net header): what it makes of that must agree with the byte itself
         ("agree6", load(NETWORK_HEADER, 6, 1) + _neither(*LAST, *SKIPPED) + verdict(RETURN)),
         *(("agree6", _next(header) + _l4(header) + verdict(RETURN)) for header in LAST),
-        *(("agree6", _next(header) + extension(header[0], 0, 1) + verdict(RETURN)) for header in SKIPPED),
+        *(("agree6", _next(header) + present(header[0]) + verdict(RETURN)) for header in SKIPPED),
         ("agree6", _drop("malformed")),
         ("next6", LATER_FRAGMENT6 + verdict(ACCEPT)),
         ("next6", FIRST_FRAGMENT6 + verdict(JUMP, "first6")),

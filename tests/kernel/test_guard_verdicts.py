@@ -47,7 +47,7 @@ def udp(sport: int, dport: int, body: bytes = b"") -> bytes:
 
 
 def bootp(op: int, mac: str = MAC, relay: str = "0.0.0.0") -> bytes:
-    return struct.pack("!BBBB20x", op, 1, 6, 0) + socket.inet_aton(relay) + mac_bytes(mac) + bytes(202)
+    return struct.pack("!BBBB20x", op, 1, 6, 0) + ipaddress.IPv4Address(relay).packed + mac_bytes(mac) + bytes(202)
 
 
 def arp(sender_mac: str, sender: str) -> bytes:
@@ -111,7 +111,7 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     ),
     "DHCP client": (ip4("0.0.0.0", udp(68, 67, bootp(1))), "", ()),
     "DHCP client, foreign chaddr": (ip4("0.0.0.0", udp(68, 67, bootp(1, OTHER))), "dhcp", ("dhcp",)),
-    "DHCP client through a relay agent": (ip4(OWN4, udp(67, 67, bootp(1, relay="10.0.1.1"))), "dhcp", ("dhcp",)),
+    "DHCP client through a relay agent": (ip4("0.0.0.0", udp(68, 67, bootp(1, relay="10.0.1.1"))), "dhcp", ("dhcp",)),
     "DHCP client, first fragment": (ip4("0.0.0.0", udp(68, 67, bootp(1)), fragment=0x2000), "dhcp", ("dhcp",)),
     "DHCP client, cut off": (ip4("0.0.0.0", udp(68, 67, b"\1\1\6")), "dhcp", ("dhcp",)),
     "DHCP server": (ip4(OWN4, udp(67, 68, bootp(2))), "dhcp", ("dhcp",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from netcommon.operations import guard_rules
+from netcommon.operations import delivery, guard_rules
 from netcommon.operations.guard import table_of
 from tests.kernel.test_guard_verdicts import MAC, NIC, OPTIONS, Guarded
 from tests.support.netns import run
@@ -26,12 +26,12 @@ def foreign6(field: str, before: str = "") -> list[str]:
 def new(field: str, remembered: str) -> list[str]:
     """The rules for an address that a limited NIC begins to use."""
     return [
-        f"iif . {field} @{remembered} return",
         f"iif @new-sources add @{remembered} {{ iif . {field} }} return",
         "iif @dropped-sources drop",
     ]
 
 
+LAST = (17, 58, 51, 135, 139, 140)  #: headers of IPv6 behind which the guard looks, or for which it has rules
 #: Chains, and their rules in their order.
 CHAINS = {
     "guard": [
@@ -55,12 +55,12 @@ CHAINS = {
         "iif . @nh,64,48 != @macs iif != @free-mac goto drop-mac",
         "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 iif . @nh,112,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
         "@nh,112,32 0x0 iif . @nh,192,32 != @ipv4 iif . @nh,192,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
-        "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 goto sender",
+        "@nh,112,32 != 0x0 iif . @nh,112,32 != @ipv4 iif . @nh,112,32 != @sources4 goto sender",
     ],
     "sender": new("@nh,112,32", "sources4"),
     "ipv4": [
         "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
-        "iif . @nh,96,32 @prefixes4 iif . @nh,96,32 != @ipv4 jump source4",
+        "iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @sources4 iif . @nh,96,32 @prefixes4 jump source4",
         "@nh,48,16 & 0x1fff != 0x0 @nh,72,8 0x11 iif != @free-dhcp goto later4",
         "@nh,48,16 & 0x1fff != 0x0 accept",
         "meta l4proto 17 goto udp4",
@@ -77,15 +77,22 @@ CHAINS = {
         "goto drop-malformed",
     ],
     "dhcp4": [
-        "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif . @th,288,48 @macs accept",
-        "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 iif @no-mac accept",
+        "@nh,48,16 & 0x3fff == 0x0 @th,64,24 0x10106 @th,256,32 0x0 goto chaddr4",
         "goto drop-dhcp",
     ],
+    "chaddr4": ["iif . @th,288,48 @macs accept", "iif @no-mac accept", "goto drop-dhcp"],
     "ipv6": [
         *foreign6("@nh,64,128", "@nh,64,128 != 0x0 "),
-        f"@nh,64,128 {PREFIX} == {LINK_LOCAL} iif . @nh,64,128 != @ipv6 jump source6",
-        "@nh,64,128 != 0x0 iif . @nh,64,128 != @ipv6 iif . @nh,64,128 @prefixes6 jump source6",
+        f"@nh,64,128 {PREFIX} == {LINK_LOCAL} iif . @nh,64,128 != @ipv6 iif . @nh,64,128 != @sources6 jump source6",
+        "@nh,64,128 != 0x0 iif . @nh,64,128 != @ipv6 iif . @nh,64,128 != @sources6 iif . @nh,64,128 @prefixes6 jump source6",
+        "jump agree6",
         "goto next6",
+    ],
+    "agree6": [
+        "".join(f"@nh,48,8 != {header:#x} " for header in (*LAST, 0, 43, 44, 60)) + "return",
+        *(f"@nh,48,8 {header:#x} meta l4proto {header} return" for header in LAST),
+        *(f"@nh,48,8 {header:#x} exthdr {name} exists return" for header, name in ((0, "hbh"), (43, "rt"), (44, "frag"), (60, "dst"))),
+        "goto drop-malformed",
     ],
     "source6": new("@nh,64,128", "sources6"),
     "first6": [
@@ -96,9 +103,9 @@ CHAINS = {
     ],
     "other6": [
         "".join(f"meta l4proto != {header} " for header in (51, 135, 139, 140))
-        + "".join(f"@nh,48,8 != {header:#x} " for header in (51, 135, 139, 140))
         + "accept",
-        *(f"@th,0,8 {header:#x} accept" for header in (6, 50, 59, 132)),
+        "".join(f"@th,0,8 != {header:#x} " for header in (6, 50, 59, 132)) + "goto drop-malformed",
+        "accept",
         "goto drop-malformed",
     ],
     "udp6": ["iif @free-dhcp accept", "th sport 547 goto drop-dhcp", "th dport 546 goto drop-dhcp", "th dport 547 goto dhcp6"],
@@ -155,7 +162,7 @@ def test_what_the_rules_say(node: Node) -> None:
     for name, lines in SETS.items():
         assert found[f"set {name}"] == lines, name
     wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
-    wanted += ["chain postrouting", "set own", "set dropped-promisc"]  # each of the two tables has a chain that tells its layout
+    wanted += [f"chain {delivery.LAYOUT.name}", "chain postrouting", "set own", "set dropped-promisc"]
     assert sorted(found) == sorted([*wanted, f"chain in-{index}"])
 
 

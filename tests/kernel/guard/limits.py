@@ -58,7 +58,6 @@ LIMITS = (
         OPENVSWITCH,
         (
             "DHCP client, foreign chaddr",
-            "DHCP client's message through a relay agent",
             "DHCP client's message through a relay agent, from a client's port",
             "DHCP client, foreign chaddr, IPv4 options",
             "DHCP client, foreign chaddr, other source port",

@@ -22,7 +22,8 @@ SHORT = "UDP segmentation offload: the first datagram to a DHCP server is cut sh
 PADDING = "bytes beyond the IP length: the guard read them, the datagram has none of them, and no message"
 
 FRAGMENTS = frozenset({"dhcp-fragment", "dhcp-short", "dhcp6-message"})  #: what the first fragment to a server has too little of
-MESSAGES = frozenset({"dhcp6-message", "chaddr", "relayed", "dhcp-short", "dhcp-operation", "dhcp-server"})  #: what a message to a server says
+#: What a message to a server says.
+MESSAGES = frozenset({"dhcp6-message", "chaddr", "relayed", "dhcp-short", "dhcp-operation", "dhcp-server"})
 EMPTY = frozenset({"malformed", "dhcp-short", "dhcp6-message"})  #: what a datagram lacks whose end is before its message's
 
 
