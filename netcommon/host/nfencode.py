@@ -71,6 +71,11 @@ def steps(wanted: Sequence[Step]) -> list[tuple[Encoded, int]]:
     return made
 
 
+def woken(table: NftTable) -> Encoded:
+    """The message that takes the flag "dormant" from a table that is there."""
+    return message(NEWTABLE, table.family, word(TABLE_NAME, table.name) + number(TABLE_FLAGS, 0))
+
+
 def _same_set(first: NftElement, other: Step) -> bool:
     return isinstance(other, Put) and isinstance(other.thing, NftElement) and other.thing[:3] == first[:3]
 

@@ -7,10 +7,10 @@ import errno
 import os
 
 from netcommon.host import nfencode
-from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR
+from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR, MalformedError
 from netcommon.host.base import DONE, Answer
 from netcommon.host.netlink import Netlink, reply_of
-from netcommon.host.nftables import Drop
+from netcommon.host.nftables import Drop, NftTable, Put
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ class Nftables:
 
     def execute(self, request: NftChange) -> Answer:
         """One transaction. What is to be dropped and is gone is left out, and the rest tried again."""
-        todo = list(request.steps)
+        todo, woken = list(request.steps), False
         while todo:
             try:
                 failures = self._try(todo)
@@ -92,6 +92,10 @@ class Nftables:
                 instead = f"; {request.otherwise}" if no_such_socket(problem) else ""
                 return Answer(number or errno.EPROTONOSUPPORT, f"{request.what}: {problem}{instead}")
             hard = [(step, reply) for step, reply in failures if not (isinstance(step, Drop) and reply.errno == errno.ENOENT)]
+            if hard and not woken and hard[0][1].errno == errno.EINVAL and isinstance(todo[0], Put) and isinstance(todo[0].thing, NftTable):
+                woken = True
+                if self.wake(todo[0].thing):
+                    continue
             if hard:
                 step, reply = hard[0]
                 return refused(request, reply, step is None)
@@ -100,6 +104,17 @@ class Nftables:
             gone = {id(step) for step, _ in failures}
             todo = [step for step in todo if id(step) not in gone]
         return DONE
+
+    def wake(self, table: NftTable) -> bool:
+        """End a table's being dormant: until then the kernel lets none of its base chains be made anew. Tells whether it was."""
+        from netcommon.host import nfdecode
+
+        try:
+            there = self.netlink.get(nfencode.get_table(table.family, table.name))
+            dormant = isinstance(there, bytes) and nfdecode.table(there).dormant
+            return dormant and not self.netlink.transact([nfencode.woken(table)])
+        except (TryAgain, HostRefused, MalformedError):
+            return False  # the change itself says what is wrong
 
     def _try(self, todo: Sequence[Step]) -> list[tuple[Step | None, Reply]]:
         pairs = self._encoded(todo)

@@ -7,8 +7,8 @@ import errno
 import os
 
 from netcommon.host.base import Answer
-from netcommon.host.nflayout import MADE, fingerprint, text_of
-from netcommon.host.nftables import NftChain, Put
+from netcommon.host.nflayout import MADE, fingerprint, layouts, text_of
+from netcommon.host.nftables import NftChain, NftTable, Put
 from netcommon.host.requests import NftChange
 from runtime.errors import NetcommonError
 from runtime.typed import TYPE_CHECKING
@@ -44,6 +44,8 @@ class RulesByText:
         context = ctypes.c_void_p(library.nft_ctx_new(0))
         if context.value is None:
             return Answer(errno.ENOMEM, f"table {request.table}: libnftables gives no context")
+        for layout in layouts(request.family, request.table, ()):
+            self._host.nftables.wake(NftTable(layout.family, layout.name))
         try:
             library.nft_ctx_buffer_error(context)
             library.nft_ctx_buffer_output(context)

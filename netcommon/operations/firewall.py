@@ -111,8 +111,9 @@ class FirewallTable(FirewallTableFields, Operation):
 
     def differs(self, view: View) -> str:
         for table in _tables(self.nfproto, self.table):
-            if view.nft_table(table.family, table.name) is None:
-                return f"table {FAMILIES[table.family]} {table.name} is gone"
+            there = view.nft_table(table.family, table.name)
+            if there is None or there.dormant:
+                return f"table {FAMILIES[table.family]} {table.name} is {'gone' if there is None else 'dormant'}"
         made = view.nft_chain(self.nfproto, self.table, MADE)
         if made is None or made.comment != fingerprint(view, self.nfproto, self.table):
             return "its rules are not as they were loaded"

@@ -103,8 +103,7 @@ class SharedTable(Operation, Protocol):
         if not there.ours:
             return "the table is not ours"
         _, _, chains, rules = self.contents()
-        # with base chains of its own a table is not woken by what makes it whole: the kernel takes no change of theirs with it
-        if there.dormant and not any(chain.hook != NO_HOOK for chain in chains):
+        if there.dormant:
             return "the table is dormant"
         names = {chain.name for chain in chains}
         now = [rule for rule in view.nft_rules(family, name) if rule.chain in names]
