@@ -119,6 +119,10 @@ class View(Protocol):
         """The elements of all sets of one table."""
         ...
 
+    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
+        """The names of the statements that the sets of one table give their elements, such as "counter" and "connlimit"."""
+        ...
+
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         """Those of ``nft_rules`` that are in one chain."""
         ...

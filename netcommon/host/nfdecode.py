@@ -27,6 +27,8 @@ from netcommon.host.nfencode import (
     RULE_CHAIN,
     RULE_EXPRESSIONS,
     RULE_TABLE,
+    SET_EXPRESSION,
+    SET_EXPRESSIONS,
     SET_NAME,
     SET_TABLE,
     TABLE_FLAGS,
@@ -93,6 +95,14 @@ def set_name(body: bytes) -> tuple[str, str]:
     """NFT_MSG_NEWSET: its table and its name."""
     _, found = _parts(body)
     return string(found.get(SET_TABLE)), string(found.get(SET_NAME))
+
+
+def set_statements(body: bytes) -> tuple[str, list[str]]:
+    """NFT_MSG_NEWSET: its table, and the names of the statements that it gives its elements (nft(8), SETS): one, or a list of them."""
+    _, found = _parts(body)
+    told = [found[SET_EXPRESSION]] if SET_EXPRESSION in found else []
+    told += [one for _, one in each(found.get(SET_EXPRESSIONS, b""))]
+    return string(found.get(SET_TABLE)), [string(attributes(one).get(1)) for one in told]
 
 
 def elements(body: bytes) -> Iterator[NftElement]:

@@ -63,6 +63,12 @@ class NftView:
                     found += _sane(lambda data: list(nfdecode.elements(data)), body)
         return found
 
+    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
+        from netcommon.host import nfdecode, nfencode
+
+        told = [_sane(nfdecode.set_statements, body) for body in self._nft_dump(nfencode.dump_sets(family, table))]
+        return frozenset(name for there, names in told if there == table for name in names)
+
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
 

@@ -247,6 +247,11 @@ class SimulatedNft:
         found = self._nft.tables.get((family, table))
         return [] if found is None else list(found.elements.values())
 
+    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
+        found = self._nft.tables.get((family, table))
+        kinds = [(each.counter, each.limit) for each in found.sets.values()] if found is not None else []
+        return frozenset(name for kind in kinds for name, has in zip(("counter", "limit"), kind, strict=True) if has)
+
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
 

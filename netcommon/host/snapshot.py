@@ -149,6 +149,9 @@ class Snapshot:
     def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
         return self._once(("nft elements", family, table), lambda: self._view.nft_elements(family, table))
 
+    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
+        return self._once(("nft set statements", family, table), lambda: self._view.nft_set_statements(family, table))
+
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         rules = self._once(("nft chained", family, table), lambda: _grouped(self.nft_rules(family, table), lambda rule: rule.chain))
         return rules.get(chain, [])

@@ -239,7 +239,10 @@ def trackers(view: View) -> str:
     """The first table of others whose rules look at connections or translate addresses, for people; "" where there is none."""
     for family, name in TRACKING.items():
         for table in view.nft_tables(family):
-            if not table.ours and any(_looks(rule.expressions) for rule in view.nft_rules(family, table.name)):
+            if table.ours:
+                continue
+            looks = any(_looks(rule.expressions) for rule in view.nft_rules(family, table.name))
+            if looks or LOOKING & view.nft_set_statements(family, table.name):
                 return f"table {name} {table.name}"
     legacy = view.legacy_tables()
     return f"the table {legacy[0]} of iptables-legacy" if legacy else ""

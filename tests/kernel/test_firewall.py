@@ -655,6 +655,23 @@ def test_the_sites_own_rules_may_look_at_connections(node: Node, first: bool) ->
     assert connects_back(protected, third, "10.0.0.3") and not connects_to(second, protected, "10.0.0.1")
 
 
+#: nft(8), SETS: a rule only adds to it; what is counted is said by the set.
+COUNTING = """table inet site {
+ set busy { type ipv4_addr; size 1000; flags dynamic; ct count over 2; }
+ chain forward { type filter hook forward priority 0; add @busy { ip saddr } drop; }
+}
+"""
+
+
+def test_a_set_may_count_connections(node: Node) -> None:
+    three(node)
+    assert good() == ["tap0", "tap1", "tap2"]
+    run("nft", "-f", "-", stdin=COUNTING)
+    assert [line for line in drift() if "table inet site may look at" in line]
+    mend()
+    assert "notrack" not in run("nft", "list", "ruleset") and good() == ["tap0", "tap1", "tap2"]
+
+
 def test_nics_of_an_earlier_version_keep_their_answers(node: Node) -> None:
     """Their table does not say what it needs tracked: a new one of another profile does it for them."""
     protected, _second, third = three(node)
