@@ -95,7 +95,10 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         failures = steps.revert(node, [old for old in outdated if steps.superseded(old, resolved) is None], record.key, call.log)
         if failures:
             raise failures[0][1]
-        steps.apply(node, _joining(record, todo, resolved), call.log)
+        try:
+            steps.apply(node, _joining(record, todo, resolved), call.log)
+        except HostRefused as problem:
+            raise HostRefused("; ".join([*hopeless, str(problem)])) from problem
         if outdated:
             node.store.write(record._replace(operations=(*unknown, *map(to_json, resolved))))
             for key in set(steps.keys_of(outdated)) - set(steps.keys_of(resolved)):

@@ -10,7 +10,7 @@ from netcommon.operations import access_rules
 from netcommon.operations.access_rules import ASKED4, ASKED6, NAMES, NICS, PING, SERVICES, WITHOUT
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable
+from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -84,14 +84,19 @@ class NodeAccess(NodeAccessFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
+        for family in self._families():
+            own_table(view, *place_of(family))
         wanted = set(made.elements())
         surplus = [(f"{each.table} {each.set}", each.key.hex()) for each in made._there(view) if each not in wanted]
         return [made._replace(now=tuple(surplus))]
 
+    def _families(self) -> tuple[int, ...]:
+        return (INET, BRIDGE) if self.nfproto == BRIDGE else (INET,)
+
     def elements(self) -> list[NftElement]:
         """Its elements. What link-local groups' frames bring comes in by a bridged tap itself: inet has those of every NIC."""
         index, found = INDEX.pack(self.ifindex), []
-        for family in (INET, BRIDGE) if self.nfproto == BRIDGE else (INET,):
+        for family in self._families():
             place = place_of(family)
             found.append(NftElement(*place, NICS, index))
             for service in self.services:
@@ -106,7 +111,7 @@ class NodeAccess(NodeAccessFields, Operation):
     def _there(self, view: View) -> list[NftElement]:
         """Its elements that are there, but for those that rules add."""
         index = INDEX.pack(self.ifindex)
-        found = [each for family in NAMES for each in view.nft_elements_of(*place_of(family), index)]
+        found = [each for family in NAMES for each in own_elements(view, *place_of(family), index)]
         return [each for each in found if each.set not in (ASKED4, ASKED6)]
 
     def apply(self) -> Sequence[Request]:

@@ -15,6 +15,7 @@ from netcommon.host.requests import NftChange
 from netcommon.host.requests_rules import LoadRules
 from netcommon.operations.base import ABSENT, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
+from netcommon.operations.shared_table import own_elements, own_table
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -180,6 +181,7 @@ class FirewallMember(FirewallMemberFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         table = self.table or table_of(self.profile, rules_of(view, self.profile, self.nfproto))
+        own_table(view, self.nfproto, table)
         return [self._replace(table=table, ifindex=device_link(view, self.device).index)]
 
     def element(self) -> NftElement:
@@ -195,7 +197,7 @@ class FirewallMember(FirewallMemberFields, Operation):
         return "" if self._there(view) else "the device is not in the table's set"
 
     def _there(self, view: View) -> bool:
-        return any(found[:4] == self.element()[:4] for found in view.nft_elements_of(self.nfproto, self.table, INDEX.pack(self.ifindex)))
+        return any(found[:4] == self.element()[:4] for found in own_elements(view, self.nfproto, self.table, INDEX.pack(self.ifindex)))
 
     def revert(self, view: View) -> Sequence[Request]:
         there: NftTable | None = view.nft_table(self.nfproto, self.table) if self.table else None

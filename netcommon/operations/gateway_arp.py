@@ -24,7 +24,7 @@ from netcommon.host.nftables import (
 from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.shared_table import Contents, SharedTable
+from netcommon.operations.shared_table import Contents, SharedTable, own_elements, own_table
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class GatewayArp(GatewayArpFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
+        own_table(view, ARP, NAME)
         there = made._there(view)
         return [made._replace(now=there.value.hex() if there else "")]
 
@@ -102,7 +103,7 @@ class GatewayArp(GatewayArpFields, Operation):
 
     def _there(self, view: View) -> NftElement | None:
         key = INDEX.pack(self.ifindex)
-        return next(iter(view.nft_elements_of(ARP, NAME, key)), None)
+        return next(iter(own_elements(view, ARP, NAME, key)), None)
 
     def apply(self) -> Sequence[Request]:
         element = self._element()

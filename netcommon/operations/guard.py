@@ -18,7 +18,7 @@ from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard_keys import exact, family_of, mac, padded, widest
 from netcommon.operations.guard_rules import WITHOUT
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.shared_table import Contents, SharedTable
+from netcommon.operations.shared_table import Contents, SharedTable, own_table
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ class NicGuard(NicGuardFields, Operation):
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         if not in_front(view, self.bridge):
             return []
+        if self.ifindex:  # a repair, which goes on with this where it is the table that is refused
+            for place in ((NETDEV, self.table), *([(BRIDGE, delivery.NAME)] if self.filtered else [])):
+                own_table(view, *place)
         made = self._replace(ifindex=device_link(view, self.device).index)
         there = view.nft_chain(NETDEV, made.table, made._in.name)
         if there is None:

@@ -30,7 +30,7 @@ from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.rule import refuse_strange
-from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable
+from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
 from netcommon.operations.table import MAIN, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -165,7 +165,10 @@ class TapMark(TapMarkFields, Operation):
             return []
         for family in (AF_INET, AF_INET6):
             refuse_strange(view.rules(family, self.device), number, self.preference, warnings)
-        return [self._replace(number=number, ifindex=device_link(view, self.device).index)]
+        made = self._replace(number=number, ifindex=device_link(view, self.device).index)
+        for each in made._elements():
+            own_table(view, each.family, each.table)
+        return [made]
 
     def _families(self) -> tuple[int, ...]:
         return (INET, ARP) if self.arp else (INET,)
@@ -214,4 +217,4 @@ class TapMark(TapMarkFields, Operation):
 
 
 def _of(view: View, element: NftElement) -> Sequence[NftElement]:
-    return view.nft_elements_of(element.family, element.table, element.key)
+    return own_elements(view, element.family, element.table, element.key)

@@ -14,10 +14,25 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from netcommon.host.base import View
-    from netcommon.host.nftables import NftChain, NftRule, NftSet, NftTable, Step
+    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftSet, NftTable, Step
     from netcommon.host.requests import Request
 
 FAMILIES = {INET: "inet", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
+
+
+def own_table(view: View, family: int, name: str) -> NftTable | None:
+    """Give the table of this name, None where there is none. Raises HostRefused where it is not ours."""
+    there = view.nft_table(family, name)
+    if there is not None and not there.ours:
+        words = f"{FAMILIES[family]} {name}"
+        raise HostRefused(f"nftables table {words} is not ours", f"nft delete table {words}")
+    return there
+
+
+def own_elements(view: View, family: int, name: str, index: bytes) -> Sequence[NftElement]:
+    """Give the elements of a device, by its index, in a table of ours; another one of its name has none."""
+    there = view.nft_table(family, name)
+    return view.nft_elements_of(family, name, index) if there is not None and there.ours else []
 
 
 class Contents(NamedTuple):
@@ -71,10 +86,7 @@ class SharedTable(Operation, Protocol):
             chain = view.nft_chain(family, name, self.LAYOUT)
             now = chain is not None and chain.comment == MARK
         if not now:
-            there = view.nft_table(family, name)
-            if there is not None and not there.ours:
-                raise HostRefused(f"nftables table {self._words()} is not ours", f"nft delete table {self._words()}")
-            now = there is not None and not self.LAYOUT
+            now = own_table(view, family, name) is not None and not self.LAYOUT
         return [replaced(self, now=now and not (marked(link) and self.differs(view)))]
 
     def apply(self) -> Sequence[Request]:
