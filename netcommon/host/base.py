@@ -9,6 +9,8 @@ import errno
 
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
+EVERY: frozenset[str] = frozenset()  #: all sets of a table (View.nft_elements)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
@@ -115,8 +117,8 @@ class View(Protocol):
         """The rules of one table, those of a chain in their order."""
         ...
 
-    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
-        """The elements of all sets of one table."""
+    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
+        """The elements of these sets of one table, or of all of them. Others may have sets of their own in a table of ours."""
         ...
 
     def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
@@ -127,7 +129,7 @@ class View(Protocol):
         """Those of ``nft_rules`` that are in one chain."""
         ...
 
-    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
+    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
         """Those of ``nft_elements`` whose key begins with a device's index, as four bytes."""
         ...
 

@@ -9,6 +9,7 @@ from netcommon.host.nfencode import (
     CHAIN_NAME,
     CHAIN_POLICY,
     CHAIN_TABLE,
+    CHAIN_USE,
     CHAIN_USERDATA,
     COMMENT,
     ELEMENT_EXPRESSION,
@@ -23,7 +24,12 @@ from netcommon.host.nfencode import (
     HOOK_DEVICE,
     HOOK_NUMBER,
     HOOK_PRIORITY,
+    LIMIT_BURST,
+    LIMIT_FLAGS,
+    LIMIT_KIND,
     LIMIT_RATE,
+    LIMIT_UNIT,
+    MINUTE,
     RULE_CHAIN,
     RULE_EXPRESSIONS,
     RULE_TABLE,
@@ -75,7 +81,8 @@ def table(body: bytes) -> NftTable:
 def chain(body: bytes) -> NftChain:
     """NFT_MSG_NEWCHAIN; of several devices the first."""
     family, found = _parts(body)
-    made = NftChain(family, string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME)), comment=_comment(found.get(CHAIN_USERDATA)))
+    place, empty = (string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME))), be32(found.get(CHAIN_USE), 1) == 0
+    made = NftChain(family, *place, comment=_comment(found.get(CHAIN_USERDATA)), empty=empty)
     if CHAIN_HOOK not in found:
         return made
     hook = attributes(found[CHAIN_HOOK])
@@ -118,8 +125,15 @@ def elements(body: bytes) -> Iterator[NftElement]:
         value = attributes(element.get(ELEMENT_VALUE, b"")).get(1, b"")
         name, state = _state(element)
         packets = int.from_bytes(state.get(COUNTER_PACKETS, b""), "big") if name == "counter" else 0
-        limit = int.from_bytes(state.get(LIMIT_RATE, b""), "big") if name == "limit" else 0
+        limit = _limit(state) if name == "limit" else 0
         yield NftElement(*place, key, end, packets, value, limit)
+
+
+def _limit(state: dict[int, bytes]) -> int:
+    """So many packets in a minute and at once; -1 for any other limit."""
+    rate, unit = (int.from_bytes(state.get(kind, b""), "big") for kind in (LIMIT_RATE, LIMIT_UNIT))
+    usual = unit == MINUTE and be32(state.get(LIMIT_BURST)) == rate and not (be32(state.get(LIMIT_KIND)) or be32(state.get(LIMIT_FLAGS)))
+    return rate if usual else -1
 
 
 def _state(element: dict[int, bytes]) -> tuple[str, dict[int, bytes]]:

@@ -164,7 +164,8 @@ def fingerprint_of(chains: Iterable[NftChain], rules: Iterable[NftRule], element
     """The same of these: hooks, rules in their order, and the sets that rules bring along; not what is counted or learned, nor members."""
     import hashlib
 
-    hooks = sorted(tuple(chain) for chain in chains if chain.name != MADE)
+    # as earlier versions had it: their tables stay in use
+    hooks = sorted((*chain[:7], *(["drops"] if chain.drops else [])) for chain in chains if chain.name != MADE)
     meant = sorted(((*rule[:3], _constant(rule.expressions)) for rule in rules), key=lambda rule: rule[:3])
     keys = sorted((each.family, each.table, each.set, each.key, each.end, each.value) for each in elements if each.set not in LEARNED)
     return hashlib.sha256(repr((hooks, meant, keys)).encode()).hexdigest()[:32]

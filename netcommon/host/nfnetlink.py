@@ -149,4 +149,6 @@ def refused(request: NftChange, reply: Reply, whole: bool = True) -> Answer:
     if reply.errno in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT):
         why = "this kernel has no nf_tables" if whole else "nf_tables of this kernel does not support it"
         text = f"{why} ({text}){': modprobe nf_tables' if whole else ''}; {request.otherwise}"
+        if not whole:  # the kernel has nf_tables, so there may be something to be undone
+            return Answer(errno.EINVAL, f"{request.what}: {text}")
     return Answer(reply.errno, f"{request.what}: {text}")

@@ -48,6 +48,7 @@ class NftChain(NamedTuple):
     device: str = ""
     comment: str = ""
     drops: bool = False  #: read only: drops what its rules do not decide
+    empty: bool = False  #: read only: it has no rules, and nothing leads to it
 
 
 class NftRule(NamedTuple):

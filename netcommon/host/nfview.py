@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.attributes import MalformedError
+from netcommon.host.base import EVERY
 from netcommon.host.netlink import untold
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
@@ -52,15 +53,17 @@ class NftView:
 
         return [_sane(nfdecode.rule, body) for body in self._nft_dump(nfencode.dump_rules(family, table))]
 
-    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
         from netcommon.host import nfdecode, nfencode
 
-        names = [_sane(nfdecode.set_name, body) for body in self._nft_dump(nfencode.dump_sets(family, table))]
+        names = sorted(sets)
+        if not sets:
+            told = [_sane(nfdecode.set_name, body) for body in self._nft_dump(nfencode.dump_sets(family, table))]
+            names = [name for there, name in told if there == table]
         found: list[NftElement] = []
-        for there, name in names:
-            if there == table:
-                for body in self._nft_dump(nfencode.dump_elements(family, table, name)):
-                    found += _sane(lambda data: list(nfdecode.elements(data)), body)
+        for name in names:
+            for body in self._nft_dump(nfencode.dump_elements(family, table, name)):
+                found += _sane(lambda data: list(nfdecode.elements(data)), body)
         return found
 
     def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
@@ -72,8 +75,8 @@ class NftView:
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
 
-    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
-        return [element for element in self.nft_elements(family, table) if element.key[:4] == index]
+    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
+        return [element for element in self.nft_elements(family, table, sets) if element.key[:4] == index]
 
     def _nft_one(self, request: Encoded) -> bytes | None:
         from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE
+from netcommon.host.base import DONE, EVERY
 from netcommon.host.netlink import Reply
 from netcommon.host.nflayout import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
 from netcommon.host.nfnetlink import refused
@@ -40,6 +40,12 @@ class Table:
         made.chains, made.sets, made.elements = dict(self.chains), dict(self.sets), dict(self.elements)
         made.rules = {name: list(rules) for name, rules in self.rules.items()}
         return made
+
+    def seen(self, name: str) -> NftChain:
+        """The chain as the kernel shows it."""
+        word = name.encode() + b"\0"
+        used = self.rules.get(name) or any(word in rule.expressions for rules in self.rules.values() for rule in rules)
+        return self.chains[name]._replace(empty=not used)
 
     def at(self, sought: NftElement) -> NftElement | None:
         """The element of its key; of a set of ranges any in which the key lies, field by field. Raises Refused."""
@@ -234,18 +240,18 @@ class SimulatedNft:
 
     def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
         found = self._nft.tables.get((family, table))
-        return None if found is None else found.chains.get(name)
+        return None if found is None or name not in found.chains else found.seen(name)
 
     def nft_chains(self, family: int) -> Sequence[NftChain]:
-        return [chain for each in self._nft.tables.values() if each.table.family == family for chain in each.chains.values()]
+        return [each.seen(name) for each in self._nft.tables.values() if each.table.family == family for name in each.chains]
 
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         found = self._nft.tables.get((family, table))
         return [] if found is None else [rule for rules in found.rules.values() for rule in rules]
 
-    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
+    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
         found = self._nft.tables.get((family, table))
-        return [] if found is None else list(found.elements.values())
+        return [] if found is None else [each for each in found.elements.values() if not sets or each.set in sets]
 
     def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
         found = self._nft.tables.get((family, table))
@@ -255,5 +261,5 @@ class SimulatedNft:
     def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
         return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
 
-    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
-        return [element for element in self.nft_elements(family, table) if element.key[:4] == index]
+    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
+        return [element for element in self.nft_elements(family, table, sets) if element.key[:4] == index]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import Listed, View
+from netcommon.host.base import EVERY, Listed, View
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ class Snapshot:
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         return self._once(("nft rules", family, table), lambda: self._view.nft_rules(family, table))
 
-    def nft_elements(self, family: int, table: str) -> Sequence[NftElement]:
-        return self._once(("nft elements", family, table), lambda: self._view.nft_elements(family, table))
+    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
+        return self._once(("nft elements", family, table, sets), lambda: self._view.nft_elements(family, table, sets))
 
     def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
         return self._once(("nft set statements", family, table), lambda: self._view.nft_set_statements(family, table))
@@ -156,9 +156,9 @@ class Snapshot:
         rules = self._once(("nft chained", family, table), lambda: _grouped(self.nft_rules(family, table), lambda rule: rule.chain))
         return rules.get(chain, [])
 
-    def nft_elements_of(self, family: int, table: str, index: bytes) -> Sequence[NftElement]:
-        key = "nft indexed", family, table
-        return self._once(key, lambda: _grouped(self.nft_elements(family, table), lambda element: element.key[:4])).get(index, [])
+    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
+        key = "nft indexed", family, table, sets
+        return self._once(key, lambda: _grouped(self.nft_elements(family, table, sets), lambda element: element.key[:4])).get(index, [])
 
     def counters(self) -> Mapping[int, Counters]:
         return self._once("counters", self._view.counters)

@@ -219,7 +219,11 @@ class Coming:
             early = [operation for operation in outdated if operation not in late]
             if early:
                 self._retire(record, early)
-            steps.apply(node, todo, self.log)
+            try:
+                steps.apply(node, todo, self.log)
+            except steps.Changed as error:
+                self.log.warning(f"{error}: once more")
+                self._again(record._replace(operations=record.operations if settled is None else settled))
             if late:
                 self._retire(record._replace(operations=(*(settled or ()), *map(to_json, late))), late)
             self.held.release_keys()
@@ -233,6 +237,13 @@ class Coming:
             self.roll_back(record, error)
             raise
         self._announce(record)
+
+    def _again(self, record: Record) -> None:
+        """Does what does not hold of the whole record: what held a moment ago, and was left out, may have gone too."""
+        node, known = self.node, steps.decode(record)[0]
+        view = steps.once(node)
+        resolved = steps.resolve(node, view, known, known, record.key, self.log)
+        steps.apply(node, [operation for operation, _text in steps.drift(view, resolved)], self.log)
 
     def first(self) -> bool:
         """Whether there is nothing on record of it, or of its device, and no script to run: then ``begin`` and ``end`` are all of an up.

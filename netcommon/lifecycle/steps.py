@@ -6,7 +6,7 @@ import errno
 
 from netcommon.host.base import View
 from netcommon.host.once import Once
-from netcommon.host.requests import achieved
+from netcommon.host.requests import NftChange, achieved
 from netcommon.lifecycle.effects import perform
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
@@ -182,6 +182,8 @@ def _carry_out(node: Node, pairs: Sequence[tuple[Operation, Request]], answers: 
         for position in failed:
             operation, request = pairs[position]
             if not achieved(request, answers[position].errno):
+                if isinstance(request, NftChange) and answers[position].errno == errno.ENOENT:
+                    raise Changed(f"{operation.describe()}: {answers[position].text}: nftables was changed meanwhile")
                 raise refusal(operation, answers[position])
         pairs = pairs[failed[0] + 1 :] if failed else []
         if not pairs:
@@ -194,6 +196,10 @@ def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
     for operation in operations:
         log.info(operation.describe())
     perform(node, [effect for operation in operations for effect in operation.effects()], log)
+
+
+class Changed(TryAgain):
+    """What was there a moment ago is not any more."""
 
 
 def shut(record: Record) -> Operation:

@@ -7,7 +7,7 @@ from struct import Struct
 from netcommon.host.nftables import BRIDGE, INET, MARK, Drop, NftElement, NftTable, Put
 from netcommon.host.requests import NftChange
 from netcommon.operations import access_rules
-from netcommon.operations.access_rules import ASKED4, ASKED6, NAMES, NICS, PING, SERVICES, WITHOUT
+from netcommon.operations.access_rules import NAMES, NICS, PING, SERVICES, SETS, WITHOUT
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
@@ -58,7 +58,7 @@ class AccessTable(AccessTableFields, SharedTable):
         for family, name in NAMES.items():
             there = view.nft_table(family, name)
             if there is not None and there.ours:
-                links = (view.link_at(_index(each)) for each in view.nft_elements(family, name) if each.set == NICS)
+                links = (view.link_at(_index(each)) for each in view.nft_elements(family, name, SETS))
                 alive = next((link.name for link in links if link is not None), "")
                 made, text = cls("no device", family), f"nftables table {FAMILIES[family]} {name}"
                 yield Owned(made.identity(), text, tuple(made.revert(view)), device=alive, shared=made.shared())
@@ -111,8 +111,7 @@ class NodeAccess(NodeAccessFields, Operation):
     def _there(self, view: View) -> list[NftElement]:
         """Its elements that are there, but for those that rules add."""
         index = INDEX.pack(self.ifindex)
-        found = [each for family in NAMES for each in own_elements(view, *place_of(family), index)]
-        return [each for each in found if each.set not in (ASKED4, ASKED6)]
+        return [each for family in NAMES for each in own_elements(view, *place_of(family), index, SETS)]
 
     def apply(self) -> Sequence[Request]:
         steps: list[Step] = []
@@ -155,9 +154,8 @@ class NodeAccess(NodeAccessFields, Operation):
         found: dict[int, list[NftElement]] = {}
         for family in NAMES:
             there = view.nft_table(*place_of(family))
-            for element in view.nft_elements(*place_of(family)) if there is not None and there.ours else ():
-                if element.set not in (ASKED4, ASKED6):
-                    found.setdefault(_index(element), []).append(element)
+            for element in view.nft_elements(*place_of(family), SETS) if there is not None and there.ours else ():
+                found.setdefault(_index(element), []).append(element)
         for index, elements in found.items():
             link = view.link_at(index)
             device = "" if link is None else link.name

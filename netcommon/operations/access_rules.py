@@ -62,6 +62,7 @@ WITHOUT = "or let the guest reach the node, node_access = all"
 
 #: Sets: the devices; a device and a service that its guest may reach; devices whose guests may ping.
 NICS, SERVICES, PING = "nics", "services", "ping"
+SETS = frozenset({NICS, SERVICES, PING})  #: those that have elements of NICs
 #: Whom the node's own programs have sent UDP by a device: device, guest's address, node's port, guest's port.
 ASKED4, ASKED6 = "asked4", "asked6"
 KEPT, MOST = 60_000, 65536  #: milliseconds, elements

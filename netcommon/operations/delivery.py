@@ -60,7 +60,6 @@ RULE = NftRule(BRIDGE, NAME, POSTROUTING.name, UNICAST + FOREIGN + meta(META_OIF
 #: would begin with bytes that the guard has not seen as addresses.
 OWN_DATA = meta(META_PROTOCOL) + compare(b"\x86\xdd") + load(NETWORK_HEADER, 0, 1) + store(NETWORK_HEADER, 0, 1, 0)
 COPY = NftRule(BRIDGE, NAME, POSTROUTING.name, OWN_DATA)
-LAYOUT = NftChain(BRIDGE, NAME, "layout-2", comment=MARK)  #: see GuardTable
 
 
 class DeliveryTableFields(NamedTuple):
@@ -77,19 +76,19 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
     KIND = "delivery-table"
     PURPOSE = "delivery rule of the spoof guard"
     WITHOUT = WITHOUT
-    LAYOUT = LAYOUT.name
+    LAYOUT = "layout-2"
 
     def place_of(self) -> tuple[int, str]:
         return BRIDGE, NAME
 
     def contents(self) -> Contents:
-        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (LAYOUT, POSTROUTING), (COPY, RULE))
+        return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (POSTROUTING,), (COPY, RULE))
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         there = view.nft_table(BRIDGE, NAME)
         if there is not None and there.ours:
-            links = (view.link_at(INDEX.unpack(each.key[:4])[0]) for each in view.nft_elements(BRIDGE, NAME))
+            links = (view.link_at(INDEX.unpack(each.key[:4])[0]) for each in view.nft_elements(BRIDGE, NAME, SETS))
             alive = next((link.name for link in links if link is not None), "")
             made = cls("no device")
             yield Owned(made.identity(), f"nftables table bridge {NAME}", tuple(made.revert(view)), device=alive, shared=made.shared())

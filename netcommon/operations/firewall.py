@@ -31,6 +31,7 @@ OTHERWISE = "or give the NIC the firewall profile unprotected"
 #: its own, and objects, among which counters are: nothing tells what they need.
 TRACKING = {INET: "inet", 2: "ip", 10: "ip6", BRIDGE: "bridge"}
 LOOKING = frozenset({"ct", "nat", "masq", "redir", "connlimit", "synproxy", "flow_offload", "objref", "match", "target"})
+SETS = frozenset({MEMBERS})
 INDEX = Struct("=I")  #: as the kernel holds a device's index
 LAYOUT = "3"  #: raised when netcommon.host.nflayout changes what is around the rules: that makes another table
 
@@ -197,7 +198,8 @@ class FirewallMember(FirewallMemberFields, Operation):
         return "" if self._there(view) else "the device is not in the table's set"
 
     def _there(self, view: View) -> bool:
-        return any(found[:4] == self.element()[:4] for found in own_elements(view, self.nfproto, self.table, INDEX.pack(self.ifindex)))
+        there = own_elements(view, self.nfproto, self.table, INDEX.pack(self.ifindex), SETS)
+        return any(found[:4] == self.element()[:4] for found in there)
 
     def revert(self, view: View) -> Sequence[Request]:
         there: NftTable | None = view.nft_table(self.nfproto, self.table) if self.table else None
@@ -221,8 +223,8 @@ class FirewallMember(FirewallMemberFields, Operation):
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         for table in _ours(view):
-            for element in view.nft_elements(*table[:2]):
-                if element.set == MEMBERS and len(element.key) == INDEX.size:
+            for element in view.nft_elements(*table[:2], SETS):
+                if len(element.key) == INDEX.size:
                     index = INDEX.unpack(element.key)[0]
                     link = view.link_at(index)
                     device = "" if link is None else link.name
@@ -266,8 +268,8 @@ def _older(view: View) -> Iterator[int]:
     """The devices in tables of profiles that an earlier version has made, which do not say what must be tracked."""
     for table in _ours(view):
         if not table.name.endswith(OWN) and view.nft_chain(table.family, table.name, NEEDED) is None:
-            for element in view.nft_elements(table.family, table.name):
-                if element.set == MEMBERS and len(element.key) == INDEX.size:
+            for element in view.nft_elements(table.family, table.name, SETS):
+                if len(element.key) == INDEX.size:
                     yield INDEX.unpack(element.key)[0]
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NAME = "netcommon-arp"
 TABLE = NftTable(ARP, NAME, f"{MARK} gateway_arp")
 GATEWAYS = NftSet(ARP, NAME, "gateways", ((IFINDEX_TYPE, 4),), value=(IPV4_TYPE, 4))
+SETS = frozenset({GATEWAYS.name})
 OUTPUT = NftChain(ARP, NAME, "output", ARP_OUT, 0)
 REQUEST = load(NETWORK_HEADER, 6, 2) + compare(b"\x00\x01")  #: ar$op (RFC 826)
 SENDER = store(NETWORK_HEADER, 14, 4, 1)  #: ar$spa, of Ethernet and IPv4
@@ -103,7 +104,7 @@ class GatewayArp(GatewayArpFields, Operation):
 
     def _there(self, view: View) -> NftElement | None:
         key = INDEX.pack(self.ifindex)
-        return next(iter(own_elements(view, ARP, NAME, key)), None)
+        return next(iter(own_elements(view, ARP, NAME, key, SETS)), None)
 
     def apply(self) -> Sequence[Request]:
         element = self._element()
@@ -134,7 +135,7 @@ class GatewayArp(GatewayArpFields, Operation):
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         there = view.nft_table(ARP, NAME)
-        for element in view.nft_elements(ARP, NAME) if there is not None and there.ours else ():
+        for element in view.nft_elements(ARP, NAME, SETS) if there is not None and there.ours else ():
             index = INDEX.unpack(element.key)[0]
             link = view.link_at(index)
             device = "" if link is None else link.name

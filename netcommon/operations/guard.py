@@ -17,8 +17,8 @@ from netcommon.operations import delivery, guard_rules
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard_keys import exact, family_of, mac, padded, widest
 from netcommon.operations.guard_rules import WITHOUT
-from netcommon.operations.link import device_link, link_of
-from netcommon.operations.shared_table import Contents, SharedTable, own_table
+from netcommon.operations.link import device_link, link_of, marked
+from netcommon.operations.shared_table import Contents, SharedTable, own_elements, own_table
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -128,12 +128,13 @@ class NicGuard(NicGuardFields, Operation):
         if self.ifindex:  # a repair, which goes on with this where it is the table that is refused
             for place in ((NETDEV, self.table), *([(BRIDGE, delivery.NAME)] if self.filtered else [])):
                 own_table(view, *place)
-        made = self._replace(ifindex=device_link(view, self.device).index)
+        link = device_link(view, self.device)
+        made = self._replace(ifindex=link.index)
         there = view.nft_chain(NETDEV, made.table, made._in.name)
-        if there is None:
+        if there is None and not (self.ifindex or marked(link)):
             return [made]  # an index that is new has no elements
         # another guest's, or one that somebody has hooked elsewhere: the kernel changes neither
-        foreign = [] if there == made._in else [(there.name, "")]
+        foreign = [] if there in (None, made._in) else [(made._in.name, "")]
         wanted = {_place(element) for element in made.elements()}  # a range of another length is another one, which the new one overlaps
         surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
         return [made._replace(now=(*foreign, *surplus))]
@@ -202,9 +203,9 @@ class NicGuard(NicGuardFields, Operation):
 
     def _there(self, view: View) -> list[NftElement]:
         """Its elements, without those that the rules add."""
-        index, places = INDEX.pack(self.ifindex), ((NETDEV, self.table), (BRIDGE, delivery.NAME))
-        found = [element for place in places for element in view.nft_elements_of(*place, index)]
-        return [element for element in found if element.set not in guard_rules.REMEMBERED]
+        index = INDEX.pack(self.ifindex)
+        found = own_elements(view, NETDEV, self.table, index, guard_rules.SETS)
+        return [*found, *own_elements(view, BRIDGE, delivery.NAME, index, delivery.SETS)]
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.ifindex <= 0:
@@ -247,12 +248,10 @@ class NicGuard(NicGuardFields, Operation):
         places = {table[:2]: table.name for table in tables if table.ours}
         parts: dict[int, list[NftChain | NftElement]] = {}
         for chain in view.nft_chains(NETDEV):
-            if chain[:2] in places and index_of(chain.name):
+            if chain[:2] in places and chain.hook == INGRESS and index_of(chain.name):
                 parts.setdefault(index_of(chain.name), []).append(chain)
         for place in places:
-            for element in view.nft_elements(*place):
-                if element.set in guard_rules.REMEMBERED:
-                    continue  # it goes by itself
+            for element in view.nft_elements(*place, delivery.SETS if place[0] == BRIDGE else guard_rules.SETS):
                 parts.setdefault(INDEX.unpack(element.key[:4])[0], []).append(element)
         for index, things in parts.items():
             device = _guarded(view, index)

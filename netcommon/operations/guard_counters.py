@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def dropped(guard: NicGuard, view: View) -> dict[str, int]:
     """Packets since the guard was put in place, by reason; empty where it is not there."""
-    index, tables = INDEX.pack(guard.ifindex), [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])]
-    packets = {each.set: each.packets for table in tables for each in view.nft_elements_of(*table, index) if each.key == index}
-    return {reason: packets[counter_of(reason)] for reason in (*REASONS, SOURCES, delivery.PROMISC) if counter_of(reason) in packets}
+    index, reasons = INDEX.pack(guard.ifindex), (*REASONS, SOURCES, delivery.PROMISC)
+    tables, sets = [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])], frozenset(map(counter_of, reasons))
+    packets = {each.set: each.packets for table in tables for each in view.nft_elements_of(*table, index, sets)}
+    return {reason: packets[counter_of(reason)] for reason in reasons if counter_of(reason) in packets}

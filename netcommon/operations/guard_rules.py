@@ -40,7 +40,6 @@ from netcommon.host.nftables import (
     IFINDEX_TYPE,
     IPV4_TYPE,
     IPV6_TYPE,
-    MARK,
     NETDEV,
     SERVICE_TYPE,
     NftChain,
@@ -56,7 +55,7 @@ REASONS = ("vlan", "mac", "type", "ip", "dhcp", "ra", "query", "malformed")
 #: Why a frame of a limited NIC is dropped: it has begun to use too many addresses. Only limited NICs have this counter.
 SOURCES = "sources"
 
-#: The chain, an empty one, that tells a table of these rules and sets from one that an earlier version has made. Raised with every change.
+#: The chain that tells a table of these rules and sets from one that an earlier version has made. Raised with every change.
 LAYOUT = "layout-3"
 
 #: Sets of devices that are free of a check.
@@ -80,6 +79,8 @@ RANGES = (PREFIXES4, PREFIXES6)
 SOURCES4, SOURCES6, NEW_SOURCES = "sources4", "sources6", "new-sources"
 REMEMBERED = {SOURCES4: (DEVICE, (IPV4_TYPE, 4)), SOURCES6: (DEVICE, (IPV6_TYPE, 16))}
 LASTING, MOST = 60_000, 1 << 16  #: milliseconds that an address is remembered, then it counts as new; how many a table remembers
+#: The sets that have elements of NICs, which are ours alone.
+SETS = frozenset({*KEYS, *FLAGS, NEW_SOURCES, *(f"dropped-{reason}" for reason in (*REASONS, SOURCES))})
 CHAINS = (
     *("guard", "tagged", "reverse", "arp", "ipv4", "later4", "udp4", "dhcp4", "chaddr4"),
     *("ipv6", "agree6", "next6", "first6", "other6", "udp6", "dhcp6", "discovery", "router", "target"),
@@ -329,6 +330,7 @@ def _ipv6() -> list[Rule]:
         ("udp6", _port(0, 547) + _drop("dhcp")),
         ("udp6", _port(2, 546) + _drop("dhcp")),
         ("udp6", _port(2, 547) + verdict(GOTO, "dhcp6")),
+        ("dhcp6", extension(FRAGMENT[0], 0, 1) + _length(16) + _drop("dhcp")),  # it ends before the message
         ("dhcp6", message + client + verdict(ACCEPT)),
         ("dhcp6", _drop("dhcp")),
     ]
@@ -378,8 +380,8 @@ def sets(table: str) -> list[NftSet]:
 
 
 def chains(table: str) -> list[NftChain]:
-    """Its chains, in the order in which they are made; the last one says which rules these are."""
-    return [*(NftChain(NETDEV, table, name) for name in (*CHAINS, *map(chain_of, REASONS))), NftChain(NETDEV, table, LAYOUT, comment=MARK)]
+    """Its chains."""
+    return [NftChain(NETDEV, table, name) for name in (*CHAINS, *map(chain_of, REASONS))]
 
 
 def rules(table: str) -> list[NftRule]:

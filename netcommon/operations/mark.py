@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 PREFIX = "netcommon-mark-"
 TAPS = "taps"
+SETS = frozenset({TAPS})
 PRIORITY = -150  #: NF_IP_PRI_MANGLE: after connection tracking, before the route is looked up
 HOOKS = {INET: ("prerouting", INET_PREROUTING, PRIORITY), ARP: ("input", ARP_IN, 0)}
 INDEX, WORD = Struct("=I"), Struct("=I")
@@ -124,7 +125,7 @@ class MarkTable(MarkTableFields, SharedTable):
         for family in HOOKS:
             for table in view.nft_tables(family):
                 if table.ours and table.name.startswith(PREFIX):
-                    links = (view.link_at(INDEX.unpack(each.key)[0]) for each in view.nft_elements(family, table.name))
+                    links = (view.link_at(INDEX.unpack(each.key)[0]) for each in view.nft_elements(family, table.name, SETS))
                     alive = next((link.name for link in links if link is not None), "")
                     change = NftChange("mark of no device", (Drop(table),), WITHOUT)
                     text = f"nftables table {FAMILIES[family]} {table.name}"
@@ -207,7 +208,7 @@ class TapMark(TapMarkFields, Operation):
         for family in HOOKS:
             for table in view.nft_tables(family):
                 if table.ours and table.name.startswith(PREFIX):
-                    for element in view.nft_elements(family, table.name):
+                    for element in view.nft_elements(family, table.name, SETS):
                         index = INDEX.unpack(element.key)[0]
                         link = view.link_at(index)
                         device = "" if link is None else link.name
@@ -217,4 +218,4 @@ class TapMark(TapMarkFields, Operation):
 
 
 def _of(view: View, element: NftElement) -> Sequence[NftElement]:
-    return own_elements(view, element.family, element.table, element.key)
+    return own_elements(view, element.family, element.table, element.key, SETS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.nftables import ARP, BRIDGE, INET, MARK, NETDEV, NO_HOOK, Clear, Drop, Put
+from netcommon.host.nfexpr import RETURN, verdict
+from netcommon.host.nftables import ARP, BRIDGE, INET, MARK, NETDEV, NO_HOOK, Clear, Drop, NftChain, NftRule, Put
 from netcommon.host.requests import NftChange
 from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from netcommon.host.base import View
-    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftSet, NftTable, Step
+    from netcommon.host.nftables import NftElement, NftSet, NftTable, Step
     from netcommon.host.requests import Request
 
 FAMILIES = {INET: "inet", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
@@ -29,10 +30,10 @@ def own_table(view: View, family: int, name: str) -> NftTable | None:
     return there
 
 
-def own_elements(view: View, family: int, name: str, index: bytes) -> Sequence[NftElement]:
-    """Give the elements of a device, by its index, in a table of ours; another one of its name has none."""
+def own_elements(view: View, family: int, name: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
+    """Give the elements of a device, by its index, in these sets of a table of ours; another one of its name has none."""
     there = view.nft_table(family, name)
-    return view.nft_elements_of(family, name, index) if there is not None and there.ours else []
+    return view.nft_elements_of(family, name, index, sets) if there is not None and there.ours else []
 
 
 class Contents(NamedTuple):
@@ -53,7 +54,7 @@ _made: dict[tuple[str, Operation], tuple[Step, ...]] = {}
 class SharedTable(Operation, Protocol):
     """The table, made by the first NIC that needs it, removed by the last one's down.
 
-    For a NIC that is new the table's being there is taken for its being whole; ``check`` compares every rule. A kind's fields are
+    For a NIC that is new a table that has its chain LAYOUT is taken for whole; ``check`` compares every rule. A kind's fields are
     ``device``, and ``now``, which ``resolve`` fills in: whether there is nothing to do.
     """
 
@@ -61,7 +62,8 @@ class SharedTable(Operation, Protocol):
     BEFORE: ClassVar[frozenset[str]] = frozenset()
     PURPOSE: ClassVar[str]  #: whose rules they are, in words
     WITHOUT: ClassVar[str]  #: how an administrator does without it
-    LAYOUT: ClassVar[str] = ""  #: a chain of its own that only a table of today's rules and sets has; "": they have always been the same
+    #: A chain with one rule that nothing leads to, which only a table of today's rules and sets has, and none that has been flushed.
+    LAYOUT: ClassVar[str] = "layout-1"
     device: str
     now: bool
 
@@ -81,12 +83,10 @@ class SharedTable(Operation, Protocol):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         family, name = self.place_of()
-        link, now = device_link(view, self.device), False
-        if self.LAYOUT:
-            chain = view.nft_chain(family, name, self.LAYOUT)
-            now = chain is not None and chain.comment == MARK
+        link, chain = device_link(view, self.device), view.nft_chain(family, name, self.LAYOUT)
+        now = chain is not None and chain.comment == MARK and not chain.empty
         if not now:
-            now = own_table(view, family, name) is not None and not self.LAYOUT
+            own_table(view, family, name)
         return [replaced(self, now=now and not (marked(link) and self.differs(view)))]
 
     def apply(self) -> Sequence[Request]:
@@ -105,6 +105,8 @@ class SharedTable(Operation, Protocol):
         table, sets, chains, rules = self.contents()
         # a base chain that somebody has hooked elsewhere would stay so
         hooked = (Drop(chain) for chain in chains if chain.hook != NO_HOOK)
+        chains = (NftChain(*table[:2], self.LAYOUT, comment=MARK), *chains)
+        rules = (NftRule(*table[:2], self.LAYOUT, verdict(RETURN)), *rules)
         return (Put(table), *hooked, *map(Put, sets), *map(Put, chains), *map(Clear, chains), *map(Put, rules))
 
     def differs(self, view: View) -> str:

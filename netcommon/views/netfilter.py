@@ -113,7 +113,7 @@ class Hooks:
 
     def _concerns(self, chain: NftChain, link: Link, out: Link | None) -> bool:
         """Whether a chain of ours that is not the guard's looks at frames between these devices: its set of members says so."""
-        members = {element.key[:4] for element in self._view.nft_elements(chain.family, chain.table) if element.set == MEMBERS}
+        members = {element.key[:4] for element in self._view.nft_elements(chain.family, chain.table, frozenset({MEMBERS}))}
         return any(each is not None and each.index.to_bytes(4, byteorder) in members for each in (link, out))
 
 

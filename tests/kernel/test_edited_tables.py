@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from netcommon.operations.guard import table_of
 from runtime.errors import HostRefused
-from tests.kernel.test_doors_parallel import environment, good
+from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_gateway_arp import NIC
+from tests.kernel.test_guard import index
 from tests.kernel.test_rate import BRIDGED, drift, mend
 from tests.support.netns import run
 from tests.support.node import Node
@@ -48,6 +51,58 @@ def test_they_are_woken(mode: str) -> None:
             said = again()
             assert (said is None or said.status == 0) and not any(dormant().values()), (table, said)
             assert good() == ["tap0"]
+
+
+#: Sets of other keys than ours, and with elements that begin as ours do.
+THEIRS = """add chain TABLE mine
+add rule TABLE mine iif { tap0, lo } counter
+add rule TABLE mine meta mark { 1, 2 } counter
+add set TABLE vip { type ipv4_addr; elements = { 10.9.9.9 }; }
+add set TABLE port { type inet_service; elements = { 80 }; }
+"""
+
+
+def test_sets_of_the_administrators_in_our_tables(mode: str) -> None:
+    """They are none of ours, whatever keys they have: nothing is to be collected, or done by a second up; a down removes what is ours.
+
+    A firewall profile's table is a copy of its template, and anything more in it is drift.
+    """
+    tables = [table for table in dormant() if "netcommon-fw" not in table]
+    for table in tables:
+        run("nft", "-f", "-", stdin=THEIRS.replace("TABLE", table))
+    assert good() == ["tap0"] and collect() == []
+    said = rundoor("kvm-ifup", environment(**NICS[mode]))
+    assert (said.status, said.stderr) == (0, "")
+    for table in tables:
+        listed = run("nft", "list", "table", *table.split())
+        assert "10.9.9.9" in listed and 'iif { "lo", "tap0" }' in listed
+    assert rundoor("kvm-ifdown", environment(**NICS[mode]), "tap0", "hot-remove").status == 0
+    assert dormant() == {}
+
+
+def test_a_flushed_table_is_made_whole_for_a_new_nic(node: Node, mode: str) -> None:
+    """Its rules have gone, and its chains are there: whoever comes up next does not pass unchecked."""
+    other = next(name for name in (f"tap{number}" for number in range(1, 99)) if table_of(name) == table_of("tap0"))
+    node.tap(other)
+    for table in dormant():
+        run("nft", "flush", "table", *table.split())
+    changes = {**NICS[mode], "INTERFACE": other, "MAC": "aa:00:00:00:00:07", "IP": "10.0.0.7"}
+    assert rundoor("kvm-ifup", environment(1, **changes)).status == 0
+    assert rundoor("kvm-ifup", environment(**NICS[mode])).status == 0  # its own chain's rule had gone too
+    assert good() == sorted(["tap0", other])
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_what_was_free_is_taken_away_where_the_chain_has_gone(node: Node, marked: bool) -> None:
+    """A second up that finds no chain of the NIC's looks for its elements all the same."""
+    Path("/etc/netcommon/config.toml").write_text(f"[ganeti]\ntap_alias = {str(marked).lower()}\n")
+    node.bridge("br0")
+    node.tap("tap0")
+    free = {**BRIDGED, "IP": "10.0.0.1", "TAGS": "netcommon:*:allow_ip_spoofing netcommon:*:allow_mac_spoofing"}
+    assert rundoor("kvm-ifup", environment(**free)).status == 0
+    run("nft", "delete", "chain", "netdev", table_of("tap0"), f"in-{index()}")
+    assert rundoor("kvm-ifup", environment(**{**free, "TAGS": ""})).status == 0
+    assert good() == ["tap0"] and "tap0" not in run("nft", "list", "set", "netdev", table_of("tap0"), "free-mac")
 
 
 def sets_of(table: str) -> list[str]:

@@ -154,6 +154,12 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "DHCPv6 server": (ip6(LINK_LOCAL, udp(547, 546, b"\2abc"), UDP), "dhcp", ("dhcp",)),
     "DHCPv6 server, other source port": (ip6(LINK_LOCAL, udp(5000, 546, b"\2abc"), UDP), "dhcp", ("dhcp",)),
     "DHCPv6 server to a relay": (ip6(LINK_LOCAL, udp(5000, 547, b"\x0dabc"), UDP), "dhcp", ("dhcp",)),
+    "DHCPv6 to a server, the type in padding": (
+        ip6(LINK_LOCAL, fragment6(udp(546, 547), following=UDP), FRAGMENT) + b"\1",
+        "dhcp",
+        ("dhcp",),
+    ),
+    "DHCPv6 client, first fragment": (ip6(LINK_LOCAL, fragment6(udp(546, 547, b"\1abcdefg"), following=UDP), FRAGMENT), "", ()),
     "DHCPv6 server, first fragment": (ip6(LINK_LOCAL, fragment6(udp(547, 546), following=UDP), FRAGMENT), "dhcp", ("dhcp",)),
     "router solicitation": (ip6(LINK_LOCAL, nd(133)), "", ()),
     "router solicitation, own MAC": (ip6(LINK_LOCAL, nd(133, "", SOURCE)), "", ()),

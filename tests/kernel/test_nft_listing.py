@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from netcommon.operations import delivery, guard_rules
-from netcommon.operations.guard import table_of
+from netcommon.operations.guard import GuardTable, table_of
 from tests.kernel.test_guard_verdicts import MAC, NIC, OPTIONS, Guarded
 from tests.support.netns import run
 from tests.support.node import Node
@@ -162,7 +162,9 @@ def test_what_the_rules_say(node: Node) -> None:
     for name, lines in SETS.items():
         assert found[f"set {name}"] == lines, name
     wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
-    wanted += [f"chain {delivery.LAYOUT.name}", "chain postrouting", "set own", "set dropped-promisc"]
+    layouts = [f"chain {made.LAYOUT}" for made in (GuardTable, delivery.DeliveryTable)]
+    wanted += [*layouts, "chain postrouting", "set own", "set dropped-promisc"]
+    assert [found[each] for each in layouts] == [['comment "netcommon"', "return"]] * 2
     assert sorted(found) == sorted([*wanted, f"chain in-{index}"])
 
 
@@ -181,8 +183,8 @@ def test_as_json(node: Node) -> None:
     guarded = Guarded(node, NIC, OPTIONS)
     listed = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
     counts = {kind: sum(kind in item for item in listed) for kind in ("table", "chain", "rule", "set")}
-    rules = len(guard_rules.rules("")) + 3
-    assert counts == {"table": 2, "chain": len(guard_rules.chains("")) + 3, "rule": rules, "set": len(guard_rules.sets("")) + 2}
+    rules = len(guard_rules.rules("")) + 5  # those that tell the two layouts, the delivery table's two, and the NIC's own
+    assert counts == {"table": 2, "chain": len(guard_rules.chains("")) + 4, "rule": rules, "set": len(guard_rules.sets("")) + 2}
     own = [item["rule"]["expr"] for item in listed if "rule" in item and item["rule"]["chain"].startswith("in-")]
     device = {"match": {"op": "==", "left": {"meta": {"key": "iif"}}, "right": guarded.tap.name}}
     assert own == [[device, {"goto": {"target": "guard"}}]]

@@ -184,6 +184,7 @@ ALWAYS = frozenset({"", *SWITCHES})
 LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes, "" for none of them
     # no match looks into a DHCP message
     **dict.fromkeys((f"DHCP client{which}" for which in (", foreign chaddr", " through a relay agent", ", cut off")), ALWAYS),
+    "DHCPv6 to a server, the type in padding": ALWAYS,
     **dict.fromkeys(("DHCP server to a relay", "DHCPv6 server to a relay"), ALWAYS),  # likewise: only the ports are seen
     # what the kernel makes of it behind a flow is not matched; docs/openvswitch.md, "Where the kernel forwards"
     **dict.fromkeys(("DHCP server, later fragment", "DHCP server, later fragment from another port"), ALWAYS),

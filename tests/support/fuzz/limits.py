@@ -49,7 +49,7 @@ class Limits:
             return limit
         if reason.rule in EMPTY and reason.level == PROMISE and stretched(frame) != frame:
             message = 8 + CHADDR if family(frame)[0] == IPV4 else 9
-            return PADDING if len(payload(arrival.frame)) < message else None
+            return PADDING if len(payload(arrival.frame)) < message and not fragment(frame) else None
         return None
 
     def by_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
