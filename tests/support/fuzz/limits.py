@@ -48,8 +48,9 @@ class Limits:
         if header.kind == UDP_EACH and (limit := self._segment(sent, arrival, reason)) is not None:
             return limit
         if reason.rule in EMPTY and reason.level == PROMISE and stretched(frame) != frame:
-            message = 8 + CHADDR if family(frame)[0] == IPV4 else 9
-            return PADDING if len(payload(arrival.frame)) < message and not fragment(frame) else None
+            if family(frame)[0] == IPV4:
+                return PADDING if len(payload(arrival.frame)) < 8 + CHADDR else None
+            return PADDING if len(payload(arrival.frame)) < 9 and not fragment(frame) else None  # what follows may complete it
         return None
 
     def by_checksum(self, sent: Sent, arrival: Arrival, reason: Reason) -> bool:
