@@ -13,6 +13,7 @@ from netcommon.settings import Settings
 from netcommon.settings_extensions import is_extension
 from netcommon.settings_renames import moved
 from netcommon.settings_schema import KEYS
+from netcommon.trust import distrust
 from runtime.errors import SettingsInvalid, escaped
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -121,6 +122,8 @@ def _text(descriptor: int, path: str) -> str:
         data = os.pread(descriptor, LARGEST + 1, 0)
     finally:
         os.close(descriptor)
+    if reason := distrust(path):
+        raise SettingsInvalid(f"{path}: is not trusted: {reason}")
     if len(data) > LARGEST:
         raise SettingsInvalid(f"{path}: is larger than {LARGEST} bytes")
     try:

@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "netcommon.family": {"runtime"},
     "netcommon.runner": {"runtime", "netcommon.family"},
     "netcommon.templates": {"runtime", "netcommon.trust"},
-    "netcommon.settings": {"runtime", "netcommon"},
+    "netcommon.settings": {"runtime", "netcommon", "netcommon.trust"},
     "netcommon.host": {"runtime", "netcommon.trust", "netcommon.runner", "netcommon.templates"},
     "netcommon.effects": {"runtime", "netcommon.host", "netcommon.log"},
     "netcommon.extensions": set(),

@@ -228,6 +228,24 @@ def test_a_group_that_can_write_must_be_roots(tmp_path: Path) -> None:
         load(paths)
 
 
+def test_every_folder_on_the_way_is_looked_at(tmp_path: Path) -> None:
+    """Also those that a link leads through: whoever can write one can put another file there."""
+    paths = paths_with(tmp_path, "[nic]\nspoof_guard = false\n")
+    folder = Path(paths.config).parent
+    folder.chmod(0o777)
+    with pytest.raises(SettingsInvalid, match=f"{folder} can be written by everybody"):
+        load(paths)
+    folder.chmod(0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    Path(paths.config).rename(tmp_path / "open/config.toml")
+    os.symlink(tmp_path / "open/config.toml", paths.config)
+    with pytest.raises(SettingsInvalid, match="open can be written by everybody"):
+        load(paths)
+    (tmp_path / "open").chmod(0o755)
+    assert not load(paths).nic["spoof_guard"]
+
+
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     paths = paths_with(tmp_path, "")
     os.unlink(paths.config)
