@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import threading
 
 from netagent.alarms import Alarms
 from netagent.metrics import Metrics
-from netagent.metrics_server import Server, remove
+from netagent.metrics_server import Server
 from netcommon.settings import Settings
-from runtime.errors import NetcommonError
+from runtime.errors import HostRefused, NetcommonError, escaped
 from runtime.folder import Folder, refused
 
 #: How often the file is written (seconds): as often as Prometheus asks by default.
@@ -21,6 +22,9 @@ PATIENCE = 5.0
 
 #: The alarms where the metrics cannot be had as the settings want it.
 FILE_ALARM, LISTEN_ALARM = "metrics-file", "metrics-listen"
+
+#: A file of ours begins so, whatever is counted, and whichever version wrote it. No other file is written over or removed.
+MARK = b"# HELP netcommon_"
 
 
 class Exposition:
@@ -42,14 +46,14 @@ class Exposition:
         with self._lock:
             left, self._file = self._file, settings.agent_metrics_file
         if left and left != self._file:
-            remove(left)  # numbers that nobody writes any more would be taken for true
+            _remove(left)  # numbers that nobody writes any more would be taken for true
         if not self._file:
             self._alarms.clear(FILE_ALARM)
         elif self._writing is None:
             self._writing = threading.Thread(target=self._write_on, name="metrics-file", daemon=True)
             self._writing.start()
         self._changed.set()
-        if settings.agent_metrics_listen != self._listen:
+        if settings.agent_metrics_listen != self._listen or self._server is None:
             self._stop_listening()
             self._start_listening(settings.agent_metrics_listen)
 
@@ -71,7 +75,7 @@ class Exposition:
             self._writing.join(PATIENCE)  # a disk that hangs is not waited for
             self._writing = None
             if self._file:
-                remove(self._file)
+                _remove(self._file)
 
     def _write_on(self) -> None:
         while not self._closing:
@@ -83,7 +87,7 @@ class Exposition:
                 with self._lock:
                     left = path != self._file
                 if left:  # it was moved meanwhile, and maybe taken away before it was written
-                    remove(path)
+                    _remove(path)
             self._changed.wait(INTERVAL)
 
     def _write(self, path: str) -> None:
@@ -93,6 +97,9 @@ class Exposition:
             if found is None:
                 raise refused("cannot write", path, FileNotFoundError(2, "there is no such folder"))
             with found:
+                if _beginning(found, path) not in (None, b"", MARK):
+                    what = f"{escaped(path)} is no file of netcommon's metrics, and stays as it is"
+                    raise HostRefused(what, "expected a path where there is nothing, or an empty file")
                 found.write(os.path.basename(path), self.text().encode(), mode=0o644)
         except (NetcommonError, OSError) as error:
             self._alarms.set(FILE_ALARM, str(error))
@@ -101,16 +108,45 @@ class Exposition:
 
     def _start_listening(self, address: str) -> None:
         self._listen = address
-        self._alarms.clear(LISTEN_ALARM)
-        if not address:
-            return
         try:
-            self._server = Server(address, self.text)
+            self._server = Server(address, self.text) if address else None
+        except HostRefused as error:
+            self._alarms.set(LISTEN_ALARM, f"cannot listen at {address}: {error}")
         except OSError as error:
             self._alarms.set(LISTEN_ALARM, f"cannot listen at {address}: {error.strerror or error}")
+        else:
+            self._alarms.clear(LISTEN_ALARM)
 
     def _stop_listening(self) -> None:
         self._listen = ""
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+def _beginning(folder: Folder, path: str) -> bytes | None:
+    """What the file at ``path``, in ``folder``, begins with; None where there is none. Raises OSError; HostRefused for no plain file."""
+    name = os.path.basename(path)
+    try:
+        found = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise HostRefused(f"{escaped(path)} is no plain file, and stays as it is", "expected a path where there is nothing")
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.descriptor)
+    try:
+        return os.read(descriptor, len(MARK))
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    """Takes the file of the metrics away, if there is one of ours."""
+    try:
+        found = Folder.find(os.path.dirname(path))
+        if found is not None:
+            with found:
+                if _beginning(found, path) == MARK:
+                    found.remove(os.path.basename(path))
+    except (NetcommonError, OSError):
+        pass  # not ours to remove: whoever writes there is told

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
 import select
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+from netagent.socket_file import SocketFile
+from runtime.errors import HostRefused
 
 #: Who asks has so long for all of it (seconds).
 PATIENCE = 5.0
@@ -49,16 +50,15 @@ class Client:
 
 
 class Server:
-    """Answers GET /metrics at an address in a thread of its own, several clients at a time. Raises OSError where it cannot listen.
+    """Answers GET /metrics at an address in a thread of its own, several clients at a time.
 
-    Memory, descriptors and time are limited whatever clients do: MOST connections, of which each has PATIENCE for all of it. HTTP/1.0 as
-    far as a scrape needs it: the standard library's server would cost 7 MB.
+    Raises OSError or HostRefused where it cannot listen. Memory, descriptors and time are limited whatever clients do: MOST connections, of
+    which each has PATIENCE for all of it. HTTP/1.0 as far as a scrape needs it: the standard library's server would cost 7 MB.
     """
 
     def __init__(self, address: str, text: Callable[[], str]) -> None:
         self._text = text
-        self._path = address if address.startswith("/") else ""
-        self._listener = _listening(address)
+        self._listener, self._file = _listening(address)
         self._clients: dict[int, Client] = {}  # by descriptor, the oldest first
         self._poll = select.poll()
         self._made, self._made_at = b"", 0.0  # the text of FRESH
@@ -68,7 +68,7 @@ class Server:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._listener.close()
+            self._end()
             raise OSError(errno.EAGAIN, str(error)) from error
 
     @property
@@ -81,9 +81,12 @@ class Server:
         self._closing = True
         self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
         self._thread.join(2 * PATIENCE)
+        self._end()
+
+    def _end(self) -> None:
+        if self._file is not None:
+            self._file.remove()
         self._listener.close()
-        if self._path:
-            remove(self._path)
 
     def _serve(self) -> None:
         listening = self._listener.fileno()
@@ -187,38 +190,24 @@ class Server:
         return head.encode("ascii"), b"" if method == "HEAD" else body
 
 
-def _listening(address: str) -> socket.socket:
-    """A socket that listens at "ADDRESS:PORT", "[ADDRESS]:PORT", or the path of a Unix socket. Raises OSError."""
-    if address.startswith("/"):
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        where: object = address
-    else:
-        host, _, port = address.rpartition(":")
-        made = socket.socket(socket.AF_INET6 if host.startswith("[") else socket.AF_INET, socket.SOCK_STREAM)
-        where = (host.strip("[]"), int(port))
+def _listening(address: str) -> tuple[socket.socket, SocketFile | None]:
+    """A socket that listens at "ADDRESS:PORT", "[ADDRESS]:PORT", or a Unix socket's path, and its file. Raises OSError, HostRefused."""
+    family = socket.AF_UNIX if address.startswith("/") else socket.AF_INET6 if address.startswith("[") else socket.AF_INET
+    made, file = socket.socket(family, socket.SOCK_STREAM), None
     try:
-        if address.startswith("/"):
-            remove(address)
+        if family == socket.AF_UNIX:
+            file = SocketFile(made, address)
         else:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if made.family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(where)  # type: ignore[arg-type] # as its family wants it
-        if address.startswith("/"):
-            os.chmod(address, 0o666)  # noqa: S103 # its folder says who may ask; nothing can be changed here
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            host, _, port = address.rpartition(":")
+            made.bind((host.strip("[]"), int(port)))
         made.listen(BACKLOG)
         made.setblocking(False)
-    except OSError:
+    except (HostRefused, OSError):
+        if file is not None:
+            file.remove()
         made.close()
         raise
-    return made
-
-
-def remove(path: str) -> None:
-    """Takes away a file or socket of ours, if it is there."""
-    try:
-        found = os.lstat(path)
-        if stat.S_ISREG(found.st_mode) or stat.S_ISSOCK(found.st_mode):
-            os.unlink(path)
-    except OSError:
-        pass  # gone, or not ours to remove: whoever binds or writes there is told
+    return made, file

@@ -110,9 +110,11 @@ class Template(NamedTuple):
 class FilePath(NamedTuple):
     """An absolute path; "" for none."""
 
+    example: str
+
     @property
     def expected(self) -> str:
-        return 'an absolute path such as "/etc/netcommon/dns.key"'
+        return f'an absolute path such as "{self.example}"'
 
     def read(self, value: Any) -> object:
         if not isinstance(value, str) or (value and not value.startswith("/")) or not value.isprintable():

@@ -21,6 +21,7 @@ from netagent.control import ask
 from netagent.metrics_server import MOST, Server
 from netagent.notify import Notifier
 from netagent.service import LOCK, LONGEST, SHORTEST, TURN, Service, start_delay
+from netagent.socket_file import SocketFile
 from netcommon.host.base import Identity
 from netcommon.lifecycle.node import Clock
 from netcommon.report import folder
@@ -552,6 +553,174 @@ class TestExposition:
         write(paths, "")
         service.reload()
         assert service.alarms.active() == {}
+
+
+class TestWhatIsThereAlready:
+    """Where the settings name a path at which something of somebody else's is, that stays, and there is an alarm."""
+
+    @pytest.fixture
+    def listen(self, make: Make, paths: Paths) -> Callable[[str], str]:
+        """Has an agent listen at a path, and says the alarm."""
+
+        def listening(path: str) -> str:
+            write(paths, f"[agent]\nmetrics_listen = '{path}'\n")
+            service = make()
+            service.serve(Agent())
+            said = service.alarms.active().get("metrics-listen", "")
+            service.close()
+            return said
+
+        return listening
+
+    def test_a_file_where_the_socket_would_be(self, listen: Callable[[str], str], root: Path) -> None:
+        (root / "data").write_text("somebody's")
+        assert f"cannot listen at {root}/data: something that is no socket is there" in listen(f"{root}/data")
+        assert (root / "data").read_text() == "somebody's"
+
+    @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET])
+    def test_a_socket_of_another_daemon(self, listen: Callable[[str], str], root: Path, kind: int) -> None:
+        with socket.socket(socket.AF_UNIX, kind) as other:
+            other.bind(f"{root}/live")
+            if kind != socket.SOCK_DGRAM:
+                other.listen(0)
+            before = os.lstat(root / "live")
+            assert "another process listens there" in listen(f"{root}/live")
+            assert os.lstat(root / "live") == before
+
+    def test_a_daemon_whose_queue_is_full(self, listen: Callable[[str], str], root: Path) -> None:
+        with contextlib.ExitStack() as held:
+            other = held.enter_context(socket.socket(socket.AF_UNIX))
+            other.bind(f"{root}/live")
+            other.listen(0)
+            with pytest.raises(BlockingIOError):
+                while True:
+                    asking = held.enter_context(socket.socket(socket.AF_UNIX))
+                    asking.setblocking(False)
+                    asking.connect(f"{root}/live")
+            assert "another process listens there" in listen(f"{root}/live")
+
+    def test_a_socket_that_one_who_was_killed_has_left(self, listen: Callable[[str], str], root: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(f"{root}/left")
+            killed.listen()
+        assert listen(f"{root}/left") == ""
+        assert not (root / "left").exists()
+
+    @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
+    def test_a_folder_that_others_can_write(self, listen: Callable[[str], str], root: Path, mode: int) -> None:
+        (root / "open").mkdir()
+        (root / "open").chmod(mode)
+        assert "nobody but root may be able to write" in listen(f"{root}/open/m.sock")
+        assert os.listdir(root / "open") == []
+
+    def test_a_link_on_the_way_that_others_can_change(self, listen: Callable[[str], str], root: Path) -> None:
+        (root / "open").mkdir()
+        (root / "open").chmod(0o777)
+        (root / "roots/own").mkdir(parents=True)
+        (root / "open/link").symlink_to(root / "roots")
+        assert "nobody but root may be able to write" in listen(f"{root}/open/link/own/m.sock")
+        assert os.listdir(root / "roots/own") == []
+
+    def test_a_link_of_roots_on_the_way(self, make: Make, paths: Paths, root: Path) -> None:
+        """As /var/run is one. The file is everybody's to connect to, whatever the umask."""
+        (root / "link").symlink_to(root / "run")
+        write(paths, f"[agent]\nmetrics_listen = '{root}/link/m.sock'\n")
+        before = os.umask(0o077)
+        try:
+            service = make()
+            service.serve(Agent())
+        finally:
+            os.umask(before)
+        assert asked(f"{root}/run/m.sock")[0].startswith(b"HTTP/1.0 200 OK\r\n")
+        assert (root / "run/m.sock").stat().st_mode & 0o777 == 0o666
+        service.close()
+        assert not (root / "run/m.sock").exists()
+
+    @pytest.mark.parametrize("what", ["link", "file"])
+    def test_what_takes_the_sockets_place_at_once_keeps_its_mode(self, root: Path, what: str) -> None:
+        own = root / "own"
+        own.touch(0o600)
+
+        class Raced(socket.socket):
+            """A socket whose file is replaced before its mode is set."""
+
+            def bind(self, address: object) -> None:
+                super().bind(address)  # type: ignore[arg-type] # a path
+                os.unlink(str(address))
+                if what == "link":
+                    os.symlink(own, str(address))
+                else:
+                    os.rename(own, str(address))
+
+        with Raced(socket.AF_UNIX) as raced, pytest.raises(HostRefused, match="replaced"):
+            SocketFile(raced, f"{root}/m.sock")
+        assert (own if what == "link" else root / "m.sock").stat().st_mode & 0o777 == 0o600
+
+    def test_what_came_in_the_sockets_place_stays_in_the_end(self, root: Path) -> None:
+        server = Server(f"{root}/m.sock", lambda: "text\n")
+        (root / "m.sock").unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(f"{root}/m.sock")
+            server.close()
+            assert (root / "m.sock").is_socket()
+
+    def test_it_is_tried_again_at_a_reload(self, make: Make, paths: Paths, root: Path) -> None:
+        (root / "data").touch()
+        write(paths, f"[agent]\nmetrics_listen = '{root}/data'\n")
+        service = make()
+        service.serve(Agent())
+        service.reload()
+        assert "metrics-listen" in service.alarms.active()
+        (root / "data").unlink()
+        service.reload()
+        assert service.alarms.active() == {}
+        assert asked(f"{root}/data")[0].startswith(b"HTTP/1.0 200 OK\r\n")
+
+    @pytest.mark.parametrize("what", ["text", "link", "fifo", "socket"])
+    def test_something_where_the_metrics_file_would_be(self, make: Make, paths: Paths, root: Path, what: str) -> None:
+        path = root / "data"
+        with contextlib.ExitStack() as held:
+            if what == "text":
+                path.write_text("somebody's")
+            elif what == "link":
+                (root / "own").write_text("somebody's")
+                path.symlink_to(root / "own")
+            elif what == "fifo":
+                os.mkfifo(path)
+            else:
+                held.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+            before = os.lstat(path)
+            write(paths, f"[agent]\nmetrics_file = '{path}'\n")
+            service = make()
+            service.serve(Agent())
+            wait_until(lambda: "metrics-file" in service.alarms.active() or os.lstat(path) != before)
+            assert service.alarms.active()["metrics-file"].startswith(f"'{path}' is no ")
+            service.close()
+            after = os.lstat(path)
+            assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    @pytest.mark.parametrize("text", ["", "# HELP netcommon_nics NICs on record\n"], ids=["empty", "of one that was killed"])
+    def test_a_metrics_file_that_may_be_replaced(self, make: Make, paths: Paths, root: Path, text: str) -> None:
+        path = root / "netcommon.prom"
+        path.write_text(text)
+        write(paths, f"[agent]\nmetrics_file = '{path}'\n")
+        service = make()
+        service.serve(Agent())
+        wait_until(lambda: "netcommon_agent_start_time_seconds" in path.read_text())
+        assert service.alarms.active() == {}
+        service.close()
+        assert not path.exists()
+
+    def test_what_came_in_the_metrics_files_place_stays_in_the_end(self, make: Make, paths: Paths, root: Path) -> None:
+        path = root / "netcommon.prom"
+        write(paths, f"[agent]\nmetrics_file = '{path}'\n")
+        service = make()
+        service.serve(Agent())
+        wait_until(path.exists)
+        (root / "new").write_text("somebody's")
+        (root / "new").rename(path)
+        service.close()
+        assert path.read_text() == "somebody's"
 
 
 class TestStartDelay:

@@ -82,7 +82,7 @@ def test_addresses(tmp_path: Path, given: str, read: str) -> None:
         ("agent.start_delay = nan", 'expected "auto", or seconds, 0 to 86400'),
         ("agent.reap_cap = 0", "expected a whole number, 1 to 1000000"),
         ("agent.reap_grace = -1", "expected seconds, 0 to 86400"),
-        ("agent.metrics_file = 'metrics.prom'", "expected an absolute path"),
+        ("agent.metrics_file = 'metrics.prom'", 'expected an absolute path such as "/var/lib/prometheus/node-exporter/netcommon.prom"'),
         *(
             (f"agent.metrics_listen = {value!r}", "expected an address with a port")
             for value in (
