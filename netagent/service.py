@@ -19,6 +19,7 @@ import os
 import random
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -42,6 +43,7 @@ from runtime.paths import Paths
 
 #: The file that is locked as long as the agent runs, and holds its process id.
 LOCK = "lock"
+PATIENCE = 1.0  #: seconds in which the lock of an agent that has ended is free
 
 #: How often the loop shows that it turns where nobody else asks for more (seconds).
 TURN = 10.0
@@ -260,17 +262,26 @@ class Service:
 
 
 def _locked(within: Folder) -> int:
-    """The open lock file, which lasts as long as this process. Raises TryAgain, HostRefused."""
+    """The open lock file, which lasts as long as this process. Raises TryAgain, HostRefused.
+
+    Of an agent that was killed a child may have it for a moment yet, until it runs its program.
+    """
     try:
         descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=within.descriptor)
     except OSError as error:
         raise HostRefused(f"cannot open {within.path}/{LOCK}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    limit = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() < limit:
+                time.sleep(PATIENCE / 20)
+                continue
         holder = os.pread(descriptor, 16, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise TryAgain(f"an agent of this network namespace runs already: process {printable(holder) or 'unknown'}") from None
+        raise TryAgain(f"an agent of this network namespace runs already: process {printable(holder) or 'unknown'}")
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
     return descriptor

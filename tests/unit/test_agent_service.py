@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -211,6 +212,17 @@ time.sleep(60)"""
                 make()
             other.kill()
         make()
+
+    def test_a_child_of_a_killed_one_has_the_lock_for_a_moment(self, make: Make, paths: Paths) -> None:
+        """One that it has just made, and that runs no other program yet."""
+        where = folder(paths.state, HERE.netns)
+        Folder.make(where).close()
+        held = os.open(f"{where}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ends = threading.Timer(0.2, os.close, [held])
+        ends.start()
+        make()
+        ends.join()
 
     def test_in_another_namespace_another_one(self, make: Make, paths: Paths) -> None:
         make()

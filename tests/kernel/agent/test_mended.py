@@ -148,14 +148,17 @@ def strange(differences: list[str]) -> list[str]:
 
 
 def mended(running: Agent, seen: Watched, what: str, damage: Callable[[], None]) -> float:
-    """The damage is seen, unless the agent was faster; the agent mends it, and then leaves it alone."""
+    """The damage is seen, unless the agent was faster; the agent mends it, and then leaves it alone.
+
+    Returns the seconds that it took, in those of a machine that has nothing else to do.
+    """
     before = running.output.count(": repaired ")
     running.rested()
     running.signal(signal.SIGSTOP)  # the damage is there before it can be mended: it is seen for certain
     damage()
     assert seen.drift() != [], what
     running.signal(signal.SIGCONT)
-    took = seconds_until(lambda: not seen.drift(), 5, f"{what}: {seen.drift()}\n{running.output}")
+    took = seconds_until(lambda: not seen.drift(), 5, f"{what}: {seen.drift()}\n{running.output}") / contention()
     wait_until(lambda: running.output.count(": repaired ") > before, 2, running.output)
     return took
 
@@ -203,7 +206,7 @@ def report(took: dict[str, float]) -> None:
         print(f"{what}: mended after {seconds * 1e3:.0f} ms")
     median = sorted(took.values())[len(took) // 2]
     print(f"median {median * 1e3:.0f} ms, at most {max(took.values()) * 1e3:.0f} ms")
-    assert median < BAR * slowness() * contention()
+    assert median < BAR * slowness()
 
 
 def test_a_proxy_neighbour_comes_back_with_the_resync(routed: tuple[Site, Watched]) -> None:
