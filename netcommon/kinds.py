@@ -140,7 +140,7 @@ class Rate(NamedTuple):
 
     @property
     def expected(self) -> str:
-        return 'bits a second, such as 64000, "512kbit", "100mbit" or "2gbit", 0 for no limit'
+        return 'bits a second, 8kbit to 1000gbit, such as 64000, "512kbit", "100mbit" or "2gbit", 0 for no limit'
 
     def read(self, value: Any) -> object:
         if isinstance(value, str):
@@ -231,7 +231,7 @@ class Prefix(NamedTuple):
 
     @property
     def expected(self) -> str:
-        return 'an IPv4 or IPv6 prefix such as "192.0.2.0/28", without host bits'
+        return 'an IPv4 or IPv6 prefix of hosts such as "192.0.2.0/28", without host bits (not ::/0, loopback or multicast)'
 
     def read(self, value: Any) -> object:
         if not isinstance(value, str):

@@ -50,7 +50,7 @@ OPTIONS = (
     Option("announce", Truth(), "tell the neighbours of a routed guest that its addresses are here", ROUTED),
     Option("tap_mac", Mac(), "the same MAC on the host's side for every NIC, so that guests know their gateway after a migration", ROUTED),
     Option("gateway_arp", Truth(), "ask the guest in the gateway's name: it never learns the node's own address", ROUTED),
-    Option("gateway_link_local", Truth(), "fe80::1 on the host's side is the guest's IPv6 gateway", ROUTED),
+    Option("gateway_link_local", Truth(), "the guest's IPv6 gateway is fe80::1, on the host's side", ROUTED),
     Option("uplink_proxy", Choice(("off", "ndp", "both")), "the node answers on the uplink for the guest: by NDP, or ARP too", ROUTED),
     Option("rp_filter", Choice(("default", "off", "strict", "loose")), "reverse path filter of the host's side (ip-sysctl)", ROUTED),
     Option("accept_local", Truth(), "take packets from the node's own addresses (ip-sysctl)", ROUTED),

@@ -148,7 +148,8 @@ def _quoted(text: str) -> str:
 def write(paths: Paths, nic: Nic) -> str:
     """Writes the definition, surviving a crash of the machine; returns its path.
 
-    Raises NicInvalid where another definition has the same device, HostRefused where the folder cannot be written to.
+    Raises NicInvalid where another definition has the same device, or the same instance and index, HostRefused where the folder cannot be
+    written to.
     """
     with Folder.make(paths.definitions, sync=True) as folder:
         for name in _uuids(folder):
@@ -157,6 +158,8 @@ def write(paths: Paths, nic: Nic) -> str:
                 continue
             if name != nic.uuid and earlier.interface == nic.interface:
                 raise NicInvalid("device", nic.interface, f"a device that no other definition has; {name} has it")
+            if name != nic.uuid and nic.instance and nic.index is not None and earlier.label == nic.label:
+                raise NicInvalid("NIC", nic.label, f"an INSTANCE/INDEX that no other definition has; {name} on {earlier.interface} has it")
             if name == nic.uuid and earlier.interface != nic.interface:
                 _unlink(folder, earlier)
         folder.write(f"{nic.uuid}.toml", render(nic), 0o644, sync=True)

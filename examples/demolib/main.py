@@ -46,6 +46,9 @@ def enter() -> None:
 def main(arguments: list[str]) -> int:
     """The exit status; within the namespaces, ``arguments`` are the files of the guests' image."""
     if INSIDE not in os.environ or os.getpid() != 1:
+        if arguments and set(arguments) <= {"-h", "--help"}:
+            print(__doc__)
+            return 0
         if arguments:
             print(__doc__, file=sys.stderr)
             return 64

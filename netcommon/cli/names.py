@@ -98,14 +98,7 @@ def hint(store: Store, paths: Paths, name: str) -> DownHint:
 
 def defined(paths: Paths, name: str) -> Nic:
     """The definition that ``name`` means: by UUID, else by device, else by INSTANCE/INDEX. Raises NicInvalid where there is none."""
-    nic = None
-    if _fits(validate.uuid, name):
-        nic = definitions.read(paths, name.lower())
-    elif _fits(validate.interface, name):
-        nic = definitions.find(paths, name)
-    if nic is None:
-        labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
-        nic = labelled[0] if len(labelled) == 1 else None
+    nic = _defined(paths, name)
     if nic is None:
         no_instance(name, [nic for nic in definitions.all_of(paths)[0] if nic.instance == name])
         raise NicInvalid("NIC", name, "the UUID, device or INSTANCE/INDEX of a NIC defined beforehand: netcommon define")
@@ -114,12 +107,26 @@ def defined(paths: Paths, name: str) -> Nic:
 
 def defined_only(paths: Paths, name: str) -> Nic:
     """The same for a name that is on no record: where there is no definition either, the NicInvalid says what names there are."""
-    try:
-        return defined(paths, name)
-    except definitions.DefinitionInvalid:
-        raise
-    except NicInvalid:
-        raise NicInvalid("NIC", name, EXPECTED) from None
+    nic = _defined(paths, name)
+    if nic is None:
+        raise NicInvalid("NIC", name, EXPECTED)
+    return nic
+
+
+def _defined(paths: Paths, name: str) -> Nic | None:
+    """The definition that ``name`` means, None where there is none. Raises NicInvalid where two have this INSTANCE/INDEX."""
+    nic = None
+    if _fits(validate.uuid, name):
+        nic = definitions.read(paths, name.lower())
+    elif _fits(validate.interface, name):
+        nic = definitions.find(paths, name)
+    if nic is not None:
+        return nic
+    labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
+    if len(labelled) > 1 and labelled[0].index is not None:
+        several = ", ".join(sorted(f"{nic.uuid} on {nic.interface}" for nic in labelled))
+        raise NicInvalid("NIC", name, f"one NIC, not several: {several} are defined so")
+    return labelled[0] if len(labelled) == 1 else None
 
 
 def _fits(rule: Callable[[str], str], name: str) -> bool:

@@ -26,6 +26,9 @@ NAMES = {INET: "inet", IP: "ip", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge",
 PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
 WORDS = {PREROUTING: "prerouting", INPUT: "input", FORWARD: "forward", OUTPUT: "output", POSTROUTING: "postrouting"}
 
+#: By which setting in net/bridge br_netfilter hands frames of bridges to the chains of inet, and of which other family.
+CALLED = {IPV4: ("bridge-nf-call-iptables", IP), IPV6: ("bridge-nf-call-ip6tables", IP6)}
+
 #: Why the guard drops a frame, by the reason in the chain's name.
 REASONS = {
     "vlan": "it has a VLAN tag that the NIC may not use",
@@ -68,6 +71,32 @@ class Hooks:
     def bridge(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
         """Those of family bridge."""
         return self._all([chain for chain in self._view.nft_chains(BRIDGE) if chain.hook == hook], link, packet, out)
+
+    def bridged(self, hooks: Sequence[int], bridge: Link, packet: Packet, tagged: bool) -> None:
+        """Name what br_netfilter has a frame of a bridge meet besides, once: chains of IP's hooks (net/bridge/br_netfilter_hooks.c).
+
+        For ARP that is arptables alone: nftables has no such hook.
+        """
+        setting, family = CALLED.get(packet.protocol, ("", 0))
+        if not setting or self._view.sysctl(f"net/bridge/{setting}") != "1":
+            return
+        if tagged and self._view.sysctl("net/bridge/bridge-nf-filter-vlan-tagged") != "1":
+            return
+        chains = [chain for each in (INET, family) for chain in self._view.nft_chains(each) if chain.hook in hooks and self._decides(chain)]
+        if not chains:
+            return
+        names = ", ".join(f"{_place(chain)} {chain.name}" for chain in sorted(chains, key=lambda each: (each.hook, each.priority)))
+        meets = f"br_netfilter of bridge {bridge.name}"
+        said = f"with net.bridge.{setting}=1 it passes chains that are not ours, and not carried out here: {names}"
+        if f"{meets}: {said}" not in self._trail.untold:
+            self._trail.doubt(bridge.name, meets, said)
+
+    def _decides(self, chain: NftChain) -> bool:
+        """Whether a chain is not ours, and could drop something."""
+        table = self._view.nft_table(chain.family, chain.table)
+        if table is None or table.ours or table.dormant:
+            return False
+        return chain.drops or bool(self._view.nft_rules_of(chain.family, chain.table, chain.name))
 
     def delivered(self, into: Link, out: Link, packet: Packet) -> bool:
         """Whether our delivery rule lets a bridge hand the frame to the port ``out``; says nothing."""

@@ -44,6 +44,7 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     crossing = _classified(walk, port, master)
     if crossing is None or not walk.hooks.bridge(PREROUTING, port, packet):
         return
+    walk.hooks.bridged((PREROUTING,), master, packet, bool(packet.tag))
     flags = walk.view.port(port.index)
     if flags is None or flags.learning:
         trail.passes(port.name, name, f"learns that {packet.source_mac} is behind {port.name}")
@@ -175,10 +176,12 @@ def _out(walk: Walk, crossing: Crossing, out: Link) -> None:
     for hook in (FORWARD, POSTROUTING):
         if not walk.hooks.bridge(hook, crossing.port, walk.packet, out):
             return
-    how = ", tagged" if crossing.tagged and not crossing.vid else ""
+    tagged = crossing.tagged
+    how = ", tagged" if tagged and not crossing.vid else ""
     if crossing.vid:
-        untagged = any(vlan.untagged for vlan in walk.view.vlans(out.index) if vlan.vid == crossing.vid)
-        how = f", {'untagged' if untagged else f'tagged VLAN {crossing.vid}'}"
+        tagged = not any(vlan.untagged for vlan in walk.view.vlans(out.index) if vlan.vid == crossing.vid)
+        how = f", {f'tagged VLAN {crossing.vid}' if tagged else 'untagged'}"
+    walk.hooks.bridged((FORWARD, POSTROUTING), crossing.bridge, walk.packet, tagged)
     walk.leave(out, how)
 
 

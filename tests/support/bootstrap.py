@@ -29,6 +29,9 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_ASIDE = Path("/usr/sbin/policy-rc.d.before-netcommon")
 POLICY_TEXT = "#!/bin/sh\n# Put here by netcommon's tests/setup while it installs packages: nothing is started.\nexit 101\n"
 
+#: Arguments that ask a program of the checkout how it is called.
+HELP = frozenset({"-h", "--help"})
+
 #: What each purpose needs: program -> Debian package, or more than one. A program that is there is not installed again.
 PROGRAMS = {
     "environment": {"git": "git"},
@@ -270,9 +273,12 @@ def kernel(flavour: str = "amd64") -> Kernel:
 
 def main(arguments: list[str]) -> int:
     """tests/setup [PURPOSE...]: all purposes by default. ``runtime`` alone is the environment without what tests need."""
-    unknown = [argument for argument in arguments if argument not in PROGRAMS]
-    if unknown:
-        print(f"usage: tests/setup [{'|'.join(PROGRAMS)}]...", file=sys.stderr)
+    usage = f"usage: tests/setup [{'|'.join(PROGRAMS)}]..."
+    if HELP & set(arguments):
+        print(usage)
+        return 0
+    if set(arguments) - PROGRAMS.keys():
+        print(usage, file=sys.stderr)
         return 64
     try:
         setup(arguments or list(PROGRAMS))

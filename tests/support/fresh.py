@@ -31,7 +31,7 @@ from types import FrameType
 from typing import IO, NamedTuple
 
 from tests.support import bootstrap, syscalls
-from tests.support.bootstrap import ROOT, SetupFailed, command, say
+from tests.support.bootstrap import HELP, ROOT, SetupFailed, command, say
 
 SUITE = "bookworm"
 #: The clone's place in the root, where somebody who is root would have it.
@@ -116,10 +116,15 @@ def sources(etc: Path = Path("/etc/apt")) -> list[str]:
 
 
 def make_root(root: Path, options: Path) -> None:
-    """Make a minimal Debian in the folder ``root``; ``options`` is a file in apt.conf(5)'s form. Raises SetupFailed."""
+    """Make a minimal Debian in the folder ``root``; ``options`` is a file in apt.conf(5)'s form, whose folder gets temporary files.
+
+    Raises SetupFailed.
+    """
     argv = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory", "--dpkgopt=force-unsafe-io"]
     with tempfile.TemporaryFile() as said:
-        status = confined([*argv, f"--aptopt={options}", SUITE, str(root), *sources()], dict(os.environ), said)
+        # what it keeps beside the root goes with the root, also where it is killed
+        environ = {**os.environ, "TMPDIR": str(options.parent)}
+        status = confined([*argv, f"--aptopt={options}", SUITE, str(root), *sources()], environ, said)
         said.seek(0)
         if status:
             raise SetupFailed(f"mmdebstrap: exit {status}\n{said.read().decode(errors='replace')}")
@@ -280,6 +285,9 @@ def report(ended: list[Ended]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Return the exit status."""
+    if HELP & set(arguments[: arguments.index("--") if "--" in arguments else None]):
+        print(__doc__)
+        return 0
     try:
         wanted = parse(arguments)
     except ValueError as error:

@@ -10,6 +10,9 @@ from netcommon import __version__
 from netcommon.host.facts import AF_INET
 from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli, equipped, with_two
 
+#: A NIC of Open vSwitch, which has neither firewall profiles nor node_access.
+SWITCHED = ("--interface", "tap0", "--mode", "openvswitch", "--link", "ovs0")
+
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
@@ -67,6 +70,9 @@ def test_define_again_replaces_and_remove_removes(cli: Cli) -> None:
         (("--interface", "tap0", "--mode", "ext", "--tag", "netcommon:0:rate_inn:5mbit"), "TAGS='netcommon:0:rate_inn:5mbit'"),
         (("--interface", "tap0", "--mode", "ext", "--index", "0", "--tag", "netcommon:0:rate_in:x"), "TAGS='netcommon:0:rate_in:x'"),
         (("--interface", "tap0", "--mode", "ext", "--network-tag", "netcommon:isolate"), "NETWORK_TAGS='netcommon:isolate'"),
+        ((*SWITCHED, "--tag", "netcommon:*:node_access:none"), "MODE='openvswitch'"),
+        ((*SWITCHED, "--tag", "netcommon:*:firewall:protected"), "MODE='openvswitch'"),
+        (("--interface", "tap0", "--mode", "routed"), "IP=''"),
     ],
 )
 def test_define_names_what_is_wrong_and_writes_nothing(cli: Cli, arguments: tuple[str, ...], named: str) -> None:
@@ -183,9 +189,19 @@ def test_down_all(two: Cli) -> None:
 
 
 def test_labels_that_name_two_definitions(cli: Cli) -> None:
+    """The second one is refused, and one that somebody has written is named beside the first."""
     cli(*BRIDGED)
-    cli("define", "--interface", "tap1", "--mode", "ext", "--instance", "web1", "--index", "0")
-    assert "NIC='web1/0'" in cli("up", "web1/0", status=64).stderr
+    second = ("define", "--interface", "tap1", "--mode", "ext", "--instance", "web1", "--index")
+    refused = cli(*second, "0", status=64).stderr
+    assert f"NIC='web1/0': expected an INSTANCE/INDEX that no other definition has; {UUIDS[0]} on tap0 has it" in refused
+    cli(*BRIDGED)
+    written = Path(cli.paths.definitions, f"{cli.json(*second, '1')['uuid']}.toml")
+    written.write_text(written.read_text().replace("index = 1", "index = 0"))
+    for command in ("up", "plan", "show"):
+        said = cli(command, "web1/0", status=64).stderr
+        assert "NIC='web1/0': expected one NIC, not several: " in said
+        assert f"{UUIDS[0]} on tap0" in said
+        assert f"{written.stem} on tap1" in said
     assert cli.host.requests == []
 
 

@@ -39,6 +39,29 @@ def test_arguments_that_are_wrong(arguments: list[str], named: str, capsys: pyte
     assert named in said and said.endswith(f"{fresh.USAGE}\n")
 
 
+@pytest.mark.parametrize(
+    ("script", "usage"),
+    [
+        ("tests/fresh", "tests/fresh [--keep] [demo|run]..."),
+        ("tests/setup", "usage: tests/setup [environment|"),
+        ("examples/demo", "demo: real guests"),
+    ],
+)
+@pytest.mark.parametrize("argument", ["--help", "-h"])
+def test_who_asks_for_help_gets_it(script: str, usage: str, argument: str) -> None:
+    ended = subprocess.run([ROOT / script, argument], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "") and usage in ended.stdout
+
+
+def test_what_makes_the_root_leaves_its_files_in_the_folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mmdebstrap keeps keys in TMPDIR, and leaves them there where a signal ends it."""
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr(fresh, "confined", lambda argv, environ, output: given.append(environ) or 0)
+    monkeypatch.setattr(fresh, "sources", list)
+    fresh.make_root(tmp_path / "base", tmp_path / "apt.conf")
+    assert [environ["TMPDIR"] for environ in given] == [str(tmp_path)]
+
+
 def test_apt_downloads_as_here_and_calls_nothing() -> None:
     """Programs that other packages have apt call are not in the new root."""
     dump = 'APT "";\nAcquire "";\nAcquire::http::Proxy "http://192.0.2.1:3128";\nAcquire::Languages:: "none";\n'

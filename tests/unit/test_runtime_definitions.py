@@ -62,6 +62,20 @@ def test_nothing_defined(paths: Paths, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_index_of_an_instance_has_one_definition(paths: Paths) -> None:
+    """Whatever its device; without an index, or without an instance, there may be many."""
+    second = {"INTERFACE_UUID": U2, "INTERFACE": "tap1"}
+    for free in ({"INTERFACE_INDEX": ""}, {"INSTANCE": ""}):
+        definitions.write(paths, defined(**free))
+        definitions.write(paths, defined(**second, **free))
+    definitions.write(paths, defined())
+    with pytest.raises(NicInvalid, match=f"web1.example/0.*{U1} on tap0"):
+        definitions.write(paths, defined(**second))
+    definitions.write(paths, defined(INTERFACE="tap2"))
+    definitions.write(paths, defined(**second, INTERFACE_INDEX="1"))
+    assert definitions.all_of(paths)[1] == []
+
+
 def test_a_device_has_one_definition(paths: Paths) -> None:
     definitions.write(paths, defined())
     with pytest.raises(NicInvalid, match=U1):
@@ -69,7 +83,7 @@ def test_a_device_has_one_definition(paths: Paths) -> None:
     definitions.write(paths, defined(INTERFACE="tap1"))
     assert os.listdir(Path(paths.definitions, "by-device")) == ["tap1"]
     assert definitions.find(paths, "tap0") is None
-    definitions.write(paths, defined(INTERFACE_UUID=U2))
+    definitions.write(paths, defined(INTERFACE_UUID=U2, INTERFACE_INDEX="1"))
     first, second = definitions.find(paths, "tap1"), definitions.find(paths, "tap0")
     assert first is not None
     assert second is not None

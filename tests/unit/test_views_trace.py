@@ -16,6 +16,7 @@ from netcommon.host.requests import NftChange, SetLink
 from netcommon.host.requests_port import AddFdb, SetPort
 from netcommon.settings import Settings
 from netcommon.views.frame import FROM_GUEST, TO_GUEST, Wanted, build
+from netcommon.views.netfilter import IP, IP6
 from netcommon.views.packet import IPV4, IPV6, Packet
 from netcommon.views.path import DROPS, OURS, UNTOLD
 from netcommon.views.path import Path as Way
@@ -287,6 +288,51 @@ def test_foreign_chains_are_named_and_not_guessed(sim: Sim) -> None:
     met = [(step.meets.split(",")[0], step.verdict) for step in way.steps if "nftables" in step.meets and step.whose != OURS]
     assert met == [("nftables netdev theirs", UNTOLD), ("nftables bridge firewall", UNTOLD)]
     assert len(way.untold) == 2 and way.ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
+
+
+BR_NETFILTER = "br_netfilter of bridge brv"
+
+
+def br_netfilter(sim: Sim, source: str = "10.0.0.5") -> list[str]:
+    """What trace says that br_netfilter has a guest's frame meet."""
+    way = walked(sim, build(Wanted(MAC, source=source)))
+    found = [step.does.rpartition(": ")[2] for step in way.steps if step.meets == BR_NETFILTER]
+    assert len(found) == len([each for each in way.untold if each.startswith(BR_NETFILTER)])
+    return found
+
+
+def test_frames_that_br_netfilter_hands_to_others_chains(sim: Sim) -> None:
+    """Where bridges call IP's hooks, chains of others may drop what a bridge forwards: they are named, if they do anything."""
+    aware(sim)
+    chain(sim, IP, "docker", "pre", 0, "", verdict(1))
+    chain(sim, IP, "docker", "fwd", 2, "", verdict(0))
+    chain(sim, IP, "empty", "fwd", 2)
+    chain(sim, IP6, "six", "fwd", 2, "", verdict(0))
+    chain(sim, INET, "elsewhere", "input", 1, "", verdict(0))
+    assert br_netfilter(sim) == []
+    settings = sim.host.kernel.settings
+    settings.put("net/bridge/bridge-nf-call-iptables", "1")
+    assert br_netfilter(sim) == ["ip docker pre"]  # it leaves with a tag, which ends it (bridge-nf-filter-vlan-tagged)
+    settings.put("net/bridge/bridge-nf-filter-vlan-tagged", "1")
+    assert br_netfilter(sim) == ["ip docker pre", "ip docker fwd"]
+    assert br_netfilter(sim, "fd00::5") == []
+    settings.put("net/bridge/bridge-nf-call-ip6tables", "1")
+    assert br_netfilter(sim, "fe80::a800:ff:fe00:1") == ["ip6 six fwd"]
+    sim.host.nftables.tables[IP, "docker"].table = NftTable(IP, "docker", dormant=True)
+    assert br_netfilter(sim) == []
+
+
+def test_a_policy_of_drop_is_met_by_br_netfilter_once(sim: Sim) -> None:
+    """However many ports a bridge floods, and in chains that have no rules."""
+    sim.up(nic("bridged", IP="10.0.0.5"))
+    sim.host.kernel.set_link(SetLink(sim.host.add_tap("tap5", 5, master=sim.index("br0")).index, up=True))
+    sim.host.kernel.settings.put("net/bridge/bridge-nf-call-iptables", "1")
+    chain(sim, INET, "firewall", "fwd", 2)
+    there = sim.host.nftables.tables[INET, "firewall"]
+    there.chains["fwd"] = there.chains["fwd"]._replace(drops=True)
+    way = walked(sim, build(Wanted("aa:00:00:00:00:01", source="10.0.0.5")))
+    assert len([end for end in way.ends if "tap5" in end or "eth-br0" in end]) == 2
+    assert [step.verdict for step in way.steps if step.meets == "br_netfilter of bridge br0"] == [UNTOLD]
 
 
 @pytest.mark.parametrize(

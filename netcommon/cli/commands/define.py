@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -9,10 +10,10 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.options import options_of
+from netcommon.plan import plan
 from runtime import definitions
 from runtime.environment import nic_from_environment
-from runtime.errors import NicInvalid
+from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.paths import Paths
 
 
@@ -33,7 +34,8 @@ def define(app: App, /, uuid: str, remove: bool, as_json: bool, **values: Any) -
         return
     uuid = uuid or _uuid_of(app.paths, given.get("INTERFACE", "")) or app.new_uuid()
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
-    options_of(nic, app.settings(strict=False))  # a tag that is wrong would fail every up
+    with suppress(SettingsInvalid):  # may be mended until the up
+        plan(nic, app.settings(strict=False))  # what it refuses, every up would
     path = definitions.write(app.paths, nic)
     if as_json:
         answer("define", uuid=nic.uuid, path=path, **definitions.as_mapping(nic))
