@@ -35,7 +35,8 @@ def define(app: App, /, uuid: str, remove: bool, as_json: bool, **values: Any) -
     uuid = uuid or _uuid_of(app.paths, given.get("INTERFACE", "")) or app.new_uuid()
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
     with suppress(SettingsInvalid):  # may be mended until the up
-        plan(nic, app.settings(strict=False))  # what it refuses, every up would
+        # what it refuses, every up would; a site's code is not called to write a file
+        plan(nic, app.settings(strict=False)._replace(extensions={}))
     path = definitions.write(app.paths, nic)
     if as_json:
         answer("define", uuid=nic.uuid, path=path, **definitions.as_mapping(nic))
