@@ -11,9 +11,11 @@
     bench    tests/bench, last and alone
     guard    the machine's own network is as before
 
---full runs every case instead of a sample, file by file (those of fault two at a time, each in namespaces of its own), and remembers in
-the cache what has passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is given goes to
-pytest (a path too, instead of the lane's own).
+Two processes share the files of kernel, each in namespaces of its own: its tests mostly wait.
+
+--full runs every case instead of a sample, file by file (those of kernel and fault two at a time), and remembers in the cache what has
+passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too,
+instead of the lane's own).
 
 The machine of vm is emulated on one core, mostly, and fault mostly waits; what they print follows the others.
 """
@@ -151,14 +153,30 @@ def marks(options: Options, *excluded: str) -> str:
 
 
 def grouped(options: Options, lane: str, folders: list[str], expression: str, seconds: int, at_once: int = 1) -> Result:
-    """A lane of pytest: one process; in a full run one a file, so many at once, and those that passed before are not run again."""
+    """A lane of pytest: so many processes at once, each with its share of the files; in a full run one process for each file, and those
+    that passed before are not run again.
+    """
     alone = os.geteuid() == 0
-    if not options.full or options.extra:
+    if options.extra or (at_once == 1 and not options.full):
         return pytest(options, lane, folders, expression, seconds, alone)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
     files = longest_first([str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")])
 
     printing = threading.Lock()
+
+    def process(noting: Options, name: str, chosen: list[str], limit: int) -> Result:
+        start = time.monotonic()
+        with tempfile.TemporaryFile() as said:
+            part = pytest(noting, f"{lane}-{name}", chosen, expression, limit, alone, said)
+            said.seek(0)
+            text = said.read().decode(errors="replace")
+        with printing:
+            say(f"{name} took {time.monotonic() - start:.0f} s")
+            print(text, end="", flush=True)
+        return part
+
+    def share(number: int) -> Result:
+        return process(options, f"part {number + 1} of {at_once} of {lane}", files[number::at_once], seconds)
 
     def one(file: str) -> Result:
         before = done.passed(file)
@@ -166,20 +184,13 @@ def grouped(options: Options, lane: str, folders: list[str], expression: str, se
             say(f"{file}: {before} passed earlier")
             return Result(before, 0)
         say(file)
-        noting, start = options._replace(figures=done.emptied(file)), time.monotonic()
-        with tempfile.TemporaryFile() as said:
-            part = pytest(noting, f"{lane}-{file}", [file], expression, 4 * seconds, alone, said)
-            said.seek(0)
-            text = said.read().decode(errors="replace")
-        with printing:
-            say(f"{file} took {time.monotonic() - start:.0f} s")
-            print(text, end="", flush=True)
+        part = process(options._replace(figures=done.emptied(file)), file, [file], 4 * seconds)
         if not part.failed:
             done.remember(file, part.passed)
         return part
 
     with ThreadPoolExecutor(at_once) as pool:
-        parts = list(pool.map(one, files))
+        parts = list(pool.map(one, files) if options.full else pool.map(share, range(at_once)))
     return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
 
 
@@ -196,7 +207,7 @@ def unit(options: Options) -> Result:
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
-    return rooted(options, "kernel", kernel_folders())
+    return rooted(options, "kernel", kernel_folders(), AT_ONCE)
 
 
 def kernel_folders() -> list[str]:
@@ -207,7 +218,7 @@ def kernel_folders() -> list[str]:
 
 def fault(options: Options) -> Result:
     """tests/fault, on the running kernel."""
-    return rooted(options, "fault", ["tests/fault"], AT_ONCE)
+    return rooted(options, "fault", ["tests/fault"], AT_ONCE if options.full else 1)  # beside others it has time
 
 
 def warm(options: Options) -> Result:
