@@ -45,9 +45,9 @@ class Tap:
         """Whether the administrator's flag is up."""
         return "UP" in run("ip", "-br", "link", "show", "dev", self.name).split("<")[1].split(">")[0].split(",")
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, header: bytes = VNET_HEADER) -> None:
         """The guest sends one Ethernet frame. Raises OSError (EIO while the tap is down)."""
-        os.write(self.descriptor, VNET_HEADER + frame)
+        os.write(self.descriptor, header + frame)
 
     def receive(self, wanted: Callable[[bytes], bool] = lambda frame: True, seconds: float = 1) -> bytes | None:
         """The first frame to the guest that is ``wanted``; None where none comes in time."""
@@ -71,6 +71,12 @@ class Tap:
         """Lets go of every queue, as a QEMU that ends. A persistent tap stays, as a device; call ``delete`` for that."""
         while self.descriptors:
             os.close(self.descriptors.pop())
+
+    def persist(self) -> None:
+        """Let it stay as a device, for whoever opens it next."""
+        fcntl.ioctl(self.descriptor, TUNSETPERSIST, 1)
+        self.persistent = True
+        self.close()
 
     def delete(self) -> None:
         """Ends a persistent tap."""

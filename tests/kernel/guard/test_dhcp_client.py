@@ -6,10 +6,11 @@ Its raw socket takes a first fragment for a whole datagram, and does not look at
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 from scapy.layers.dhcp import BOOTP, DHCP
@@ -24,18 +25,27 @@ from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
+from tests.support.virtio import VirtioGuest
 
 OFFERED, SERVER_PORT, CLIENT_PORT, OFFER, ACK = "10.0.0.77", 67, 68, "offer", "ack"
+GSO_UDP = 3  #: VIRTIO_NET_HDR_GSO_UDP
 SCRIPT = '#!/bin/busybox sh\n[ "$1" != bound ] || echo "$ip" >>"$0.bound"\n'
 GUARDED, UNGUARDED = f"netcommon:0:spoof_guard:true {ADDRESSES}", "netcommon:0:spoof_guard:false"
 
 
 class Answer(NamedTuple):
-    """How the guest sends its answer: to which address, as a whole datagram or one first fragment."""
+    """How the guest sends its answer: to which address, as a whole datagram or one fragment; ``size``: what a segment of it is to hold."""
 
     name: str
     destination: str
     flags: str = ""
+    offset: int = 0  #: of a fragment, in units of eight bytes
+    size: int = 0
+
+    @property
+    def header(self) -> bytes:
+        """What the driver puts before the frame (struct virtio_net_hdr): whether the kernel shall cut it up, as UDP's fragments."""
+        return struct.pack("=BBHHHH", 0, GSO_UDP if self.size else 0, 42 if self.size else 0, self.size, 0, 0)
 
 
 ANSWERS = (
@@ -43,6 +53,17 @@ ANSWERS = (
     Answer("a first fragment to the offered address", OFFERED, "MF"),
     Answer("a first fragment to all hosts", "224.0.0.1", "MF"),
 )
+
+
+#: By a later fragment that the kernel cuts up anew, from offset 0; and plainly.
+OF_QEMU = (Answer("a datagram to all", "255.255.255.255"), Answer("later fragments, cut anew", "255.255.255.255", "", 1, 512))
+
+
+class Sender(Protocol):
+    """A guest that hears what a client asks, and answers."""
+
+    def send(self, frame: bytes, header: bytes) -> None: ...
+    def receive(self, wanted: Callable[[bytes], bool], seconds: float) -> bytes | None: ...
 
 
 class Wire(NamedTuple):
@@ -78,35 +99,48 @@ def reply(asked: Packet, how: Answer) -> bytes:
     kind = OFFER if options["message-type"] == 1 else ACK
     said = [("message-type", kind), ("server_id", OWN4), ("lease_time", 3600), ("subnet_mask", "255.255.255.0"), "end"]
     message = BOOTP(op=2, xid=asked[BOOTP].xid, yiaddr=OFFERED, chaddr=asked[BOOTP].chaddr) / DHCP(options=said)
-    header = IP(src=OWN4, dst=how.destination, flags=how.flags)
-    return bytes(Ether(src=MAC, dst=asked.src) / header / UDP(sport=SERVER_PORT, dport=CLIENT_PORT, chksum=0) / message)
+    header = IP(src=OWN4, dst=how.destination, flags=how.flags, frag=how.offset)
+    datagram = UDP(sport=SERVER_PORT, dport=CLIENT_PORT, chksum=0, len=how.size or None)
+    return bytes(Ether(src=MAC, dst=asked.src) / header / datagram / (bytes(message) + beyond(bytes(message), how.size)))
+
+
+def beyond(message: bytes, size: int) -> bytes:
+    """What follows a message of which the kernel is to make fragments of ``size`` bytes: the first one is to be a whole datagram by itself.
+
+    The checksum that the kernel makes is of all of it (udp4_ufo_fragment()): the last word takes out what the client does not get.
+    """
+    if not size:
+        return b""
+    padding = bytes(size + len(message) % 2)
+    more = 8 + len(message) + len(padding) + 2 - size
+    return padding + (0xFFFF - more).to_bytes(2, "big")
 
 
 class Server(threading.Thread):
     """The guest that answers whatever a DHCP client sends, until it is ended."""
 
-    def __init__(self, tap: Tap, answer: Callable[[Packet], bytes]) -> None:
+    def __init__(self, guest: Sender, how: Answer) -> None:
         super().__init__(daemon=True)
-        self.tap, self.answer, self.over, self.answered = tap, answer, threading.Event(), 0
+        self.guest, self.how, self.over, self.answered = guest, how, threading.Event(), 0
 
     def run(self) -> None:
         while not self.over.is_set():
-            frame = self.tap.receive(lambda frame: frame[12:14] == b"\x08\0" and frame[23] == 17 and frame[36:38] == b"\0\x43", 0.1)
+            frame = self.guest.receive(lambda frame: frame[12:14] == b"\x08\0" and frame[23] == 17 and frame[36:38] == b"\0\x43", 0.1)
             if frame is not None:
-                self.tap.send(self.answer(Ether(frame)))
+                self.guest.send(reply(Ether(frame), self.how), self.how.header)
                 self.answered += 1
 
 
-def bound(wire: Wire, how: Answer, folder: Path) -> tuple[str, int]:
+def bound(client: Namespace, guest: Sender, how: Answer, folder: Path) -> tuple[str, int]:
     """The address to which a client lets itself be bound, and how often it was answered."""
     script = folder / "script"
     script.write_text(SCRIPT)
     script.chmod(0o755)
-    server = Server(wire.tap, lambda asked: reply(asked, how))
+    server = Server(guest, how)
     server.start()
     try:
         argv = ("busybox", "udhcpc", "-i", "eth0", "-f", "-q", "-n", "-t", "3", "-T", "1", "-s", str(script))
-        wire.client.run(*argv, check=False)
+        client.run(*argv, check=False)
     finally:
         server.over.set()
         server.join()
@@ -118,8 +152,22 @@ def bound(wire: Wire, how: Answer, folder: Path) -> tuple[str, int]:
 @pytest.mark.parametrize("wire", ["bridged", "openvswitch"], indirect=True)
 def test_no_client_is_bound_by_a_guest(wire: Wire, how: Answer, tmp_path: Path) -> None:
     wire.up(UNGUARDED)
-    assert bound(wire, how, tmp_path)[0] == OFFERED
+    assert bound(wire.client, wire.tap, how, tmp_path)[0] == OFFERED
     (tmp_path / "script.bound").unlink()
     wire.up(GUARDED)
-    address, answered = bound(wire, how, tmp_path)
+    address, answered = bound(wire.client, wire.tap, how, tmp_path)
     assert (address, answered > 0) == ("", True)
+
+
+@pytest.mark.parametrize("how", OF_QEMU, ids=lambda how: how.name)
+@pytest.mark.parametrize("wire", ["bridged"], indirect=True)
+def test_no_client_is_bound_by_a_guest_of_qemu(wire: Wire, how: Answer, tmp_path: Path) -> None:
+    """The same through QEMU's own device, with the header that a hostile driver puts before its frame."""
+    wire.tap.persist()
+    wire.up(UNGUARDED)
+    with contextlib.closing(VirtioGuest("tap0", MAC)) as guest:
+        assert bound(wire.client, guest, how, tmp_path)[0] == OFFERED
+        (tmp_path / "script.bound").unlink()
+        wire.up(GUARDED)
+        address, answered = bound(wire.client, guest, how, tmp_path)
+        assert (address, answered > 0) == ("", True)
