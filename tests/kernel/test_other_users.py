@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
+from tests.support import syscalls
 from tests.support.bootstrap import ROOT, VENV
 from tests.support.netns import run
 from tests.support.node import Node
@@ -26,7 +28,27 @@ def as_nobody(words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def up(node: Node) -> Node:
+def reached(tmp_path: Path) -> Iterator[None]:
+    """The checkout is where others may go, also where it lies in a folder of root's alone, such as /root: in this mount namespace only."""
+    closed = next((folder for folder in reversed(ROOT.parents) if not folder.stat().st_mode & 0o001), None)
+    if closed is None:
+        yield
+        return
+    beside = tmp_path / "checkout"
+    beside.mkdir()
+    syscalls.mount(str(ROOT), str(beside), flags=syscalls.MS_BIND)
+    syscalls.mount("tmpfs", str(closed), "tmpfs", options="mode=0755")
+    ROOT.mkdir(parents=True)
+    syscalls.mount(str(beside), str(ROOT), flags=syscalls.MS_BIND)
+    try:
+        yield
+    finally:
+        for mounted in (ROOT, closed, beside):
+            syscalls.umount(str(mounted))
+
+
+@pytest.fixture
+def up(node: Node, reached: None) -> Node:
     node.tap("tap0")
     node.bridge("br0")
     assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="10.0.0.5", HELD=HELD)).status == 0
