@@ -19,6 +19,7 @@ from tests.support.fuzz.shrink import shrunk
 USO = Header(NEEDS_CSUM, UDP_EACH, 42, 16, 34, 6)
 HONEST = 4  #: of them are frames that must arrive
 LATE = 50  #: how often a switch is asked again for what it has not sent on yet
+ALONE = 5  #: and how often it is sent again by itself, where the switch's program is asked about it
 MISSING = 10  #: honest frames that are printed
 HEADERS = 80  #: bytes by which a frame and its arrival are known
 EXAMPLES = 2  #: frames that are looked for and made small, for each way to break a rule
@@ -126,7 +127,7 @@ class Fuzz:
         A frame that a switch has no entry for is overtaken by those that it has one for.
         """
         late: list[Arrival] = []
-        for _ in range(LATE if self.place.mode == "openvswitch" else 1):
+        for _ in range(ALONE if self.place.upcalls else LATE if self.place.mode == "openvswitch" else 1):
             found = list(self.missing(wanted, [*arrivals, *late]))
             if not found:
                 return late
