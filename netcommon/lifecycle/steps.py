@@ -199,7 +199,7 @@ def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
 
 
 class Changed(TryAgain):
-    """What was there a moment ago is not any more."""
+    """Say that what was there a moment ago is not any more."""
 
 
 def shut(record: Record) -> Operation:

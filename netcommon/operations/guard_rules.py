@@ -157,7 +157,7 @@ def _next(header: bytes) -> bytes:
 
 
 def _neither(*values: bytes) -> bytes:
-    """What has been loaded is none of these."""
+    """Go on where what has been loaded is none of these."""
     return b"".join(compare(value, DIFFERENT) for value in values)
 
 

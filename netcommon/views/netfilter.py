@@ -92,7 +92,7 @@ class Hooks:
             self._trail.doubt(bridge.name, meets, said)
 
     def _decides(self, chain: NftChain) -> bool:
-        """Whether a chain is not ours, and could drop something."""
+        """Tell whether a chain is not ours, and could drop something."""
         table = self._view.nft_table(chain.family, chain.table)
         if table is None or table.ours or table.dormant:
             return False

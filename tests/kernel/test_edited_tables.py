@@ -1,4 +1,4 @@
-"""What an administrator does to our tables: those that are made dormant are found and woken; others of their names stay as they are."""
+"""Tables of ours that an administrator edits: dormant ones are found and woken; others of their names stay as they are."""
 
 from __future__ import annotations
 

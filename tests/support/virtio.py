@@ -59,7 +59,7 @@ class Queue:
         self.guest.ask(f"outw {PORTS + QUEUE_NOTIFY:#x} {self.number}")
 
     def done(self) -> int:
-        """How many buffers the device has finished with, of all."""
+        """Count the buffers that the device has finished with, of all."""
         now = int.from_bytes(self.guest.read(self.used + 2, 2), "little")
         return self.seen + ((now - self.seen) & 0xFFFF)
 

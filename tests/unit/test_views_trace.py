@@ -294,7 +294,7 @@ BR_NETFILTER = "br_netfilter of bridge brv"
 
 
 def br_netfilter(sim: Sim, source: str = "10.0.0.5") -> list[str]:
-    """What trace says that br_netfilter has a guest's frame meet."""
+    """Give what trace says that br_netfilter has a guest's frame meet."""
     way = walked(sim, build(Wanted(MAC, source=source)))
     found = [step.does.rpartition(": ")[2] for step in way.steps if step.meets == BR_NETFILTER]
     assert len(found) == len([each for each in way.untold if each.startswith(BR_NETFILTER)])
