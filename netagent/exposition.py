@@ -125,7 +125,7 @@ class Exposition:
 
 
 def _beginning(folder: Folder, path: str) -> bytes | None:
-    """Read what the file at ``path``, in ``folder``, begins with; None where there is none. Raises OSError; HostRefused for no plain file."""
+    """Read how the file at ``path``, in ``folder``, begins; None where there is none. Raises OSError; HostRefused for no plain file."""
     name = os.path.basename(path)
     try:
         found = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)

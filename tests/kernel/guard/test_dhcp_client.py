@@ -34,7 +34,7 @@ GUARDED, UNGUARDED = f"netcommon:0:spoof_guard:true {ADDRESSES}", "netcommon:0:s
 
 
 class Answer(NamedTuple):
-    """Describe how the guest sends its answer: to which address, as a whole datagram or one fragment; ``size``: what a segment of it is to hold."""
+    """Describe how the guest sends its answer: to which address, whole or as one fragment; ``size``: what a segment of it is to hold."""
 
     name: str
     destination: str
@@ -105,7 +105,7 @@ def reply(asked: Packet, how: Answer) -> bytes:
 
 
 def beyond(message: bytes, size: int) -> bytes:
-    """Make what follows a message of which the kernel is to make fragments of ``size`` bytes: the first one is to be a whole datagram by itself.
+    """Make what follows a message that the kernel cuts into fragments of ``size`` bytes: the first one is to be a whole datagram by itself.
 
     The checksum that the kernel makes is of all of it (udp4_ufo_fragment()): the last word takes out what the client does not get.
     """

@@ -203,5 +203,5 @@ class Fuzz:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Count the bytes that two frames have in common, where their headers are; one may begin some eight bytes further on (limits.SHARED)."""
+    """Count the bytes that two frames have in common in their headers; one may begin some eight bytes further on (limits.SHARED)."""
     return max(sum(a == b for a, b in zip(one[at:HEADERS], other, strict=False)) for at in (0, 8, 16))
