@@ -80,14 +80,23 @@ def test_sets_of_the_administrators_in_our_tables(mode: str) -> None:
     assert dormant() == {}
 
 
+def rules() -> list[tuple[str, str]]:
+    """The table and chain of each rule that is no NIC's own."""
+    listed = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
+    found = [(each["rule"]["table"], each["rule"]["chain"]) for each in listed if "rule" in each]
+    return sorted(each for each in found if not each[1].startswith("in-"))
+
+
 def test_a_flushed_table_is_made_whole_for_a_new_nic(node: Node, mode: str) -> None:
     """Its rules have gone, and its chains are there: whoever comes up next does not pass unchecked."""
     other = next(name for name in (f"tap{number}" for number in range(1, 99)) if table_of(name) == table_of("tap0"))
     node.tap(other)
+    before = rules()
     for table in dormant():
         run("nft", "flush", "table", *table.split())
     changes = {**NICS[mode], "INTERFACE": other, "MAC": "aa:00:00:00:00:07", "IP": "10.0.0.7"}
     assert rundoor("kvm-ifup", environment(1, **changes)).status == 0
+    assert rules() == before
     assert rundoor("kvm-ifup", environment(**NICS[mode])).status == 0  # its own chain's rule had gone too
     assert good() == sorted(["tap0", other])
 

@@ -151,6 +151,11 @@ def test_the_order_of_rules_counts_in_a_chain_alone() -> None:
     assert fingerprint_of([CHAIN], [elsewhere, accept, drop], []) == there != fingerprint_of([CHAIN], [drop, accept, elsewhere], [])
 
 
+def test_tables_of_earlier_versions_are_as_they_were_loaded() -> None:
+    """Their fingerprint, which version 0.1.0 wrote into them, is what is compared after an upgrade."""
+    assert fingerprint_of([NftChain(BRIDGE, "t", "c")], [], []) == "edabed5b929995ce0f8f5742679c02e5"
+
+
 def test_what_is_left_of_a_quota_does_not_count() -> None:
     def mark(rule: bytes) -> str:
         return fingerprint_of([], [RULE._replace(expressions=rule)], [])
