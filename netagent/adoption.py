@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from netcommon.lifecycle.adopt import ADOPTED, ALREADY, DOOR, FAILED, STOPPED, Adoption, adopt
+from netcommon.lifecycle.adopt import ADOPTED, ALREADY, FAILED, STOPPED, Adoption, adopt
 from netcommon.lifecycle.backfill import backfill, lacking
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.node import Call, Node, about
+from netcommon.lifecycle.node import ADOPT, Call, Node, about
+from netcommon.lifecycle.unguarded import UNGUARDED
 from runtime import ganeti
 from runtime.errors import NetcommonError
 from runtime.folder import Folder
@@ -81,7 +82,7 @@ class Adopter:
             except NetcommonError as error:
                 about(call, record).log.error(f"what was owed is not done: {error}")
                 good = False
-        if all(record is not None and record.door != DOOR for record in records) and not runtime.problems:
+        if all(record is not None and record.door != ADOPT for record in records) and not runtime.problems:
             return [] if good else None
         made = adopt(node, lambda nic: _about_nic(_limited(node, call), nic), [instance])
         return self._say([one for one in made if one.action != ALREADY], call) if good else None
@@ -93,7 +94,8 @@ class Adopter:
             key = (one.instance, one.nic, one.uuid)
             if one.action == ADOPTED:
                 self._told.pop(key, None)
-                log.info(f"adopted, it had no record: {one.device} ({one.why})")
+                say = log.warning if UNGUARDED in one.why else log.info
+                say(f"adopted, it had no record: {one.device} ({one.why})")
             elif self._told.get(key) != one.why:
                 self._told[key] = one.why
                 if one.action == STOPPED:  # Ganeti's files stay until it has seen that

@@ -12,20 +12,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from netagent import file_events, memory
+from netagent.doors import Doors
 from netagent.drift import Drift
-from netagent.events import INDEX, INSTANCE, SWITCH, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
+from netagent.events import INDEX, INSTANCE, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
 from netagent.file_events import FileEvents
 from netagent.jobs import Jobs, tell
 from netagent.kernel_events import KernelEvents
 from netagent.loop import Loop
 from netagent.nft_events import NftEvents
-from netagent.nics import Entry, Nics, entry_of
-from netagent.ovs_events import OvsEvents
+from netagent.nics import Nics, entry_of
 from netagent.pace import apart
 from netagent.parsed import PARSED
 from netagent.repairs import Repairs
 from netagent.service import Service
 from netagent.serving import Serving
+from netagent.switches import Switches
 from netcommon.host.linux import LinuxHost
 from netcommon.lifecycle.node import Clock
 from netcommon.settings import Settings
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
 #: The time between two resyncs is off by up to this share of it: not all nodes at once.
 JITTER = 0.1
 
-#: Between two attempts to connect to Open vSwitch, and to watch a folder that has gone (seconds).
-RECONNECT = 1.0
+#: Between two attempts to watch a folder that has gone (seconds).
+REWATCH = 1.0
+
+#: After a change of Ganeti's links: `ln -f` may take two steps for one (seconds).
+SETTLED = 0.1
 
 #: How long the end waits for what is being done (seconds).
 GRACE = 5.0
@@ -73,11 +77,12 @@ class Agent:
         self._jobs.reread = self._reread
         self._serving = Serving(service, self._jobs.later, self._jobs.launcher)
         self._files = FileEvents()
-        self._ovs = OvsEvents(self._paths.ovsdb, self._now)
-        self._switch = -1  #: the descriptor of its connection
+        self._doors = Doors(self._paths, self._jobs.launcher, service.alarms, self._now)
+        self._switches = Switches(self._paths.ovsdb, self._now, self._loop, self._nics, self._ready, self._jobs.sweep_flows)
+        self._jobs.doubted = self._switches.ask
         self._sources: list[Source] = [KernelEvents()]
         try:
-            self._sources.append(NftEvents())
+            self._sources.append(NftEvents(self._jobs.ports))
         except HostRefused as error:
             self._log.warning(f"no events of nftables: {error}")
 
@@ -111,7 +116,8 @@ class Agent:
         """Ends the workers, and closes what is open."""
         self._serving.close(GRACE)
         self._jobs.close(GRACE)
-        for source in {*self._sources, self._ovs, self._files}:
+        self._switches.close()
+        for source in (*self._sources, self._files):
             source.close()
         self._loop.close()
         self._store.close()
@@ -134,7 +140,7 @@ class Agent:
             "surveys": jobs.surveys,
             "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
             "seconds to the next reaping": round(jobs.reaper.due(now), 1),
-            "connected to Open vSwitch": self._ovs.connected or (False if any(map(_switched, self._nics.all())) else "not needed"),
+            "connected to Open vSwitch": self._switches.connected or ("not needed" if not self._nics.switched() else False),
             **self._serving.status(),
         }
 
@@ -155,7 +161,7 @@ class Agent:
         it is done when all is made, a down that it begins before anything goes.
         """
         now = self._now()
-        events = [event for source in self._sources for event in source.read()]
+        events = [event for source in self._sources for event in source.read()] + self._switches.read()
         for event in events:
             if isinstance(event, Changed):
                 self._take(event, now)
@@ -163,8 +169,6 @@ class Agent:
         for event in events:
             if not isinstance(event, Changed):
                 self._take(event, now)
-        if self._ovs in self._sources and not self._ovs.connected:
-            self._disconnected()
         self._jobs.schedule()
 
     def _read_files(self) -> None:
@@ -182,7 +186,13 @@ class Agent:
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
             if event.source == file_events.SOURCE:
-                self._loop.after(RECONNECT, self._watch_again)
+                self._loop.after(REWATCH, self._watch_again)
+        if isinstance(event, Came):
+            for entry in self._nics.about(event.marks):
+                self._repairs.came(entry.key)
+        elif isinstance(event, Gone) and any(sort == TABLE for sort, _which in event.marks):
+            for entry in self._nics.about(event.marks):
+                self._repairs.flushed(entry.key)
         self._drift.take(event, now)
 
     def _reread(self, key: str, parse: Parse | None = None) -> None:
@@ -207,33 +217,7 @@ class Agent:
         self._nics.put(entry)
         self._journal.became(before, entry)
         self._drift.changed(entry, self._now())
-        if _switched(entry) and not self._ovs.connected:
-            self._connect()
-
-    # -- Open vSwitch
-
-    def _connect(self) -> None:
-        """Subscribes to its database, where a NIC needs it; then looks at what has happened before."""
-        if self._ovs.connected or not any(map(_switched, self._nics.all())):
-            return
-        if self._ovs.open():
-            self._sources.append(self._ovs)
-            self._switch = self._ovs.descriptor
-            self._loop.watch(self._switch, self._ready)
-            self._drift.everything(self._now())
-
-    def _disconnected(self) -> None:
-        self._sources.remove(self._ovs)
-        self._loop.forget(self._switch)
-        self._loop.after(RECONNECT, self._connect)
-
-    def _switch_started(self, name: str) -> Event | None:
-        """A socket has appeared: the database's own, or that of a bridge, whose flows are gone then."""
-        if name == os.path.basename(self._paths.ovsdb):
-            self._loop.after(0.0, self._connect)
-            return None
-        bridge, dot, suffix = name.rpartition(".")
-        return Gone(((SWITCH, bridge),)) if dot and suffix == "mgmt" else None
+        self._switches.need(entry)
 
     # -- folders
 
@@ -242,8 +226,13 @@ class Agent:
         files, names, came = self._files, file_events.NAMES, file_events.IN_CREATE | file_events.IN_MOVED_TO
         files.watch("nics", self._store.folder("nics").descriptor, names, _record_changed)
         files.watch("locks", self._store.folder("locks").descriptor, file_events.IN_CLOSE, _lock_closed)
-        files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._switch_started)
+        files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._socket_came)
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
+
+    def _look_at_doors(self) -> None:
+        """Ganeti's links may lead elsewhere than before, into a folder that is not watched yet."""
+        self._doors.watch(self._files, lambda: self._loop.after(SETTLED, self._look_at_doors))
+        self._jobs.doors(self._doors)
 
     def _watch_again(self) -> None:
         """A folder was removed or replaced, or came only now. One that cannot be used is looked at again with the next resync."""
@@ -255,6 +244,10 @@ class Agent:
                 self._watch_folders()
             except (NetcommonError, OSError) as error:
                 self._log.error(f"records are not watched: {error}")
+
+    def _socket_came(self, name: str) -> None:
+        """A daemon of Open vSwitch makes one; not in the midst of reading events."""
+        self._loop.after(0.0, lambda: self._switches.appeared(name))
 
     def _runtime_written(self, name: str) -> Event | None:
         instance, dot, suffix = name.rpartition(".")
@@ -269,7 +262,8 @@ class Agent:
         """Everything is looked at, whatever events have said or not."""
         self._drift.everything(self._now())
         self._watch_again()
-        self._connect()
+        self._look_at_doors()
+        self._switches.again()
         for state, number in self._nics.states().items():
             self._service.metrics.gauge("netcommon_nics", number, state=state)
         interval = apart(self._service.settings.agent_resync, self._jobs.burden)
@@ -282,10 +276,6 @@ class Agent:
     def _failed(self, error: Exception) -> None:
         """An action of the loop: what it left undone, the next resync finds."""
         tell(self._log, "the loop", error)
-
-
-def _switched(entry: Entry) -> bool:
-    return any(sort == SWITCH for sort, _which in entry.marks)
 
 
 def _record_changed(name: str) -> Event | None:

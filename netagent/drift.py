@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from netagent.events import INDEX, Changed, Event, Gone, LinkGone, LockClosed, Overrun
+from netagent.events import INDEX, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
 from netagent.nics import Entry, Nics
 from runtime.locks import number
 from runtime.record import CLOSING
@@ -56,9 +56,12 @@ class Drift:
         if isinstance(event, LinkGone):
             for entry in self._nics.about(((INDEX, event.ifindex),)):
                 self._urgent.setdefault(entry.key, now)
-        elif isinstance(event, Gone | Changed):
+        elif isinstance(event, Gone | Changed | Came):
             for entry in self._nics.about(event.marks):
-                self._concern(entry, isinstance(event, Gone), now)
+                if isinstance(event, Came) and entry.key in self._later:
+                    self._later[entry.key] = now  # what failed, of a record in whatever state, is tried again
+                else:
+                    self._concern(entry, not isinstance(event, Changed), now)
         elif isinstance(event, LockClosed):
             for key in [key for key in self._later if (known := self._nics.get(key)) and number(known.uuid) == event.number]:
                 self._pauses.pop(key, None)

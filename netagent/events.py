@@ -8,10 +8,13 @@ from typing import NamedTuple
 Mark = tuple[str, object]
 
 #: Sorts of marks: a device by index, and by name; the settings of a device (its index); a VLAN of a bridge's port (index and VID, 0 for
-#: all); a family's uplinks; an address or a prefix; a table of nftables (family and name); a bridge of Open vSwitch; an instance that
-#: migrates in; a mark of packets by which a policy rule selects (its bits, and which bits count).
-INDEX, NAME, SETTINGS, VLAN, UPLINKS = "index", "name", "settings", "vlan", "uplinks"
+#: all) or, with index 0, of a VLAN interface on whichever device; the ports of a bridge (its index) that may be uplinks; a family's
+#: uplinks; an address or a prefix; a table of nftables (family and name); a bridge of Open vSwitch; an instance that migrates in; a mark
+#: of packets by which a policy rule selects (its bits, and which bits count); what a NIC stands on, by its name (a bridge); OpenFlow
+#: flows (of which bridge, and their cookie).
+INDEX, NAME, SETTINGS, VLAN, PORTS, UPLINKS = "index", "name", "settings", "vlan", "ports", "uplinks"
 ADDRESS, TABLE, SWITCH, INSTANCE, FWMARK = "address", "table", "switch", "instance", "fwmark"
+BASE, FLOWS = "base", "flows"
 
 
 class LinkGone(NamedTuple):
@@ -28,6 +31,12 @@ class Gone(NamedTuple):
 
 class Changed(NamedTuple):
     """Something was made or altered, as every up does too: what bears one of ``marks`` and is settled may not hold any more."""
+
+    marks: tuple[Mark, ...]
+
+
+class Came(NamedTuple):
+    """Tell that what NICs stand on is there (again): what waited for it is tried at once, and what went with it was undone by nobody."""
 
     marks: tuple[Mark, ...]
 
@@ -50,4 +59,4 @@ class Overrun(NamedTuple):
     source: str
 
 
-Event = LinkGone | Gone | Changed | RecordChanged | LockClosed | Overrun
+Event = LinkGone | Gone | Changed | Came | RecordChanged | LockClosed | Overrun

@@ -11,29 +11,32 @@ from typing import NamedTuple
 
 from netagent import memory
 from netagent.adoption import Adopter, fill
-from netagent.drift import NEVER, Drift
+from netagent.doors import Doors
+from netagent.drift import FEW, NEVER, Drift
 from netagent.loop import Loop, Timer
 from netagent.nics import Entry, Nics, entry_of
-from netagent.reaper import Reaper
-from netagent.repairs import Repairs
+from netagent.reaper import Reaper, restored_flows
+from netagent.repairs import LAST, Repairs
 from netagent.repeats import Repeats
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
-from netagent.tend import BUSY, DOOR, OWING, Dropped, Result
+from netagent.tend import BRIEFLY, BUSY, DOOR, FAILURE, OWING, Dropped, Result
 from netagent.work import Key, Pool
 from netagent.workers import Worker
 from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.node import Call, alive
 from netcommon.log import Log
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
 
-#: Sorts of work: one record; one whose scripts may take long; many records; reaping; adopting; what an effect does again.
-LOOK, SCRIPTS, SURVEY, REAP, ADOPT, LATER = "look", "scripts", "survey", "reap", "adopt", "later"
+#: Sorts of work: one record; one of Open vSwitch, which may keep us waiting; one whose scripts may take long; many records; reaping;
+#: adopting; what an effect does again; the doors that Ganeti calls.
+LOOK, SWITCHED, SCRIPTS, SURVEY, REAP, ADOPT, LATER, DOORS = "look", "switched", "scripts", "survey", "reap", "adopt", "later", "doors"
+OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 
 #: Threads at most, and how many may do the same sort of work: scripts that hang leave threads for the others.
 THREADS = 6
-LIMITS = {LOOK: 4, SCRIPTS: 3, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
+LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 3, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
 
 #: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
 ADOPT_AFTER = 15.0
@@ -62,12 +65,13 @@ DROPPED = "netcommon_guard_dropped_total"
 
 
 class Jobs:
-    """``reread``: the record of this key may have changed on disk."""
+    """``reread``: the record of this key may have changed on disk. ``doubted``: Open vSwitch has not done what it was to do."""
 
     def __init__(self, service: Service, loop: Loop, nics: Nics, drift: Drift, repairs: Repairs, chance: random.Random) -> None:
         self._service, self._loop, self._nics, self._drift, self._repairs = service, loop, nics, drift, repairs
         self._now = service.clock.now
         self.reread: Callable[[str], None] = lambda key: None
+        self.doubted: Callable[[], None] = lambda: None
         self.launcher = launcher(service.environ)
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
@@ -75,6 +79,7 @@ class Jobs:
         failed = partial(self._failed, Key(LATER))
         self._repeats = Repeats(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
+        self.ports: set[int] = set()  #: of the workers' sockets to nftables
         self.looks = 0  #: how many single records were looked at
         self.surveys = 0  #: how many snapshots were looked at
         self.burden = 0.0  #: CPU seconds of the last comparison of all records; 0: not known yet
@@ -102,7 +107,8 @@ class Jobs:
     def hanging(self) -> str:
         """What will not end any more, "" if nothing."""
         limit = self._now() - self._service.settings.hook_timeout - HANGS
-        late = [" ".join(key) for key, since in self._pool.running().items() if since < limit and key.sort in (LOOK, SCRIPTS, LATER)]
+        running = self._pool.running().items()
+        late = [" ".join(key) for key, since in running if since < limit and key.sort in (*OF_RECORDS, LATER)]
         return f"at work without end: {', '.join(late)}" if late else ""
 
     def schedule(self) -> None:
@@ -145,7 +151,9 @@ class Jobs:
             self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
             self._loop.tell(partial(self._looked, key, since, result))
 
-        self._put(Key(SCRIPTS if scripts else LOOK, key), job)
+        entry = self._nics.get(key)
+        sort = SWITCHED if entry and entry.switched else LOOK
+        self._put(Key(SCRIPTS if scripts else sort, key), job)
 
     def _looked(self, key: str, since: float, result: Result) -> None:
         if result.did == OWING:
@@ -154,6 +162,9 @@ class Jobs:
             self._drift.again(key, result.again)
         elif result.did == BUSY:
             self._drift.at_work(key, self._now())
+        entry = self._nics.get(key)
+        if result.did in (BUSY, FAILURE) and entry and entry.switched:
+            self.doubted()
         self.schedule()
 
     def _survey(self, keys: Mapping[str, float] | None, since: float) -> None:
@@ -168,7 +179,12 @@ class Jobs:
                 self._loop.tell(self._not_surveyed)
                 raise
             spent = Spent(self._now() - began, thread_time() - used)
-            self._loop.tell(partial(self._surveyed, keys is None, wanting, entries, since, spent))
+            results = self._look_together(worker, wanting)
+            left = [key for key in wanting if key not in results]
+            self._loop.tell(partial(self._surveyed, keys is None, left, entries, since, spent))
+            for key, result in results.items():
+                self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
+                self._loop.tell(partial(self._looked, key, since, result))
             if not complete:
                 self._loop.tell(self._not_surveyed)
             else:
@@ -212,6 +228,17 @@ class Jobs:
             self._told = NEVER
             self._count_dropped(dropped)
         return wanting, entries, not mute
+
+    def _look_together(self, worker: Worker, wanting: Sequence[str]) -> dict[str, Result]:
+        """In a worker's thread: what became of those that could be mended together; few are sooner done one by one."""
+        due = [key for key in wanting if self._repairs.not_before(key) <= self._now()]
+        if len(due) <= FEW:
+            return {}
+        try:
+            return worker.tender.look_together(due)
+        except NetcommonError as error:
+            worker.log.warning(f"{len(due)} NICs are looked at one by one: {error}")
+            return {}
 
     def _not_surveyed(self) -> None:
         """The host could not be read whole: nothing is known, so it is tried again."""
@@ -261,6 +288,14 @@ class Jobs:
 
         self._loop.after(max(self.reaper.due(self._now()), 0.0), due)
 
+    def sweep_flows(self) -> None:
+        """Removes flows of ours that are on no record: those that somebody has restored after their NIC went."""
+
+        def job(worker: Worker) -> None:
+            self._service.journal.reaped(restored_flows(worker.node, self._call(worker)))
+
+        self._put(Key(REAP, "flows"), job)
+
     def adopt(self, instance: str | None) -> None:
         """Adopts NICs without a record of ``instance``, or of all instances."""
 
@@ -277,6 +312,10 @@ class Jobs:
         """Ganeti has written the runtime file of ``instance``: a NIC that has no record some time after that is adopted."""
         self._loop.after(ADOPT_AFTER, partial(self.adopt, instance))
 
+    def doors(self, doors: Doors) -> None:
+        """Looks if Ganeti calls our doors."""
+        self._put(Key(DOORS), lambda worker: doors.look(worker.log))
+
     def _call(self, worker: Worker) -> Call:
         return Call(worker.log, self._now() + LONGEST, DOOR)
 
@@ -285,15 +324,17 @@ class Jobs:
     def _worker(self) -> Worker:
         service = self._service
         log = service.make_log()
-        told = service.metrics, self.later, self.launcher, service.journal
+        told = service.metrics, self.later, self.launcher, service.journal, self.ports
         return Worker(service.paths, service.clock, service.settings, log, self._repairs, *told)
 
     def _failed(self, key: Key, error: Exception) -> None:
         """In a worker's thread."""
         tell(self._log, " ".join(key), error)
-        if key.sort in (LOOK, SCRIPTS):
-            when = self._repairs.failed(key.name)
+        if key.sort in OF_RECORDS:
+            when = self._repairs.failed(key.name, longest=BRIEFLY if isinstance(error, TryAgain) else LAST)
             self._loop.tell(partial(self._drift.again, key.name, when))
+            if key.sort == SWITCHED:
+                self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
 
 

@@ -12,10 +12,28 @@ from collections.abc import Iterator, Mapping
 from struct import error
 from sys import byteorder
 
-from netagent.events import ADDRESS, FWMARK, INDEX, NAME, SETTINGS, UPLINKS, VLAN, Changed, Event, Gone, LinkGone, Mark, Overrun
+from netagent.events import (
+    ADDRESS,
+    BASE,
+    FWMARK,
+    INDEX,
+    NAME,
+    PORTS,
+    SETTINGS,
+    UPLINKS,
+    VLAN,
+    Came,
+    Changed,
+    Event,
+    Gone,
+    LinkGone,
+    Mark,
+    Overrun,
+)
 from netagent.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
 from netcommon.host import decode
 from netcommon.host.attributes import MalformedError, attributes, string, u32
+from netcommon.host.decode import INFO_SLAVE_KIND
 from netcommon.host.encode import (
     AF_BRIDGE,
     IFF_UP,
@@ -24,8 +42,10 @@ from netcommon.host.encode import (
     IFLA_AF_SPEC,
     IFLA_IFALIAS,
     IFLA_IFNAME,
+    IFLA_LINKINFO,
     IFLA_MASTER,
     IFLA_MTU,
+    INFO_KIND,
     NDMSG,
     RTM_DELLINK,
     RTM_DELNEIGH,
@@ -37,7 +57,8 @@ from netcommon.host.encode import (
     RTM_NEWRULE,
     RTM_NEWVLAN,
 )
-from netcommon.host.facts import PROTOCOL
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Link
+from netcommon.operations.vlan import may_lead_outside
 
 SOURCE = "rtnetlink"
 
@@ -119,7 +140,8 @@ class KernelEvents(Listener):
         elif kind in (RTM_NEWRULE, RTM_DELRULE):
             rule = decode.rule(body)
             if rule.iif:
-                yield _either(kind == RTM_DELRULE, (NAME, rule.iif))
+                ways = ((UPLINKS, rule.family),) if rule.protocol != PROTOCOL else ()  # packets come in for guests by the table's uplinks
+                yield _either(kind == RTM_DELRULE, (NAME, rule.iif), *ways)
             elif rule.mask:
                 yield _either(kind == RTM_DELRULE, (FWMARK, (rule.mark, rule.mask)))
         elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
@@ -143,21 +165,31 @@ class KernelEvents(Listener):
 
     def _link(self, kind: int, body: bytes) -> Iterator[Event]:
         family, _, index, flags, _ = IFINFO.unpack_from(body)
+        found = attributes(body, IFINFO.size)
         if kind == RTM_DELLINK and family != AF_BRIDGE:
             self._links.pop(index, None)
             self._ports.pop(index, None)
             yield LinkGone(index)
+            if vid := decode.link(body).vlan:
+                yield Gone(((VLAN, (0, vid)),))
             return
-        found = attributes(body, IFINFO.size)
         name = string(found.get(IFLA_IFNAME))
         if family == AF_BRIDGE:  # a port's flags and VLANs; or it is none any more
             yield from self._port(kind, index, found)
             return
-        wanted = (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_MASTER, IFLA_IFALIAS, IFLA_CARRIER)
-        told = (flags & IFF_UP, *(found.get(each) for each in wanted))
-        if self._links.get(index) != told:  # the kernel says so of much that is nothing to us
+        wanted, linkinfo = (IFLA_ADDRESS, IFLA_MTU, IFLA_IFALIAS, IFLA_CARRIER), found.get(IFLA_LINKINFO, b"")
+        told = (name, found.get(IFLA_MASTER), flags & IFF_UP, *(found.get(each) for each in wanted), _vlans(linkinfo))
+        before = self._links.get(index)
+        names = dict.fromkeys((name, str(before[0]) if before else name))  # the earlier name is what records have
+        if before != told:  # the kernel says so of much that is nothing to us
             self._links[index] = told
-            yield Changed(((INDEX, index), (NAME, name)))
+            info = attributes(linkinfo)
+            vrf = "vrf" in (string(info.get(INFO_KIND)), string(info.get(INFO_SLAVE_KIND)))
+            of_vrf = ((UPLINKS, AF_INET), (UPLINKS, AF_INET6)) if vrf else ()
+            yield Changed(((INDEX, index), *((NAME, each) for each in names), *of_vrf))
+            yield from _among_vlans(decode.link(body), before is None or before[1] != told[1])
+        if before is None or (before[0], before[-1]) != (told[0], told[-1]):  # it is new, or has that name or VLANs only now
+            yield Came(((BASE, name), *((NAME, each) for each in names)))
 
     def _port(self, kind: int, index: int, found: Mapping[int, bytes]) -> Iterator[Event]:
         """Of thousands of new taps the kernel tells for most of a minute, a hundred a second, that a bridge has seen their carrier."""
@@ -173,8 +205,25 @@ class KernelEvents(Listener):
             yield Changed(((INDEX, index),))
 
 
+def _among_vlans(link: Link, joined: bool) -> Iterator[Event]:
+    """Tell what a device is to others' VLANs: it takes one as a VLAN interface, or it joined a bridge whose uplink it may be."""
+    if link.vlan:
+        yield Changed(((VLAN, (0, link.vlan)),))
+    if joined and link.master and may_lead_outside(link):
+        yield Came(((PORTS, link.master),))
+
+
 def _either(gone: bool, *marks: Mark) -> Event:
     return Gone(marks) if gone else Changed(marks)
+
+
+def _vlans(info: bytes) -> tuple[bytes | None, ...]:
+    """Tell whether a bridge has VLANs, and of which protocol, by IFLA_LINKINFO; nothing for other devices."""
+    found = attributes(info)
+    if string(found.get(INFO_KIND)) != "bridge":
+        return ()
+    data = attributes(found.get(decode.INFO_DATA, b""))
+    return data.get(decode.BR_VLAN_FILTERING), data.get(decode.BR_VLAN_PROTOCOL)
 
 
 def _route(kind: int, body: bytes) -> Iterator[Event]:
@@ -182,6 +231,6 @@ def _route(kind: int, body: bytes) -> Iterator[Event]:
     if route is None:
         return
     if route.destination.endswith("/0"):
-        yield _either(kind == RTM_DELROUTE, (UPLINKS, route.family))
+        yield (Gone if kind == RTM_DELROUTE else Came)(((UPLINKS, route.family),))
     if kind == RTM_DELROUTE and route.protocol == PROTOCOL:
         yield Gone((((INDEX, route.index),) if route.index else ()) + ((ADDRESS, route.destination),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from struct import Struct, pack
 
 from netcommon.host.attributes import HEADER
@@ -72,10 +72,11 @@ class Listener:
     def close(self) -> None:
         self._socket.close()
 
-    def messages(self, most: int) -> Iterator[tuple[int, int, bytes]]:
+    def messages(self, most: int, own: Container[int] = ()) -> Iterator[tuple[int, int, bytes]]:
         """Type, flags and body of what has come, of ``most`` datagrams at the most; what is left keeps the descriptor readable.
 
-        Raises Lost, once for each time that it happened; what comes after can be read then.
+        What the sockets with the numbers ``own`` have asked for is left out. Raises Lost, once for each time that it happened; what comes
+        after can be read then.
         """
         for _ in range(most):
             try:
@@ -90,9 +91,9 @@ class Listener:
                 continue  # another process may write to our port; the kernel's is 0
             offset = 0
             while offset + HEADER.size <= len(data):
-                length, kind, flags, _sequence, _port = HEADER.unpack_from(data, offset)
+                length, kind, flags, _sequence, port = HEADER.unpack_from(data, offset)
                 if length < HEADER.size or offset + length > len(data):
                     break
-                if kind >= NLMSG_MIN_TYPE:
+                if kind >= NLMSG_MIN_TYPE and port not in own:
                     yield kind, flags, data[offset + HEADER.size : offset + length]
                 offset += (length + 3) & ~3

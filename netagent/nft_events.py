@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from struct import error
 from sys import byteorder
 
@@ -37,16 +37,20 @@ TABLES_OF_OURS = MARK.encode() + b"-"  #: what all their names begin with
 
 
 class NftEvents(Listener):
-    """A subscription to nf_tables in the caller's network namespace. Raises HostRefused where the kernel has none."""
+    """A subscription to nf_tables in the caller's network namespace. Raises HostRefused where the kernel has none.
 
-    def __init__(self) -> None:
+    ``own``: the numbers of the sockets whose changes are left out, since who makes them looks at them too (netagent.workers).
+    """
+
+    def __init__(self, own: Container[int] = ()) -> None:
         super().__init__(NETLINK_NETFILTER, (GROUP,))
+        self._own = own
 
     def read(self) -> list[Event]:
         """What has happened since it was last read, a part of it where it is much. What is not about tables of ours is left out."""
         found: dict[Event, None] = {}  # the many messages of one change say the same
         try:
-            for kind, _flags, body in self.messages(AT_ONCE):
+            for kind, _flags, body in self.messages(AT_ONCE, self._own):
                 if kind >> 8 != SUBSYSTEM or TABLES_OF_OURS not in body:
                     continue
                 what = kind & 0xFF

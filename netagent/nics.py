@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from netagent.events import ADDRESS, FWMARK, INDEX, INSTANCE, NAME, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
+from netagent.events import ADDRESS, BASE, FLOWS, FWMARK, INDEX, INSTANCE, NAME, PORTS, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.nflayout import OWN
 from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
 from netcommon.operations.access import place_of as access_table
 from netcommon.operations.delivery import NAME as DELIVERY
+from netcommon.operations.flows import cookie_of
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
 from netcommon.operations.mark import name_of, shifted
 from runtime.record import UP, Record
@@ -34,6 +35,11 @@ class Entry(NamedTuple):
     def settled(self) -> bool:
         """Whether no hook has anything left to do for it."""
         return self.state == UP
+
+    @property
+    def switched(self) -> bool:
+        """Tell whether it is about a bridge of Open vSwitch."""
+        return any(sort == SWITCH for sort, _which in self.marks)
 
 
 class Nics:
@@ -95,6 +101,10 @@ class Nics:
             found.update(dict.fromkeys(self._about.get(mark, ())))
         return (self._entries[key] for key in found)
 
+    def switched(self) -> bool:
+        """Tell whether any of them is about a bridge of Open vSwitch. For any thread."""
+        return any(entry.switched for entry in self.all())
+
     def states(self) -> Mapping[str, int]:
         """How many records are in each state. For any thread."""
         return Counter(entry.state for entry in self.all())
@@ -119,6 +129,8 @@ def marks_of(record: Record) -> set[Mark]:
             if isinstance(name := stored.get(field), str) and name:
                 found.add((NAME, name))
         found |= _of_kind(str(stored.get("kind")), stored)
+    if any(sort == VLAN for sort, _which in found):
+        found |= {(PORTS, stored.get("master")) for stored in record.operations if stored.get("kind") == "bridge-port"}
     return found
 
 
@@ -141,11 +153,21 @@ def _of_kind(kind: str, stored: Stored) -> set[Mark]:
     if kind in ("firewall", "firewall-nic"):
         return {(TABLE, (stored.get("nfproto"), stored.get("table"))), (TABLE, (INET, f"{stored.get('table')}{OWN}"))}
     if kind in ("ovs-port", "flows", "flows-end"):
-        return {(SWITCH, stored.get("switch") or stored.get("bridge"))}
+        switch: set[Mark] = {(SWITCH, stored.get("switch") or stored.get("bridge"))}
+        owner, device = stored.get("owner"), stored.get("device")
+        if kind == "flows" and isinstance(owner, str) and isinstance(device, str):
+            switch.add((FLOWS, (stored.get("switch"), cookie_of(owner, device))))
+        return switch
+    if kind == "bridge-port":
+        return {(BASE, stored.get("bridge"))}
     if kind in ("blackhole", "prefix-route"):
         return {(ADDRESS, stored.get("destination"))}
-    if kind in ("bridge-vlans", "uplink-vlan"):
-        return {(VLAN, (stored.get("ifindex"), stored.get("vid", 0)))}
+    if kind == "bridge-vlans":
+        return {(VLAN, (stored.get("ifindex"), 0))}
+    if kind == "uplink-vlan":  # where the settings name the uplinks, they may be of kinds that no event of a bridge's ports is told of
+        uplinks = stored.get("uplinks")
+        named = {(NAME, name) for name in uplinks if isinstance(name, str)} if isinstance(uplinks, list | tuple) else set()
+        return {(VLAN, (stored.get("ifindex"), stored.get("vid"))), (VLAN, (0, stored.get("vid"))), *named}
     if kind == "neighbour":
         return {(UPLINKS, stored.get("family"))}
     if kind == "uplink-sysctl":

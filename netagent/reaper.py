@@ -27,6 +27,7 @@ from netcommon.lifecycle.gc import DIED, FAILED, KEPT, REMOVED, UNRECORDED, Foun
 from netcommon.lifecycle.inventory import Records, Seen
 from netcommon.lifecycle.node import Call, Clock, Node
 from netcommon.operations.base import Owned
+from netcommon.operations.flows import Flows
 from runtime.errors import HostRefused, NetcommonError
 from runtime.record import Record
 
@@ -54,6 +55,21 @@ def unfinished(node: Node, call: Call, wanted: Iterable[Record] | None = None) -
         if why:
             found.append(Found(named(record), why.text, collect(node, record, call)))
     return found
+
+
+def restored_flows(node: Node, call: Call) -> list[Found]:
+    """Removes flows on no record that came back with those that Open vSwitch's own scripts restore: not after the grace period, but now.
+
+    Their port's number may be another guest's by then, which could so send from the address of the one that has gone. The host is read
+    first, the records second, and nothing goes while one of them cannot be read.
+    """
+    seen = inventory.look(node)
+    known = inventory.records(node)
+    strays = [thing for thing, needed in inventory.unrecorded(seen, known) if not needed and thing.identity.startswith(f"{Flows.KIND} ")]
+    if known.problems or not strays:
+        return []
+    again = inventory.records(node)
+    return [Found(thing.text, UNRECORDED.text, remove(node, thing, again, call)) for thing in strays]
 
 
 class _Candidate(NamedTuple):

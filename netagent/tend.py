@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.repairs import OFF, Repairs
+from netagent.repairs import RECORD, Repairs
 from netagent.telling import NOBODY, Chronicle, Meter
 from netcommon.host.base import View
 from netcommon.lifecycle import steps
+from netcommon.lifecycle.batch import TOGETHER, repair_together
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.gc import FAILED, KEPT, collect
 from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.node import Call, Node, about, alive
+from netcommon.lifecycle.mending import kept_up
+from netcommon.lifecycle.node import Call, Node, Outcome, about, alive
+from netcommon.lifecycle.renamed import drift as drift_of
+from netcommon.lifecycle.renamed import follow
 from netcommon.log import Log
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard import NicGuard
@@ -27,6 +31,8 @@ from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
 from runtime.store import is_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runtime.store import Parse
 
 DOOR = "agent"
@@ -79,7 +85,39 @@ class Tender:
         record = self.read(key)
         if record is None:
             return Result(NOTHING)
-        return self.tend(record, self.node.host.view(), scripts)
+        return self.tend(record, steps.once(self.node), scripts)
+
+    def look_together(self, keys: Sequence[str]) -> dict[str, Result]:
+        """Mends those of the records that are up and have only lost something, on one picture of the host; says what became of them.
+
+        The others are left to looks of their own, and those on Open vSwitch, which may keep us waiting. Raises NetcommonError where the
+        host cannot be read.
+        """
+        node, view, known = self.node, self.node.host.snapshot(), dict[tuple[str, Operation], str]()
+        records: dict[str, Record] = {}
+        wanted: dict[str, dict[str, str]] = {}
+        again: dict[str, float] = {}
+        results: dict[str, Result] = {}
+        for key in keys[:TOGETHER]:
+            record = self.read(key)
+            if record is None or record.state != UP or record.incoming or record.nic.mode == "openvswitch" or not self.ours(record):
+                continue
+            if not alive(node, view, record) or follow(node, view, record) is not record or _at_work(node, record.uuid):
+                continue
+            drifted = _drift(view, record, steps.decode(record)[0], known)
+            self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
+            found, again[key] = self._judged(record, drifted, self.call(record, PATIENCE).log)
+            if found:
+                records[key], wanted[key] = record, found
+            elif drifted:  # told of, and to be looked at again then: not once more by itself
+                results[key] = Result(REPORTED, again[key])
+        made = repair_together(
+            node, list(records), lambda record: self.call(record, PATIENCE), lambda key, operation: _name(operation) in wanted[key]
+        )
+        for key, result in made.items():
+            became = self._became(records[key], wanted[key], result)
+            results[key] = became._replace(again=min(filter(None, (again[key], became.again)), default=0.0))
+        return results
 
     def ours(self, record: Record) -> bool:
         """Not that of another node on this machine."""
@@ -92,10 +130,11 @@ class Tender:
         ``known``: which operations that many NICs share hold by this snapshot.
         """
         node = self.node
-        if record.state != UP or not alive(node, view, record) or arrived(node, record):
-            return record.state != CLOSING or _let_go(node, view, record), []
-        operations = steps.decode(record)[0]
-        drifted = bool(steps.drift(view, operations, known))
+        if record.state not in (UP, CLOSING) or not alive(node, view, record) or _let_go(node, view, record):
+            return True, []
+        now = follow(node, view, record)
+        operations = steps.decode(now)[0]
+        drifted = now is not record or (record.state == UP and arrived(node, record)) or bool(_drift(view, now, operations, known))
         counts = [pair for operation in operations if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
         labels = {"instance": record.nic.instance, "device": record.device}
         return drifted, [({**labels, "reason": reason}, number) for reason, number in counts if number]
@@ -109,7 +148,7 @@ class Tender:
             return Result(BUSY)
         if record.state in (APPLYING, REVERTING) or not alive(node, view, record) or _let_go(node, view, record):
             return self._undo(record) if scripts or not record.scripts else Result(OWING)
-        return self._mend(record, view) if record.state == UP else Result(NOTHING)
+        return self._mend(record, view)
 
     def call(self, record: Record, seconds: float) -> Call:
         """A call of ours about ``record``."""
@@ -120,7 +159,7 @@ class Tender:
         died = record.state in (APPLYING, REVERTING)
         did = collect(self.node, record, self.call(record, self.node.settings.hook_timeout))
         if did == KEPT:
-            return Result(BUSY, self._repairs.failed(record.key, BRIEFLY))
+            return Result(BUSY, self._repairs.failed(record.key, longest=BRIEFLY))
         if not died:
             told.count("netcommon_device_gone_total", outcome="failed" if did == FAILED else "clean")
         if did == FAILED:
@@ -130,54 +169,86 @@ class Tender:
         return Result(UNDONE)
 
     def _mend(self, record: Record, view: View) -> Result:
-        here = arrived(self.node, record)
-        drifted = steps.drift(view, steps.decode(record)[0])
-        if not (drifted or here):
+        here = record.state == UP and arrived(self.node, record)
+        now = follow(self.node, view, record)
+        renamed, drifted = now is not record, _drift(view, now, steps.decode(now)[0])
+        if not (drifted or here or renamed):
             self._repairs.worked(record.key)
             self._chronicle.drifted(record, ())
             return Result(NOTHING)
         if _at_work(self.node, record.uuid):
             return Result(BUSY)
         self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
-        call = self.call(record, PATIENCE)
-        wanted, again = self._judged(record, drifted, call.log)
-        if not (wanted or here):
+        wanted, again = self._judged(record, drifted, self.call(record, PATIENCE).log)
+        if not (wanted or here or renamed):
             return Result(REPORTED, again)
+        result = self._repair(record, wanted, here)
+        return result._replace(again=min(filter(None, (again, result.again)), default=0.0))
+
+    def _repair(self, record: Record, wanted: dict[str, str], here: bool) -> Result:
+        """Repairs the operations named in ``wanted``; ``here``: and does what was owed until the guest came."""
+        result: Outcome | NetcommonError
         try:
-            outcome = repair(self.node, record.key, call, lambda operation: _name(operation) in wanted or (here and operation.exclusive()))
-        except TryAgain as error:
-            call.log.info(f"not repaired yet: {error}")
-            self._count(wanted, "later")
-            return Result(BUSY, self._repairs.failed(record.key, BRIEFLY))
+            call = self.call(record, PATIENCE)
+            result = repair(self.node, record.key, call, lambda operation: _name(operation) in wanted or (here and operation.exclusive()))
         except NetcommonError as error:
-            now = self.node.store.read(record.key)
-            if now is None or now.state != UP:
+            result = error
+        return self._became(record, wanted, result)
+
+    def _became(self, record: Record, wanted: dict[str, str], result: Outcome | NetcommonError) -> Result:
+        """Tells what became of a repair, and counts it."""
+        call, key = self.call(record, PATIENCE), record.key
+        names = {name: f"{record.ifindex} {name}" for name in wanted}
+        if isinstance(result, TryAgain):
+            if self._repairs.news(key, str(result)):
+                call.log.info(f"not repaired yet: {result}")
+            self._count(wanted, "later")
+            return Result(BUSY, self._repairs.failed(key, names.values() or (RECORD,), BRIEFLY))
+        if isinstance(result, NetcommonError):
+            now = self.node.store.read(key)
+            if now is None or now.state not in (UP, CLOSING):
                 return Result(NOTHING)  # a hook has taken it since
-            call.log.error(f"not repaired: {error}")
-            self._chronicle.stuck(record, str(error))
-            self._count(wanted, "failed")
-            return Result(FAILURE, self._repairs.failed(record.key))
-        if outcome.changed:
-            call.log.warning(outcome.text)
-            self._chronicle.repaired(record, outcome.text)
+            if self._repairs.news(key, str(result)):
+                call.log.error(f"not repaired: {result}")
+            self._chronicle.stuck(record, str(result))
+            left = self._left(record, wanted)
+            self._count({name: kind for name, kind in wanted.items() if name in left}, "failed")
+            self._repairs.held(key, [names[name] for name in wanted if name not in left])
+            return Result(FAILURE, self._repairs.failed(key, [names[name] for name in left] or (RECORD,)))
+        if result.changed:
+            call.log.warning(result.text)
+            self._chronicle.repaired(record, result.text)
         self._count(wanted, "repaired")
-        self._repairs.worked(record.key)
-        return Result(MENDED, again)
+        self._repairs.held(key, names.values())
+        return Result(MENDED)
+
+    def _left(self, record: Record, wanted: dict[str, str]) -> list[str]:
+        """Those of ``wanted`` that do not hold now."""
+        view = self.node.host.view()
+        now = follow(self.node, view, record)
+        drifted = _drift(view, now, steps.decode(now)[0])
+        return [name for operation, _text in drifted if (name := _name(operation)) in wanted]
 
     def _judged(self, record: Record, drifted: list[tuple[Operation, str]], log: Log) -> tuple[dict[str, str], float]:
         """The operations that are to be repaired, by name, with their kinds; and when to look again at the others."""
         wanted: dict[str, str] = {}
         again = 0.0
-        for operation, text in drifted:
+        judged = [
+            (operation, text, self._repairs.judge(record.key, operation.KIND, f"{record.ifindex} {_name(operation)}"))
+            for operation, text in drifted
+        ]
+        waits = any(verdict.again and not verdict.why for _operation, _text, verdict in judged)
+        for operation, text, verdict in judged:
             self._meter.count("netcommon_drift_total", kind=operation.KIND)
-            verdict = self._repairs.judge(record.key, operation.KIND, f"{record.ifindex} {_name(operation)}")
+            if verdict.repair and waits and operation.lets_in():
+                continue  # it is looked at again with what waits
             if verdict.repair:
                 wanted[_name(operation)] = operation.KIND
                 if verdict.why:
                     log.warning(f"{operation.describe()}: {text}, though {verdict.why}")
                 continue
             again = min(filter(None, (again, verdict.again)), default=0.0)
-            if self._repairs.policy(operation.KIND) != OFF:
+            if verdict.why:
                 log.warning(f"not repaired, {verdict.why}: {operation.describe()}: {text}")
                 self._meter.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
         return wanted, again
@@ -190,6 +261,11 @@ class Tender:
 def _name(operation: Operation) -> str:
     """The same for an operation as it was recorded, and as it is resolved anew."""
     return repr(intent(operation))
+
+
+def _drift(view: View, record: Record, operations: list[Operation], known: steps.Known | None = None) -> list[tuple[Operation, str]]:
+    """Select the operations that do not hold and are to be made again."""
+    return [(operation, text) for operation, text in drift_of(view, record, operations, known) if kept_up(view, record, operation)]
 
 
 def _let_go(node: Node, view: View, record: Record) -> bool:

@@ -35,16 +35,22 @@ class Worker:
         later: Later,
         execute: Execute,
         chronicle: Chronicle = NOBODY,
+        ports: set[int] | None = None,
     ) -> None:
+        """``ports``: where the number of its socket to nftables goes, by which its own changes are told from others'."""
         self.log = log
         self._clock, self._repairs, self._meter, self._later, self._execute = clock, repairs, meter, later, execute
-        self._chronicle = chronicle
+        self._chronicle, self._ports = chronicle, ports if ports is not None else set()
         self.node = self._open(paths, settings)
         self.tender = Tender(self.node, repairs, meter, log, chronicle)
 
     def _open(self, paths: Paths, settings: Settings) -> Node:
         host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
         identity = host.identity()
+        try:
+            self._ports.add(host.nftables.netlink.port())
+        except OSError:
+            pass  # a kernel without it tells nothing of it either
         store = Store(paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
         return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute)
 

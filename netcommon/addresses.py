@@ -64,6 +64,11 @@ def addresses_of(nic: Nic, options: Options) -> Addresses:
     return Addresses(*(tuple(found[family, host]) for host in (True, False) for family in BITS))
 
 
+def routed_families(known: Addresses, options: Options) -> tuple[int, ...]:
+    """The families in which the node forwards for a routed guest: those of its addresses, or both where it may send from any."""
+    return tuple(BITS) if options.allow_ip_spoofing or options.allow_dhcp_spoofing else known.families
+
+
 def _canonical(family: int, text: str) -> tuple[str, bool]:
     """An address, or prefix with its length, in canonical text, and whether it is a host."""
     packed, length = split_prefix(family, text)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 from click.shell_completion import CompletionItem
 
+from netcommon.host.base import View
 from runtime import definitions, validate
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError, NicInvalid
@@ -20,8 +21,11 @@ EXPECTED = "the UUID, device or INSTANCE/INDEX of a NIC: netcommon list shows th
 EXPECTED_UP = "the UUID, device or INSTANCE/INDEX of a NIC that is up, not only defined: netcommon list shows them"
 
 
-def matching(records: Iterable[Record], name: str, instances: bool = True) -> list[Record]:
-    """The records that ``name`` means: by key, else by UUID, else by device, else by INSTANCE/INDEX, else by instance."""
+def matching(records: Iterable[Record], name: str, instances: bool = True, view: View | None = None) -> list[Record]:
+    """The records that ``name`` means: by key, else by UUID, else by device, else by INSTANCE/INDEX, else by instance.
+
+    ``view``: else also by the name that a device has now, if it was renamed since.
+    """
     records, uuid = list(records), name.lower()
     kinds = (
         [record for record in records if record.key == uuid],
@@ -30,10 +34,13 @@ def matching(records: Iterable[Record], name: str, instances: bool = True) -> li
         [record for record in records if record.nic.instance and record.nic.index is not None and record.nic.label == name],
         [record for record in records if instances and record.nic.instance == name],
     )
+    link = view.link(name) if view is not None and not any(kinds) and _fits(validate.interface, name) else None
+    if link is not None:
+        return [record for record in records if record.ifindex == link.index and link.alias.startswith(record.uuid if link.alias else "")]
     return next((found for found in kinds if found), [])
 
 
-def chosen(store: Store, names: Sequence[str], problems: list[str]) -> list[Record]:
+def chosen(store: Store, names: Sequence[str], problems: list[str], view: View | None = None) -> list[Record]:
     """The records that ``names`` mean, each once; all where there are no names. ``problems`` gets what is wrong with others.
 
     Raises NicInvalid for a name that is on no record.
@@ -44,7 +51,7 @@ def chosen(store: Store, names: Sequence[str], problems: list[str]) -> list[Reco
         return sorted(records, key=order)
     found: dict[str, Record] = {}
     for name in names:
-        meant = matching(records, name)
+        meant = matching(records, name, view=view)
         if not meant:
             raise NicInvalid("NIC", name, EXPECTED_UP)
         found |= {record.key: record for record in meant}
@@ -56,10 +63,10 @@ def order(record: Record) -> tuple[str, int, str]:
     return record.nic.instance, -1 if record.nic.index is None else record.nic.index, record.key
 
 
-def single(records: Iterable[Record], name: str) -> Record | None:
+def single(records: Iterable[Record], name: str, view: View | None = None) -> Record | None:
     """The one record that ``name`` means; None where it is on none. Raises NicInvalid where it means several, or an instance."""
     records = list(records)
-    found = matching(records, name, instances=False)
+    found = matching(records, name, instances=False, view=view)
     if len(found) > 1:
         raise NicInvalid("NIC", name, "one NIC, not several: " + ", ".join(record.key for record in found))
     if not found:
@@ -75,14 +82,20 @@ def no_instance(name: str, nics: Sequence[Nic]) -> None:
         raise NicInvalid("NIC", name, "one NIC; those of this instance are " + ", ".join(sorted(shown)))
 
 
-def hint(store: Store, paths: Paths, name: str) -> DownHint:
+def called(view: View, record: Record) -> str:
+    """Tell what the record's device is called now, by our mark on it."""
+    link = view.link_at(record.ifindex)
+    return link.name if link is not None and link.alias.startswith(record.uuid + " ") else record.device
+
+
+def hint(store: Store, paths: Paths, name: str, view: View) -> DownHint:
     """What ``name`` tells a down. Raises NicInvalid where it means several NICs or an instance, or cannot mean any.
 
     What is on no record is left to the lookup that the hooks use, which asks Ganeti's files.
     """
-    found = single(store.all()[0], name)
+    found = single(store.all()[0], name, view)
     if found:
-        return DownHint(found.uuid, found.device)
+        return DownHint(found.uuid, called(view, found))
     if _fits(validate.uuid, name):
         return DownHint(name.lower())
     instance, slash, index = name.rpartition("/")

@@ -22,6 +22,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("kernel", kernel.modules),
     ("forwarding", kernel.forwarding),
     ("uplinks", uplinks.check),
+    ("uplinks", uplinks.probes),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
@@ -37,8 +38,10 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("routing tables", files.tables),
     ("quarantine", files.quarantine),
     ("leftovers", leftovers.rules),
+    ("leftovers", leftovers.strange_rules),
     ("leftovers", leftovers.ports),
     ("leftovers", leftovers.records),
+    ("guards", leftovers.unguarded_nics),
 )
 
 

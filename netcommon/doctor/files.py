@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from netcommon import custom, extending
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.install import manifest
+from netcommon.install import manifest, versions
 from netcommon.install.rooted import resolved
-from netcommon.install.targets import HOOKS_DIR, OPERATIONS, PKGLIBDIR, VIF_GANETI, existing_scripts
+from netcommon.install.targets import HOOKS_DIR, OPERATIONS, VIF_GANETI, existing_scripts
+from netcommon.install.versions import PKGLIBDIR
 from netcommon.ours import executables, is_door
 from netcommon.settings import Settings
 from netcommon.trust import distrust, distrust_folder
@@ -114,6 +115,7 @@ def doors(patient: Patient) -> Iterator[Finding]:
         installs = manifest.read(patient.root)
     except NetcommonError as error:
         yield Finding("error", "doors", str(error), "move it away, then netcommon install again")
+    told = {change.path for changes in installs.values() for change in changes}
     for kind, changes in installs.items():
         for change in changes:
             if change.kind == "file" and change.path.rsplit(".", 1)[-1] != "conf" and not is_door(patient.at(change.path), patient.hooks):
@@ -133,8 +135,15 @@ def doors(patient: Patient) -> Iterator[Finding]:
             if not any(is_door(f"{patient.at(folder)}/{name}", patient.hooks) for name in _names(patient.at(folder))):
                 text = f"no hook of ours in {folder}: after {word} nothing takes the NICs down on Ganeti 3.0 and 3.1"
                 yield Finding("warning", "doors", text, "netcommon install --ganeti")
+    elif "ganeti" in installs and up not in told:
+        text = f"Ganeti calls {up}, which is no door of ours: its link was moved, as gnt-cluster upgrade does; NICs come up without us"
+        yield Finding("error", "doors", text, "netcommon install --ganeti")
     elif "ganeti" not in installs and not _wired(patient):
         yield Finding("warning", "doors", f"Ganeti's {up} is not our door", "netcommon install --ganeti")
+    for path in versions.scripts(patient.root) if "ganeti" in installs else ():
+        if path not in (up, *told) and not is_door(patient.at(path), patient.hooks):
+            text = f"{path} is not our door: gnt-cluster upgrade to that version would have Ganeti call it"
+            yield Finding("warning", "doors", text, "netcommon install --ganeti")
     for name in ("/etc/qemu-ifup", "/etc/qemu-ifdown"):
         if os.path.exists(patient.at(name)) and not is_door(patient.at(name), patient.hooks) and _names(patient.paths.definitions):
             yield Finding("info", "doors", f"{name} is not our door: it serves QEMUs started without script=", "netcommon install --qemu")

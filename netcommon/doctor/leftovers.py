@@ -7,6 +7,12 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.lifecycle.unguarded import unguarded
+from netcommon.operations.ganeti_rule import left_detached
+from netcommon.operations.rule import leads_away, removal
+from netcommon.operations.table import table_number
+from runtime.errors import HostRefused
+from runtime.record import Record
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.
 TAP = re.compile(r"(tap|vnet)[0-9]+|vif[0-9]+\.[0-9]+(-emu)?|gnt\.com\.[0-9]+")
@@ -15,6 +21,11 @@ TAP = re.compile(r"(tap|vnet)[0-9]+|vif[0-9]+\.[0-9]+(-emu)?|gnt\.com\.[0-9]+")
 def rules(patient: Patient) -> Iterator[Finding]:
     """Policy rules of taps that are gone: the next device of that name would fall under them."""
     known = {record.device for record in patient.records}
+    ganetis = left_detached(patient.view)
+    if ganetis:
+        names = ", ".join(sorted({rule.iif for rule in ganetis}))
+        text = f"{len(ganetis)} policy rules of Ganeti's own script for devices that are gone ({names}): the next of that name gets them"
+        yield Finding("warning", "leftovers", text, "netcommon gc")
     for family, option in ((AF_INET, ""), (AF_INET6, "-6 ")):
         for rule in patient.view.rules(family):
             if not rule.iif or patient.view.link(rule.iif) is not None:
@@ -23,21 +34,58 @@ def rules(patient: Patient) -> Iterator[Finding]:
             if rule.protocol == PROTOCOL:
                 if rule.iif not in known:
                     yield Finding("warning", "leftovers", f"{text}, and it is on no record", "netcommon gc")
-            elif rule.plain and TAP.fullmatch(rule.iif):
+            elif rule.plain and TAP.fullmatch(rule.iif) and rule not in ganetis:
                 command = f"ip {option}rule del preference {rule.preference} iif {rule.iif} lookup {rule.table}"
                 yield Finding("warning", "leftovers", f"{text}; it is not ours", command)
 
 
+def strange_rules(patient: Patient) -> Iterator[Finding]:
+    """Policy rules of others that lead a routed guest's packets past its NIC's table."""
+    every = [rule for family in (AF_INET, AF_INET6) for rule in patient.view.rules(family) if rule.iif and rule.protocol != PROTOCOL]
+    for record in patient.records if every else ():
+        link = patient.view.link_at(record.ifindex)
+        if record.nic.mode != "routed" or link is None:
+            continue
+        try:
+            number = table_number(patient.view, record.nic.link, [])
+        except HostRefused:
+            continue  # its table has lost its name
+        for rule in every:
+            if rule.iif == link.name and leads_away(rule, number, patient.settings.rule_preference):
+                text = f"policy rule {rule.preference}: iif {rule.iif} lookup {rule.table} leads {record.nic.label} past its table"
+                yield Finding("warning", "leftovers", f"{text}; it is not ours", removal(rule))
+
+
 def ports(patient: Patient) -> Iterator[Finding]:
     """OVS ports of ours whose device is gone."""
+    named = {record.device for record in patient.records if _renamed(patient, record)}
     for port in patient.view.ovs_ports():
-        if patient.view.link(port.name) is None:
+        if patient.view.link(port.name) is None and port.name not in named:
             yield Finding("warning", "leftovers", f"OVS port {port.name} on {port.bridge}: its device is gone", "netcommon gc")
 
 
 def records(patient: Patient) -> Iterator[Finding]:
-    """Records of NICs whose device is gone."""
+    """Records of NICs whose device is gone, or has another name."""
     for record in patient.records:
         link = patient.view.link_at(record.ifindex)
-        if link is None or link.name != record.device:
+        if link is not None and _renamed(patient, record):
+            text = f"{record.nic.label} ({record.uuid}): its device {record.device} is called {link.name} now"
+            yield Finding("warning", "leftovers", text, f"netcommon repair {record.key}")
+        elif link is None or link.name != record.device:
             yield Finding("warning", "leftovers", f"{record.nic.label} ({record.uuid}): its device {record.device} is gone", "netcommon gc")
+
+
+def unguarded_nics(patient: Patient) -> Iterator[Finding]:
+    """Adopted NICs, whose guests nothing keeps from forging until their next start."""
+    found = [record.nic.label for record in patient.records if unguarded(record, patient.settings.tag_prefix)]
+    if found:
+        text = f"adopted, and without the spoof guard and node_access until their next start: {', '.join(found)}"
+        yield Finding("warning", "guards", text, "gnt-instance reboot or migrate them")
+
+
+def _renamed(patient: Patient, record: Record) -> bool:
+    """Tell whether the record's device is there under another name: by its index and our mark, as netcommon.lifecycle.node.alive does."""
+    link = patient.view.link_at(record.ifindex)
+    bare = not patient.settings.tap_alias or record.nic.mode == "ext"
+    marked = link is not None and (link.alias.startswith(record.uuid + " ") or (bare and not link.alias))
+    return link is not None and marked and link.name != record.device

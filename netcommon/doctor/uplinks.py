@@ -1,4 +1,4 @@
-"""Whether somebody answers on the uplinks for the addresses of routed guests."""
+"""Examine whether the node answers on the uplinks for the addresses of routed guests, and to guests for their gateway."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_network
 from netcommon.addresses import Addresses, addresses_of
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.facts import AF_INET, AF_INET6, Link
+from netcommon.operations.neighbour import GatewayNeighbour, ProxyNeighbour
 from netcommon.operations.table import MAIN
 from netcommon.operations.uplink import uplinks
 from netcommon.options import options_of
@@ -26,11 +27,42 @@ def check(patient: Patient) -> Iterator[Finding]:
         found = _addresses(patient, record)
         table = patient.view.table(record.nic.link) if record.nic.link else MAIN
         for family in found.families:
-            for link in uplinks(patient.view, family, table or MAIN):
+            for link in uplinks(patient.view, family, table or MAIN).links:
                 finding = _deaf(patient, record, link) if family == AF_INET6 else _silent(patient, record, link, found)
                 if finding and (family, link.name) not in seen:
                     seen.add((family, link.name))
                     yield finding
+
+
+def probes(patient: Patient) -> Iterator[Finding]:
+    """Yield one finding where neighbours of the node cannot verify IPv6 addresses that it answers for by proxy entries.
+
+    The kernel gives a solicitation to one node to that entry only if proxy_ndp is on for all devices (ip6_forward() in
+    net/ipv6/ip6_output.c); else it forwards it, and whoever gets it drops it, since it has passed a router.
+    """
+    if patient.view.sysctl("net/ipv6/conf/all/proxy_ndp") != "0":
+        return
+    answered = [(address, record) for record in patient.records for address in _answered(record)]
+    own = {each.address for each in patient.view.addresses()} if answered else set()
+    for address, record in answered:
+        if address not in own:  # for what is the node's own the kernel answers by itself
+            yield Finding(
+                "warning",
+                "uplinks",
+                f"net.ipv6.conf.all.proxy_ndp is 0: a neighbour that verifies {address}, for which the node answers ({record.nic.label}), "
+                "gets no answer, and packets are lost until it asks everybody",
+                "sysctl -w net.ipv6.conf.all.proxy_ndp=1, and the same in /etc/sysctl.d: proxy entries of others count on every device "
+                "then, too",
+            )
+            return
+
+
+def _answered(record: Record) -> Iterator[str]:
+    """Yield the IPv6 addresses that the node answers for by proxy entries on record."""
+    for stored in record.operations:
+        proxy = stored.get("kind") == ProxyNeighbour.KIND and stored.get("family") == AF_INET6 and stored.get("port")
+        if proxy or stored.get("kind") == GatewayNeighbour.KIND:
+            yield str(stored.get("address"))
 
 
 def _addresses(patient: Patient, record: Record) -> Addresses:

@@ -71,7 +71,7 @@ class Announce(AnnounceFields, Effect):
 
     def _uplinks(self, view: View, family: int) -> list[Link]:
         """Those with neighbours to tell: not tunnels."""
-        links = uplinks(view, family, table_number(view, self.table, []))
+        links = uplinks(view, family, table_number(view, self.table, [])).links
         return [link for link in links if len(link.address) == MAC and link.address != NO_MAC]
 
     def _again(self, scene: Scene, targets: Sequence[tuple[int, Link]]) -> bool:

@@ -53,12 +53,16 @@ def _new_sources(options: Options, known: Addresses, free: tuple[str, ...]) -> i
 
 
 def _free(nic: Nic, options: Options, known: Addresses) -> tuple[str, ...]:
-    """What of it is not checked: as the options say, and where nothing is known to compare with."""
+    """Give what of it is not checked: as the options say, and where nothing is known to compare with.
+
+    A bridged guest may get addresses of its own from others; a routed one has those that are routed to it, and no other family.
+    """
     any_address = options.allow_ip_spoofing or options.allow_dhcp_spoofing
+    checked = known.families if nic.mode != "routed" else (AF_INET, AF_INET6)
     free = {
         guard_rules.FREE_MAC: options.allow_mac_spoofing or not nic.mac,
-        guard_rules.FREE_IPV4: any_address or AF_INET not in known.families,
-        guard_rules.FREE_IPV6: any_address or AF_INET6 not in known.families,
+        guard_rules.FREE_IPV4: any_address or AF_INET not in checked,
+        guard_rules.FREE_IPV6: any_address or AF_INET6 not in checked,
         guard_rules.FREE_DHCP: options.allow_dhcp_spoofing,
         guard_rules.FREE_TYPE: options.allow_restricted_traffic,
         guard_rules.FREE_QUERY: options.allow_mcast_router,

@@ -28,6 +28,7 @@ from netcommon.host.encode import (
     IFLA_LINKINFO,
     IFLA_MASTER,
     IFLA_MTU,
+    INFO_KIND,
     NDA_DST,
     NDA_PROTOCOL,
     NDMSG,
@@ -42,23 +43,24 @@ from netcommon.host.encode import (
     RULE,
     VLAN_INFO,
 )
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.facts import AF_INET, AF_INET6, DOT1Q, BridgeVlan, Link, Neighbour, Route, Rule
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IFLA_PROMISCUITY, IFLA_CARRIER, IFLA_LINK_NETNSID = 30, 33, 37
-INFO_KIND, INFO_DATA, INFO_SLAVE_KIND = 1, 2, 4
+INFO_DATA, INFO_SLAVE_KIND = 2, 4
 TUN_PERSIST, TUN_MULTI_QUEUE, TUN_NUM_QUEUES, TUN_NUM_DISABLED_QUEUES = 6, 7, 8, 9
-BR_VLAN_FILTERING, BR_VLAN_DEFAULT_PVID = 7, 39
-VLAN_ID = 1
+BR_VLAN_FILTERING, BR_VLAN_PROTOCOL, BR_VLAN_DEFAULT_PVID = 7, 8, 39
+VLAN_ID, VLAN_PROTOCOL = 1, 5
+VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
 RTA_MULTIPATH, RTA_VIA = 9, 18
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
-ENTRY, ENTRY_INFO, ENTRY_RANGE = 1, 1, 2
+ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
 
 #: The attributes of a rule that selects by nothing and looks up a table, those that one selects by; 0 pads.
 PLAIN = frozenset({0, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, FRA_SUPPRESS_PREFIXLEN})
@@ -86,7 +88,7 @@ def link(body: bytes) -> Link:
     found = attributes(body, IFINFO.size)
     info = attributes(found.get(IFLA_LINKINFO, b""))
     kind = string(info.get(INFO_KIND))
-    data = attributes(info.get(INFO_DATA, b"")) if kind in ("tun", "bridge", "vlan") else {}
+    data = attributes(info.get(INFO_DATA, b"")) if kind in ("tun", "bridge", "vlan", "vrf") else {}
     # by position: this is done for each of thousands of links
     return Link(
         index,
@@ -104,7 +106,14 @@ def link(body: bytes) -> Link:
         u32(found.get(IFLA_LINK)),
         IFLA_LINK_NETNSID in found,
         _holders(data, found.get(IFLA_CARRIER, b"\0")) if kind == "tun" else -1,
+        _protocol(data, BR_VLAN_PROTOCOL if kind == "bridge" else VLAN_PROTOCOL) if kind in ("bridge", "vlan") else DOT1Q,
+        u32(data.get(VRF_TABLE)) if kind == "vrf" else 0,
     )
+
+
+def _protocol(data: dict[int, bytes], attribute: int) -> int:
+    """The ethertype of the tags that a bridge or a VLAN interface reads."""
+    return int.from_bytes(data[attribute][:2], "big") if attribute in data else DOT1Q
 
 
 def _holders(data: dict[int, bytes], carrier: bytes) -> int:
@@ -196,5 +205,7 @@ def vlans(body: bytes) -> Iterator[tuple[int, BridgeVlan]]:
         if not highest < vid <= end < 1 << 12:
             raise MalformedError("VLANs out of order or range")
         highest = end
-        for each_vid in range(vid, end + 1):
-            yield index, BridgeVlan(each_vid, bool(flags & BRIDGE_VLAN_INFO_PVID), bool(flags & BRIDGE_VLAN_INFO_UNTAGGED))
+        tunnel = u32(attributes(found[ENTRY_TUNNEL]).get(TUNNEL_ID)) if ENTRY_TUNNEL in found else 0
+        pvid, untagged = bool(flags & BRIDGE_VLAN_INFO_PVID), bool(flags & BRIDGE_VLAN_INFO_UNTAGGED)
+        for each_vid in range(vid, end + 1):  # the VNIs of a range rise with its VIDs
+            yield index, BridgeVlan(each_vid, pvid, untagged, tunnel + each_vid - vid if tunnel else 0)

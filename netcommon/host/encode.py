@@ -45,6 +45,7 @@ IFF_UP = 1
 MAC_SIZE = 6
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 3, 4, 5, 10
 IFLA_LINKINFO, IFLA_IFALIAS, IFLA_AF_SPEC, IFLA_EXT_MASK = 18, 20, 26, 29
+INFO_KIND = 1  #: in IFLA_LINKINFO
 RTEXT_FILTER_SKIP_STATS = 8
 IFLA_BRIDGE_FLAGS, IFLA_BRIDGE_VLAN_INFO = 0, 2
 BRIDGE_FLAGS_MASTER = 1
@@ -165,9 +166,10 @@ def get_link(index: int = 0, name: str = "") -> Encoded:
     return Encoded(RTM_GETLINK, 0, body + (text(IFLA_IFNAME, name) if name else b"") + number(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
 
 
-def dump_links(master: int = 0) -> Encoded:
-    """All links, or a master's ports alone: the kernel sorts them out."""
+def dump_links(master: int = 0, kind: str = "") -> Encoded:
+    """All links, a master's ports alone, or those of a kind: the kernel sorts them out, of a kind whose module it has."""
     body = IFINFO.pack(0, 0, 0, 0, 0) + (number(IFLA_MASTER, master) if master else b"")
+    body += attribute(IFLA_LINKINFO, text(INFO_KIND, kind)) if kind else b""
     return Encoded(RTM_GETLINK, 0, body + number(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
 
 

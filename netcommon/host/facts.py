@@ -13,6 +13,9 @@ AF_INET6 = 10
 #: Our number among the routing protocols (rtnetlink(7), rt_protos): the mark on rules, routes and proxy neighbours.
 PROTOCOL = 174
 
+#: Ethertypes of VLAN tags: a customer's (802.1Q), which guests send, and a provider's (802.1ad).
+DOT1Q, DOT1AD = 0x8100, 0x88A8
+
 #: Our key in the external_ids of OVS ports; its value is the NIC's UUID.
 OVS_MARK = "netcommon-uuid"
 
@@ -35,6 +38,8 @@ class Link(NamedTuple):
     lower: int = 0  #: IFLA_LINK: the lower device of a VLAN interface, the peer of a veth
     foreign_lower: bool = False  #: IFLA_LINK_NETNSID is there: ``lower`` counts in another namespace
     holders: int = -1  #: taps: how many queues are attached (0: nobody holds it); -1: not a tap
+    protocol: int = DOT1Q  #: bridges and VLAN interfaces only: of the tags that they read
+    table: int = 0  #: VRFs only: the routing table of what comes in by their ports
 
 
 class Rule(NamedTuple):
@@ -91,6 +96,7 @@ class BridgeVlan(NamedTuple):
     vid: int
     pvid: bool = False
     untagged: bool = False
+    tunnel: int = 0  #: read only: the VNI that it is mapped to, on a port that is a VXLAN device
 
 
 class Port(NamedTuple):

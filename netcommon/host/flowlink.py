@@ -56,11 +56,11 @@ def bundle(path: str, bodies: Sequence[bytes], seconds: float, clock: Callable[[
     Raises TimeoutError, and OSError where the connection is not made or lost.
     """
     end = clock() + seconds
-    messages = [_message(HELLO, 1), _control(OPEN, 2)]
+    messages = [message(HELLO, 1), _control(OPEN, 2)]
     for place, body in enumerate(bodies):
         number = place + 3
-        inner = _message(FLOW_MOD, number, body)
-        messages.append(_message(BUNDLE_ADD, number, ADDED.pack(BUNDLE, ATOMIC_AND_ORDERED) + inner))
+        inner = message(FLOW_MOD, number, body)
+        messages.append(message(BUNDLE_ADD, number, ADDED.pack(BUNDLE, ATOMIC_AND_ORDERED) + inner))
     messages.append(_control(COMMIT, len(bodies) + 3))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -72,12 +72,13 @@ def bundle(path: str, bodies: Sequence[bytes], seconds: float, clock: Callable[[
         connection.close()
 
 
-def _message(kind: int, number: int, body: bytes = b"") -> bytes:
+def message(kind: int, number: int, body: bytes = b"") -> bytes:
+    """Make an OpenFlow message of this type; ``number`` is repeated in its answer."""
     return HEADER.pack(VERSION, kind, HEADER.size + len(body), number) + body
 
 
 def _control(kind: int, number: int) -> bytes:
-    return _message(BUNDLE_CONTROL, number, CONTROL.pack(BUNDLE, kind, ATOMIC_AND_ORDERED))
+    return message(BUNDLE_CONTROL, number, CONTROL.pack(BUNDLE, kind, ATOMIC_AND_ORDERED))
 
 
 def _committed(connection: socket.socket, end: float, clock: Callable[[], float]) -> bool:

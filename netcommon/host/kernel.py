@@ -56,6 +56,10 @@ class KernelView:
         found = [_sane(decode.link, body) for body in self._dump("ports", encode.dump_links(bridge))] if bridge > 0 else []
         return [link for link in found if link.master == bridge]
 
+    def links_of(self, kind: str) -> Sequence[Link]:
+        found = [_sane(decode.link, body) for body in self._dump("links", encode.dump_links(kind=kind))]
+        return [link for link in found if link.kind == kind]
+
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         # The kernel can only dump them all: thousands are passed over by their bytes.
         needle = text(encode.FRA_IIFNAME, iif) if iif else b""

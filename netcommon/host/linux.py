@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from netcommon.host.attributes import Encoded
     from netcommon.host.base import Service, View
-    from netcommon.host.facts import OvsPort
+    from netcommon.host.facts import Link, OvsPort
     from netcommon.host.nfnetlink import Nftables
     from netcommon.host.ovsdb import Ovsdb
     from netcommon.host.packet import Packet
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 NODE = Paths()
 SERVICE_TIMEOUT = 10.0
+VRF_MODULE = "net/vrf/strict_mode"  #: what the module brings (Linux 5.9)
 
 
 class LiveView(KernelView, PortView, NftView, TcView, AddressView, Reach, LocalView, TemplateView, OvsView):
@@ -51,6 +52,10 @@ class LiveView(KernelView, PortView, NftView, TcView, AddressView, Reach, LocalV
 
     def sysctl(self, path: str) -> str | None:
         return self._host.proc.sysctl(path)
+
+    def links_of(self, kind: str) -> Sequence[Link]:
+        """A kernel that does not know VRFs would list all links instead."""
+        return [] if kind == "vrf" and self.sysctl(VRF_MODULE) is None else super().links_of(kind)
 
     def legacy_tables(self) -> Sequence[str]:
         return self._host.proc.legacy_tables()

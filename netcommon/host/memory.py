@@ -238,6 +238,7 @@ class MemoryHost:
         link = self.kernel.named(name)
         if link is not None:
             self.kernel.rename(link.index, new)
+            self.nftables.rename(name, new)
             if name in self.holders:
                 self.holders[new] = self.holders.pop(name)
             self.switch.look()

@@ -71,6 +71,9 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
     def ports(self, bridge: int) -> Sequence[Link]:
         return self._kernel.ports(bridge) if bridge > 0 else []
 
+    def links_of(self, kind: str) -> Sequence[Link]:
+        return [link for link in self._kernel.links.values() if link.kind == kind]
+
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         return [rule for rule in self._kernel.rules if rule.family == family and iif in (None, rule.iif)]
 
@@ -155,6 +158,9 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
     def ovs_switches(self) -> Sequence[OvsBridge]:
         switch = self._switch
         return [] if switch is None else switch.switches()
+
+    def ovs_away(self) -> bool:
+        return False
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch

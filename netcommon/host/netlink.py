@@ -85,6 +85,13 @@ class Netlink:
                 return None
             raise _unanswered(problem, self.timeout, self.NAME) from problem
 
+    def port(self) -> int:
+        """The socket's own number, by which the kernel names whoever asked for a change. Raises OSError."""
+        made = self._open()
+        if not made.getsockname()[0]:
+            made.bind((0, 0))
+        return int(made.getsockname()[0])
+
     def ask(self, messages: Sequence[Encoded]) -> list[Reply]:
         """Sends requests for changes and returns their answers, in order; those that got none in time say ETIMEDOUT."""
         replies: list[Reply] = []

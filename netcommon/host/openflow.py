@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from netcommon.host.requests_flows import PutFlows
 
     Ports = Callable[[str, Sequence[str]], Mapping[str, int]]
+    Restored = Callable[[float], bool]
 
 PROGRAM = "ovs-ofctl"
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
@@ -47,11 +48,14 @@ NOT_THERE = ("No such file or directory", REFUSED)
 class OpenFlow:
     """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has ``patience``.
 
-    ``ports``: the OpenFlow numbers of those of these ports that the bridge has.
+    ``ports``: the OpenFlow numbers of those of these ports that the bridge has. ``restored``: see OvsReader.
     """
 
-    def __init__(self, folder: str, patience: Patience, clock: Callable[[], float], ports: Ports, proc: str = "/proc") -> None:
+    def __init__(
+        self, folder: str, patience: Patience, clock: Callable[[], float], ports: Ports, restored: Restored, proc: str = "/proc"
+    ) -> None:
         self._folder, self._patience, self._clock, self._ports, self._proc = folder, patience, clock, ports, proc
+        self._restored = restored
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
@@ -80,6 +84,9 @@ class OpenFlow:
 
     def execute(self, request: PutFlows | DeleteFlows) -> Answer:
         """Carries it out."""
+        return self._waiting() or self._execute(request)
+
+    def _execute(self, request: PutFlows | DeleteFlows) -> Answer:
         direct = self._direct(request.bridge, [request])
         if direct is not None:
             return direct
@@ -95,12 +102,25 @@ class OpenFlow:
 
     def execute_all(self, requests: Sequence[PutFlows | DeleteFlows]) -> list[Answer]:
         """Those of one bridge in one bundle, for one process costs as much as a hundred flows; if it is refused, each by itself."""
+        waiting = self._waiting()
+        if waiting:
+            return [waiting] * len(requests)
         found: dict[str, Answer] = {}
         for bridge in {request.bridge for request in requests}:
             its = [request for request in requests if request.bridge == bridge]
             direct = self._direct(bridge, its)
             found[bridge] = direct or self._bundle(bridge, [line for request in its for line in _changes(request)])[0]
-        return [DONE if found[request.bridge].ok else self.execute(request) for request in requests]
+        return [DONE if found[request.bridge].ok else self._execute(request) for request in requests]
+
+    def _waiting(self) -> Answer | None:
+        """Wait while flows are being restored; the answer where that does not end in time, or nobody says."""
+        try:
+            if self._restored(self._patience.seconds):
+                return None
+            self._patience.lost()
+            return Answer(errno.EAGAIN, "Open vSwitch restores its flows (other_config:flow-restore-wait), and would undo the change")
+        except TryAgain as problem:
+            return Answer(errno.EAGAIN, str(problem))
 
     def _direct(self, bridge: str, requests: Sequence[PutFlows | DeleteFlows]) -> Answer | None:
         """What became of them without ovs-ofctl; None: nothing, for it to do, and to say what is wrong."""

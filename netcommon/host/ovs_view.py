@@ -28,6 +28,9 @@ class OvsView:
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         return self._host.ovsdb.shapers()
 
+    def ovs_away(self) -> bool:
+        return not os.path.exists(self._host.paths.ovsdb)
+
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         return openflow(self._host).flows(bridge, cookie)
 
@@ -39,4 +42,5 @@ def openflow(host: LinuxHost) -> OpenFlow:
     """The service "openflow" of ``host``; ovs-vswitchd has its sockets beside the database's."""
     from netcommon.host.openflow import OpenFlow  # few NICs have flows
 
-    return OpenFlow(os.path.dirname(host.paths.ovsdb), host.ovsdb.patience, host.clock, host.ovsdb.numbers, host.paths.proc)
+    database = host.ovsdb
+    return OpenFlow(os.path.dirname(host.paths.ovsdb), database.patience, host.clock, database.numbers, database.restored, host.paths.proc)

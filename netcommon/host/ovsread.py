@@ -121,6 +121,47 @@ class OvsReader:
         numbers = {name: rows[name][1].get("ofport") for name in there}
         return {name: value for name, value in numbers.items() if isinstance(value, int) and value > 0}
 
+    def restored(self, seconds: float) -> bool:
+        """Wait until no flows are being restored (flow-restore-wait); whether that is so within ``seconds``. Raises TryAgain.
+
+        What is put meanwhile is lost: whoever restores gives each bridge exactly the flows that it had (ovs-ctl(8), restart).
+        """
+        deadline = self._clock() + seconds
+        try:
+            found = self._rows([select(DATABASE, ["other_config"])], deadline)[0]
+            return not self._restoring(found[:1]) or self._released(deadline)
+        except FileNotFoundError:
+            return True
+
+    def _restoring(self, rows: Sequence[Row]) -> bool:
+        try:
+            return any(ovsrows.restoring(row["other_config"]) for row in rows)
+        except (MalformedError, KeyError) as problem:
+            raise self._nonsense(problem) from problem
+
+    def _released(self, deadline: float) -> bool:
+        """Wait for the database to say that flow-restore-wait is gone; whether it has in time."""
+        self.rpc.send("monitor", [DATABASE, "restore", {DATABASE: {"columns": ["other_config"]}}], deadline)
+        asked = self.rpc.calls
+        try:
+            while True:
+                message = self.rpc.receive(deadline)
+                updates: Any = message.get("result") if message.get("id") == asked else None
+                if message.get("method") == "update":
+                    parameters: Any = message.get("params")
+                    updates = parameters[1] if isinstance(parameters, list) and len(parameters) == 2 else None
+                rows = updates.get(DATABASE) if isinstance(updates, dict) else None
+                told = rows.values() if isinstance(rows, dict) else ()
+                new = [row["new"] for row in told if isinstance(row, dict) and isinstance(row.get("new"), dict)]
+                if new and not self._restoring(new):
+                    break
+        except Lost as lost:
+            if not lost.late:
+                raise
+            return False
+        self.rpc.send("monitor_cancel", ["restore"], deadline)
+        return True
+
     def rows(self, operations: Sequence[Operation]) -> list[list[Row]]:
         """The rows of each select; none where there is no database. Raises TryAgain."""
         try:

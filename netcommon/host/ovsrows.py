@@ -55,6 +55,11 @@ def a_map(value: Any) -> tuple[tuple[str, str], ...]:
     raise MalformedError("a map that is none")
 
 
+def restoring(column: Any) -> bool:
+    """Tell whether ovs-vswitchd is to wait until its flows are restored, by other_config of its only row. Raises MalformedError."""
+    return dict(a_map(column)).get("flow-restore-wait") == "true"
+
+
 def numbers(value: Any) -> tuple[int, ...]:
     """The sorted members of a set of integers. Raises MalformedError."""
     found = a_set(value)

@@ -169,6 +169,10 @@ class Kernel:
         bridge = self.links.get(master)
         if bridge is None or link.name == "lo":
             raise Refused(errno.EINVAL)
+        if bridge.kind == "vrf":
+            self._cut(link.index)  # Linux takes it down and up
+            self.links[link.index] = self.links[link.index]._replace(master=master, port_kind="vrf")
+            return
         if bridge.kind != "bridge":
             raise Refused(errno.EOPNOTSUPP)
         if link.kind == "bridge":

@@ -127,6 +127,13 @@ class Ruleset:
                     del table.chains[chain.name]
                     table.rules.pop(chain.name, None)
 
+    def rename(self, name: str, new: str) -> None:
+        """A base chain of netdev stays with its device; one that is by name waits for the next device of that name."""
+        for table in self.tables.values() if not self.by_name else ():
+            for chain in table.chains.values():
+                if chain.device == name:
+                    table.chains[chain.name] = chain._replace(device=new)
+
     def _do(self, step: Step) -> None:
         if isinstance(step, Clear):
             table = self._at(step.chain.family, step.chain.table)

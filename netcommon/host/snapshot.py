@@ -72,6 +72,9 @@ class Snapshot:
             return []
         return self._once("ports", lambda: _grouped(self.links(), lambda link: link.master)).get(bridge, [])
 
+    def links_of(self, kind: str) -> Sequence[Link]:
+        return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])
+
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         rules = self._once(("rules", family), lambda: self._view.rules(family))
         if iif is None:
@@ -201,6 +204,9 @@ class Snapshot:
 
     def ovs_switches(self) -> Sequence[OvsBridge]:
         return self._once("switches", self._view.ovs_switches)
+
+    def ovs_away(self) -> bool:
+        return self._once("away", self._view.ovs_away)
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         return self._once("shapers", self._view.ovs_shapers)

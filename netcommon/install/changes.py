@@ -1,28 +1,40 @@
 """Putting one file in place and taking it back, so that what stood there comes back as the very same file.
 
 What is replaced gets a second name by a hard link, then our file is renamed over the first: there is no moment without a script,
-and renaming the second name back restores bytes, mode, owner, times, and a symbolic link as such.
+and renaming the second name back restores bytes, mode, owner, times, and a symbolic link as such. What a link leads to is never
+touched: others use it too, and another of our own files may be about to replace it.
+
+dpkg is told last, and told otherwise first: whatever a run is killed between, a new version of a package's file lands where it
+belongs, over our door or beside it, and never under the name from which an older one is about to be restored.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, write_file
-from netcommon.install.rooted import outside
+from netcommon.install import packages
+from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, unlink, write_file
+from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.targets import Target
 from netcommon.ours import is_door, is_marked
 from runtime.errors import HostRefused
 
 Run = Callable[[Sequence[str]], int]
 
+#: Why a file of ours is removed, where that says which.
+UNFINISHED = "it is the file itself: the install did not get further"
+LOST = "what stood here first is lost: version 0.1.0 saved a door of ours in its place. Bring it back from its package, or a backup"
+
 
 class Action(NamedTuple):
-    """What is done, for people: "write", "save", "folder", "restore", "remove", "keep", "note"; the path in the system; why."""
+    """Say what is done, for people: "write", "save", "divert", "folder", "restore", "remove", "keep" or "note"; the path in the system; and
+    why.
+    """
 
     what: str
     path: str
@@ -37,6 +49,7 @@ class Step(NamedTuple):
     actions: tuple[Action, ...]
     save: bool = False
     write: bool = False
+    divert: bool = False
 
 
 def run_command(argv: Sequence[str]) -> int:
@@ -50,29 +63,33 @@ def run_command(argv: Sequence[str]) -> int:
 def plan_step(root: str, target: Target, hooks: str, recorded: Change | None) -> Step:
     """What has to be done for ``target``; reads only. Raises HostRefused where something is in the way that cannot be kept."""
     path, saved = outside(root, target.path), target.path + SAVED
-    status = _lstat(path)
+    status, kept = _lstat(path), _lstat(outside(root, saved))
+    if status and not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        raise HostRefused(f"{path} is neither a file nor a symbolic link: it cannot be kept and is not replaced")
+    marked = _is_marked(path)
+    if status and not marked and is_door(path, hooks) and not _leads_to_wrapper(root, target.path):
+        return Step(target, (), (Action("keep", target.path, "is a door of ours already"),))
+    if not marked:
+        _refuse_strangers(root, target.path, recorded)
+    already = packages.diverted(root, target.path)
+    divert = not already and status is not None and packages.owned(root, target.path)
+    change = Change(target.path, diverted=divert or bool(recorded and recorded.diverted))
+    if kept or change.diverted or (status and not marked):
+        change = change._replace(saved=saved)
+    upgrades = (Action("divert", target.path, f"package upgrades go to {saved}"),) if divert else ()
     if status is None:
         folders = tuple(_missing_folders(root, target.path))
-        made = (*(Change(folder, "folder") for folder in folders), recorded or Change(target.path))
-        actions = (*(Action("folder", folder) for folder in folders), Action("write", target.path))
-        return Step(target, made, actions, write=True)
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-        raise HostRefused(f"{path} is neither a file nor a symbolic link: it cannot be kept and is not replaced")
-    if _is_marked(path):
-        kept = recorded or Change(target.path, saved=saved if _lstat(outside(root, saved)) else "")
-        if _same(path, target):
-            return Step(target, (kept,), ())
-        return Step(target, (kept,), (Action("write", target.path, "an earlier version of ours"),), write=True)
-    if is_door(path, hooks):
-        return Step(target, (), (Action("keep", target.path, "is a door of ours already"),))
-    before = _lstat(outside(root, saved))
-    if before is not None and (before.st_dev, before.st_ino) != (status.st_dev, status.st_ino) and not (recorded and recorded.saved):
-        raise HostRefused(f"{outside(root, saved)} is in the way: it was not saved by us")
-    diverted = _of_package(root, target.path)
-    change = Change(target.path, saved=saved, diverted=diverted)
-    upgrades = ", also for package upgrades" if diverted else ""
-    actions = (Action("save", target.path, f"as {saved}{upgrades}"), Action("write", target.path))
-    return Step(target, (change,), actions, save=True, write=True)
+        made = (*(Change(folder, "folder") for folder in folders), change)
+        return Step(target, made, (*(Action("folder", folder) for folder in folders), Action("write", target.path)), write=True)
+    if marked and _same(path, target):
+        return Step(target, (change,), upgrades, divert=divert)
+    if marked:
+        return Step(target, (change,), (Action("write", target.path, "an earlier version of ours"), *upgrades), write=True, divert=divert)
+    if kept and already == saved and not _one_file(kept, status):
+        raise HostRefused(f"{path} is not ours any more, and {saved} is its package's: move one of the two away")
+    text = f"as {saved}" + (", also for package upgrades" if divert else "")
+    actions = (Action("save", target.path, text), Action("write", target.path))
+    return Step(target, (change,), actions, save=True, write=True, divert=divert)
 
 
 def take(root: str, step: Step, run: Run) -> None:
@@ -80,85 +97,92 @@ def take(root: str, step: Step, run: Run) -> None:
     path = outside(root, step.target.path)
     for change in step.changes:
         if change.kind == "folder":
-            os.makedirs(outside(root, change.path), exist_ok=True)
-            os.chmod(outside(root, change.path), 0o755)  # noqa: S103  as /etc and /usr/lib are
-        elif change.diverted and step.save:
-            run(_divert(root, "--add", change))
+            os.mkdir(outside(root, change.path), 0o755)
     if step.save:
         temporary = path + SAVED + TEMPORARY
-        _unlink(temporary)
+        unlink(temporary)
         os.link(path, temporary, follow_symlinks=False)
         os.rename(temporary, path + SAVED)
-        _unlink(temporary)  # rename(2) leaves it where both names are one file already
+        unlink(temporary)  # rename(2) leaves it where both names are one file already
         flush_folder(os.path.dirname(path))
     if step.write:
         write_file(path, step.target.text.encode(), step.target.mode)
+    if step.divert:
+        run(packages.divert(root, "--add", step.target.path, step.target.path + SAVED))
 
 
 def undo_action(root: str, change: Change) -> Action:
     """What taking the change back means as things are now; reads only."""
-    path = outside(root, change.path)
+    try:
+        path, saved = (outside(root, placed(root, name)) if name else "" for name in (change.path, change.saved))
+    except HostRefused as error:
+        return Action("keep", change.path, f"cannot be reached: {error}")
     status = _lstat(path)
     if change.kind == "folder":
         return Action("remove", change.path, "if nothing else is in it") if status else Action("keep", change.path, "is gone already")
-    kept = _lstat(outside(root, change.saved)) if change.saved else None
-    saved = kept is not None
-    if kept and status and (kept.st_dev, kept.st_ino) == (status.st_dev, status.st_ino):
-        return Action("remove", change.saved, "it is the file itself: the install did not get further")
+    kept = _lstat(saved) if saved else None
+    if kept and status and _one_file(kept, status):
+        return Action("remove", change.saved, UNFINISHED)
     if status is not None and not _is_marked(path):
-        where = f"; what stood here before us stays in {change.saved}" if saved else ""
+        where = f"; what stood here before us stays in {change.saved}" if kept else ""
         return Action("keep", change.path, f"is no longer ours{where}")
-    if saved:
+    if kept and _is_marked(saved):
+        return Action("remove", change.path, LOST)
+    if kept:
         return Action("restore", change.path, f"from {change.saved}")
-    if change.saved and not (change.diverted and status and not _of_package(root, change.path)):
+    if change.saved and not (change.diverted and status and not packages.owned(root, change.path)):
         return Action("keep", change.path, f"{change.saved} is gone: there is nothing to restore")
     return Action("remove", change.path) if status else Action("keep", change.path, "is gone already")
 
 
 def undo(root: str, change: Change, run: Run) -> Action:
     """Takes the change back. Raises OSError."""
-    path, action = outside(root, change.path), undo_action(root, change)
+    action = undo_action(root, change)
     if change.diverted:
-        run(_divert(root, "--remove", change))
+        run(packages.divert(root, "--remove", change.path, change.saved))
+    try:
+        path = outside(root, placed(root, change.path))
+    except HostRefused:
+        return action
     if change.kind == "file":
         for leftover in (path, path + SAVED):  # of an install that was killed
-            _unlink(leftover + TEMPORARY)
+            unlink(leftover + TEMPORARY)
     if action.what == "restore":
-        os.rename(outside(root, change.saved), path)
+        os.rename(path + SAVED, path)
         flush_folder(os.path.dirname(path))
     elif action.what == "remove" and change.kind == "folder":
         try:
             os.rmdir(path)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise  # it may go another time
             return Action("keep", change.path, "is not empty")
     elif action.what == "remove":
-        os.unlink(outside(root, action.path))
+        if action.text in (UNFINISHED, LOST):
+            unlink(path + SAVED)
+        if action.text != UNFINISHED:
+            unlink(path)
         if change.diverted and not action.text:  # the package is gone, and could not remove the folders that we were in
             _remove_empty(os.path.dirname(path))
     return action
 
 
-def _divert(root: str, verb: str, change: Change) -> list[str]:
-    where = ["--root", root] if root.rstrip("/") else []
-    target = ["--divert", change.saved] if verb == "--add" else []
-    return ["dpkg-divert", *where, "--quiet", "--local", "--no-rename", *target, verb, change.path]
+def _refuse_strangers(root: str, path: str, recorded: Change | None) -> None:
+    """Refuse to use names that are ours by their endings, where what bears them is not on record as ours."""
+    ours = (recorded is not None and recorded.saved == path + SAVED, recorded is not None, recorded is not None)
+    for ending, mine in zip((SAVED, TEMPORARY, SAVED + TEMPORARY), ours, strict=True):
+        if not mine and os.path.lexists(outside(root, path + ending)):
+            raise HostRefused(f"{outside(root, path + ending)} is in the way: no install of ours has it on record")
 
 
-def _of_package(root: str, path: str) -> bool:
-    """Whether a Debian package has put ``path`` there and would put it there again. Files below /etc dpkg asks about itself."""
-    if path.startswith("/etc/"):
+def _leads_to_wrapper(root: str, path: str) -> bool:
+    """Tell if ``path`` is a link to a file that our install wrote: that one serves its own name, and goes when it is taken back."""
+    if not os.path.islink(outside(root, path)):
         return False
-    lists = outside(root, "/var/lib/dpkg/info")
     try:
-        names = [name for name in os.listdir(lists) if name.endswith(".list")]
-    except OSError:
+        return _is_marked(outside(root, resolved(root, path)))
+    except HostRefused:
         return False
-    line = path.encode()
-    for name in names:
-        with open(f"{lists}/{name}", "rb") as stream:
-            if line in stream.read().split(b"\n"):
-                return True
-    return False
 
 
 def _missing_folders(root: str, path: str) -> Iterator[str]:
@@ -180,14 +204,20 @@ def _lstat(path: str) -> os.stat_result | None:
         return None
 
 
+def _one_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
 def _is_marked(path: str) -> bool:
     """Whether ``path`` itself, not what a symbolic link leads to, is a file that our install wrote."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
-    with os.fdopen(descriptor, "rb") as stream:
-        return is_marked(stream.read(1 << 16))
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode) and is_marked(os.read(descriptor, 1 << 16))
+    finally:
+        os.close(descriptor)
 
 
 def _same(path: str, target: Target) -> bool:
@@ -200,11 +230,4 @@ def _remove_empty(folder: str) -> None:
     try:
         os.removedirs(folder)
     except OSError:
-        return
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
         return

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
+from netcommon.install import kept
 from runtime import definitions
 from runtime.environment import device_argument, identified
 from runtime.errors import NetcommonError, NicInvalid
@@ -14,9 +15,12 @@ from runtime.paths import Paths
 
 def main(door: str, saved: str) -> NoReturn:
     """Becomes ``door`` or ``saved``. Where nothing was saved, our door answers for every tap."""
-    chosen = choose(Paths(), os.path.basename(door), sys.argv[1:], os.path.exists(saved))
-    program = door if chosen else saved
-    os.execv(program, [program, *sys.argv[1:]])  # noqa: S606  no shell
+    before = kept.find(saved)
+    if choose(Paths(), os.path.basename(door), sys.argv[1:], bool(before)):
+        program, words = door, [door, *sys.argv[1:]]
+    else:
+        program, words = kept.command(before, sys.argv[0], sys.argv[1:])
+    os.execv(program, words)  # noqa: S606  no shell
 
 
 def choose(paths: Paths, door: str, arguments: list[str], saved: bool) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import NamedTuple
 
-from netcommon.install.rooted import outside
+from netcommon.install.rooted import outside, placed
 from runtime.errors import HostRefused
 
 FILE = "/var/lib/netcommon/install.json"
@@ -33,7 +33,7 @@ Installs = dict[str, tuple[Change, ...]]
 
 def read(root: str) -> Installs:
     """The changes of each install, in the order they were made. Raises HostRefused for a file that we cannot understand."""
-    path = outside(root, FILE)
+    path = outside(root, placed(root, FILE))
     try:
         with open(path, encoding="utf-8") as stream:
             stored = json.load(stream)
@@ -47,27 +47,58 @@ def read(root: str) -> Installs:
 
 
 def write(root: str, installs: Installs) -> None:
-    """Replaces the file as a whole, on disk when this returns; without installs it is removed. Raises OSError."""
-    path = outside(root, FILE)
+    """Replaces the file as a whole, on disk when this returns; without installs it is removed. Raises OSError.
+
+    Its folder comes and goes with it, by one rename each, but where it was there before: then it stays, as empty as it was.
+    """
+    path = outside(root, placed(root, FILE))
+    folder, name = os.path.split(path)
+    aside = folder + TEMPORARY
+    _clear(aside, name)
+    made = _made(path)
     kept = {kind: [change._asdict() for change in changes] for kind, changes in installs.items() if changes}
-    folder = os.path.dirname(path)
     if not kept:
-        for name in (path + TEMPORARY, path):
-            if os.path.lexists(name):
-                os.unlink(name)
-        try:
-            os.rmdir(folder)
-        except OSError:
-            return  # it was not there, or somebody else keeps files in it
+        unlink(path + TEMPORARY)
+        if made and os.listdir(folder) == [name]:
+            os.rename(folder, aside)
+            _clear(aside, name)
+        else:
+            unlink(path)
         return
-    os.makedirs(folder, 0o755, exist_ok=True)
-    write_file(path, (json.dumps({"schema": SCHEMA, "installs": kept}, indent=1) + "\n").encode(), 0o644)
+    there = os.path.lexists(folder)
+    stored = {"schema": SCHEMA, "made": not there if made is None else made, "installs": kept}
+    data = (json.dumps(stored, indent=1) + "\n").encode()
+    if there:
+        write_file(path, data, 0o644)
+        return
+    os.makedirs(aside, 0o755)
+    write_file(f"{aside}/{name}", data, 0o644)
+    os.rename(aside, folder)
+    flush_folder(os.path.dirname(folder))
+
+
+def _made(path: str) -> bool | None:
+    """Tell if our install made the folder of the file; None where there is no file. Version 0.1.0 did not say: as if it had."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return bool(json.load(stream).get("made", True))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _clear(folder: str, name: str) -> None:
+    """Remove a folder of ours that a run which was killed has left under its temporary name. Raises OSError."""
+    if os.path.lexists(folder):
+        for inside in (name, name + TEMPORARY):
+            unlink(f"{folder}/{inside}")
+        os.rmdir(folder)
 
 
 def write_file(path: str, data: bytes, mode: int) -> None:
     """Puts a file in place by temporary file and rename, on disk when this returns. Raises OSError."""
     temporary = path + TEMPORARY
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    unlink(temporary)  # of a run that was killed: never written into, since a hard link may be anybody's file too
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
@@ -88,3 +119,9 @@ def flush_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def unlink(path: str) -> None:
+    """Remove ``path`` if it is there; asked first, since a file system that is read-only refuses either way. Raises OSError."""
+    if os.path.lexists(path):
+        os.unlink(path)

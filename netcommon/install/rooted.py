@@ -12,6 +12,22 @@ def outside(root: str, path: str) -> str:
     return root.rstrip("/") + path
 
 
+def placed(root: str, path: str) -> str:
+    """Follow the links of the folders of ``path`` inside ``root``; leave its last name as it is, also where that is a link.
+
+    What is written there stays in the folder that the path names. Raises HostRefused for links in a circle, and where a link
+    leads to a folder that is not there: nobody has said that it is to be made.
+    """
+    folder = "/"
+    for part in os.path.dirname(path).strip("/").split("/"):
+        here = folder = os.path.join(folder, part)
+        if os.path.islink(outside(root, here)):
+            folder = resolved(root, here)
+            if not os.path.lexists(outside(root, folder)):
+                raise HostRefused(f"{here} leads to {folder}, which is not there")
+    return os.path.join(folder, os.path.basename(path))
+
+
 def resolved(root: str, path: str) -> str:
     """``path`` with every symbolic link followed inside ``root``, the last one too; what is missing stays as it is.
 

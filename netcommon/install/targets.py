@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from netcommon import custom, settings
+from netcommon.install import versions
 from netcommon.install.manifest import SAVED
-from netcommon.install.rooted import outside, resolved
+from netcommon.install.rooted import outside, placed, resolved
+from netcommon.install.versions import PKGLIBDIR
 from netcommon.ours import COLD, MARKER
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.paths import Paths
 
 KINDS = ("ganeti", "qemu", "xen")
 
-#: Ganeti's folder of helpers (PKGLIBDIR), and of the administrator's hooks.
-PKGLIBDIR = "/usr/lib/ganeti"
+#: Ganeti's folder of the administrator's hooks.
 HOOKS_DIR = "/etc/ganeti/hooks"
 
 #: What libxl calls for Ganeti's instances; in the folder of Xen's own scripts.
@@ -27,6 +28,9 @@ OPERATIONS = ("stop", "remove", "migrate", "failover", "modify", "reboot")
 
 #: The operations after which an instance's names or addresses may be others (an export may remove the instance).
 DNS_OPERATIONS = ("add", "rename", "modify", "remove", "export")
+
+#: Ganeti calls it on every node at the end of `gnt-cluster upgrade`, which may have led its link to another version's scripts.
+VERIFY = f"{HOOKS_DIR}/cluster-verify-post.d/netcommon"
 
 NETWORKD = "/etc/systemd/networkd.conf.d/netcommon.conf"
 
@@ -51,11 +55,15 @@ class Target(NamedTuple):
 
 
 def targets(kind: str, root: str, hooks: str) -> list[Target]:
-    """What ``kind`` of install puts in place on the system below ``root``. Raises HostRefused or SettingsInvalid."""
+    """Give what ``kind`` of install puts in place on the system below ``root``. Raises HostRefused or SettingsInvalid.
+
+    The links of folders are followed; a file that is a link is replaced itself, never what it leads to, which others may use too.
+    """
     made = {"ganeti": _ganeti, "qemu": _qemu, "xen": _xen}[kind](root, hooks)
     if networkd(root):
         made.append(Target(NETWORKD, NETWORKD_TEXT, 0o644))
-    return made
+    there = [target._replace(path=placed(root, target.path)) for target in made]
+    return list({target.path: target for target in there}.values())  # two folders may be one: the same name, so the same door
 
 
 def networkd(root: str) -> bool:
@@ -65,17 +73,14 @@ def networkd(root: str) -> bool:
 
 
 def _ganeti(root: str, hooks: str) -> list[Target]:
-    up = resolved(root, PKGLIBDIR + "/kvm-ifup")
-    if not os.path.isfile(outside(root, up)):
+    if not os.path.isfile(outside(root, resolved(root, PKGLIBDIR + "/kvm-ifup"))):
         raise HostRefused(f"{PKGLIBDIR}/kvm-ifup is not there: this is no Ganeti node")
     _ask_for_order(root, hooks)
-    made = [
-        Target(up, wrapper(hooks, "kvm-ifup")),
-        Target(resolved(root, PKGLIBDIR + "/kvm-ifdown"), wrapper(hooks, "kvm-ifdown")),
-        # 3.2 calls it; on 3.0 and 3.1 it lies ready for the upgrade.
-        Target(resolved(root, PKGLIBDIR + "/kvm-nic-setup"), wrapper(hooks, "kvm-nic-setup")),
-    ]
-    made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon", wrapper(hooks, "ganeti-hook")) for word in OPERATIONS]
+    # 3.2 calls kvm-nic-setup; on 3.0 and 3.1 it lies ready for the upgrade.
+    paths = [f"{PKGLIBDIR}/{door}" for door in versions.DOORS]
+    made = [Target(path, wrapper(hooks, os.path.basename(path))) for path in dict.fromkeys((*paths, *versions.scripts(root)))]
+    paths = [VERIFY, *(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon" for word in OPERATIONS)]
+    made += [Target(path, wrapper(hooks, "ganeti-hook")) for path in paths]
     if settings.load(Paths.under(root.rstrip("/"))).dns_zones:
         dns = wrapper(hooks, "ganeti-dns-hook")
         made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon-dns", dns) for word in DNS_OPERATIONS]
@@ -102,18 +107,14 @@ def existing_scripts(paths: Paths, hooks: str) -> Iterator[str]:
 
 
 def _qemu(root: str, hooks: str) -> list[Target]:
-    made = []
-    for door, name in (("kvm-ifup", "/etc/qemu-ifup"), ("kvm-ifdown", "/etc/qemu-ifdown")):
-        _door(hooks, door)
-        path = resolved(root, name)
-        made.append(Target(path, _choosing(hooks, door, path)))
-    return made
+    doors = (("kvm-ifup", "/etc/qemu-ifup"), ("kvm-ifdown", "/etc/qemu-ifdown"))
+    return [Target(name, _choosing(hooks, door, name)) for door, name in doors]
 
 
 def _xen(root: str, hooks: str) -> list[Target]:
-    if not os.path.isdir(outside(root, "/etc/xen/scripts")):
+    if not os.path.isdir(outside(root, resolved(root, "/etc/xen/scripts"))):
         raise HostRefused("/etc/xen/scripts is not there: this is no Xen node")
-    # Not resolved: it usually is a symbolic link to Ganeti's own script, which stays as it is.
+    # Usually a symbolic link to Ganeti's own script, which stays as it is.
     return [Target(VIF_GANETI, wrapper(hooks, "vif-ganeti"))]
 
 

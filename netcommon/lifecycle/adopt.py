@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.host.requests import DeleteRule, TakeOvsPort
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.gc import at_work
+from netcommon.lifecycle import inventory, steps
+from netcommon.lifecycle.gc import WOULD as WOULD_GO
+from netcommon.lifecycle.gc import at_work, remove
 from netcommon.lifecycle.guests import Asked, Match, NotRunning, match, read_qemu
-from netcommon.lifecycle.node import alive, locks
+from netcommon.lifecycle.node import ADOPT, alive, locks
+from netcommon.lifecycle.renamed import name_of, on_device
+from netcommon.lifecycle.unguarded import UNGUARDED, opening
 from netcommon.lifecycle.up import up
 from netcommon.modes.common import alias
 from netcommon.operations.base import ABSENT, FOREIGN, replaced, to_json
 from netcommon.operations.bridge import BridgePort
+from netcommon.operations.ganeti_rule import RTPROT_BOOT, RTPROT_UNSPEC
 from netcommon.operations.link import ALIAS, LinkSetting, device_link
 from netcommon.operations.link import UP as LINK_UP
 from netcommon.operations.mark import TapMark
@@ -42,24 +46,17 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.node import Call, Node
     from netcommon.operations.base import Operation
 
-DOOR = "adopt"
-
-#: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
-RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
-
-UNGUARDED = "without the spoof guard and node_access until its next start: its tags are not known"
-
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
 
 class Adoption(NamedTuple):
-    """What became of one NIC, or of an instance as a whole (then ``nic`` is "")."""
+    """Say what became of one NIC, of an instance as a whole (then ``nic`` is ""), or of something on ``device`` that is no instance's."""
 
     instance: str
     nic: str  #: its index
     uuid: str
     device: str
-    action: str  #: one of ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED
+    action: str  #: one of ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED; of ``leftovers`` what netcommon.lifecycle.gc says
     why: str
 
 
@@ -85,6 +82,13 @@ def adopt(
             else:
                 found.append(_one(node, nic, matched, make_call, dry_run))
     return found
+
+
+def leftovers(node: Node, call: Call, dry_run: bool = False) -> list[Adoption]:
+    """Remove the rules that Ganeti's script has left of devices that are gone: the next device of the name would be led by them."""
+    left = [thing for thing in PolicyRule.owned(node.host.view()) if thing.detached]
+    known = inventory.records(node) if left and not dry_run else None
+    return [Adoption("", "", "", one.device, remove(node, one, known, call) if known else WOULD_GO, one.text) for one in left]
 
 
 def _nics(node: Node, instance: str) -> list[tuple[Nic | NicInvalid, Match]]:
@@ -120,20 +124,22 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
     nic = nic._replace(interface=matched.tap, environment=environment)
     options = options_of(nic, node.settings)
     if options.spoof_guard or options.node_access != DEFAULTS.node_access:
-        nic, made = _unguarded(nic, node.settings.tag_prefix), made._replace(why="; ".join(filter(None, (matched.why, UNGUARDED))))
+        made = made._replace(why="; ".join(filter(None, (matched.why, UNGUARDED))))
+    nic = _unguarded(nic, node.settings.tag_prefix)
     try:
         view = node.host.view()
-        for record in (node.store.read(nic.uuid), node.store.by_device(nic.interface)):
+        for record in (node.store.read(nic.uuid), on_device(node, view, nic.interface)):
             if record is None or not alive(node, view, record):
                 continue
-            if record.uuid != nic.uuid or record.device != nic.interface:
-                return made._replace(why=f"{record.device} is on record for NIC {record.uuid}, Ganeti's files say otherwise")
-            if record.door == DOOR and not dry_run:
+            device = name_of(node, view, record)
+            if record.uuid != nic.uuid or device != nic.interface:
+                return made._replace(why=f"{device} is on record for NIC {record.uuid}, Ganeti's files say otherwise")
+            if record.door == ADOPT and not dry_run:
                 _take_over(node, nic.uuid, make_call(nic))
             return made._replace(action=ALREADY, why="")
         if dry_run:
             return made._replace(action=WOULD)
-        call = make_call(nic)._replace(door=DOOR)
+        call = make_call(nic)._replace(door=ADOPT)
         if at_work(node, nic.uuid):
             return made._replace(why="a hook is at work on it")
         if nic.mode == "openvswitch":
@@ -147,12 +153,11 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
 
 
 def _unguarded(nic: Nic, prefix: str) -> Nic:
-    """``nic`` as if tags of its own switched the spoof guard off, and opened the node.
+    """``nic`` as if tags of its own switched the spoof guard off, let it send in both families, and opened the node.
 
-    Ganeti's files do not hold the instance's tags, and a guest to whom they allow more must not be cut off. Its next up, which has the
-    tags, puts the guard in place.
+    Its next up, which has the tags, guards it.
     """
-    added = (f"{prefix}:{nic.uuid}:spoof_guard:false", f"{prefix}:{nic.uuid}:node_access:all")
+    added = opening(prefix, nic.uuid)
     tags = " ".join(filter(None, (nic.environment.get("TAGS", ""), *added)))
     return nic._replace(tags=(*nic.tags, *added), environment={**nic.environment, "TAGS": tags})
 
@@ -186,7 +191,7 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
         held.devices({seen.device})
         held.uuids({seen.uuid})
         record = node.store.read(uuid)
-        if record is None or record.device != seen.device or record.door != DOOR:
+        if record is None or record.device != seen.device or record.door != ADOPT:
             return False
         operations, unknown = steps.decode(record)
         held.keys(steps.keys_of(operations))

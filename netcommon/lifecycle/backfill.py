@@ -8,6 +8,7 @@ any more, and stays unsaid.
 from __future__ import annotations
 
 from netcommon.lifecycle.node import about, alive, locks
+from netcommon.lifecycle.renamed import name_of
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, replaced, to_json
 from runtime.errors import NetcommonError
@@ -45,6 +46,8 @@ def backfill(node: Node, key: str, call: Call) -> list[str]:
         view = node.host.view()
         if record is None or record.device != seen.device or record.state != UP or not alive(node, view, record):
             return []
+        if name_of(node, view, record) != record.device:
+            return []  # repair comes first
         told: list[str] = []
         operations = tuple(_filled(stored, record, view, about(call, record), told) for stored in record.operations)
         if record.schema < SCHEMA:
@@ -95,4 +98,4 @@ def _like(operation: Operation, stored: Mapping[str, object], resolved: Sequence
     """The one of today's that agrees with all that was stored, but for what was there before us."""
     kept = (set(stored) & set(operation._asdict())) - operation.BEFORE
     fields = operation._asdict()
-    return next((one for one in resolved if all(one._asdict()[name] == fields[name] for name in kept)), None)
+    return next((one for one in resolved if all(one._asdict().get(name) == fields[name] for name in kept)), None)

@@ -1,23 +1,29 @@
 """Many NICs in one process: as one by one, but with one picture of the host, and with messages that are for all of them.
 
-What is simple is done together, under the locks of all: NICs that come up where nobody was, without scripts, and NICs that go, none of
-whose scripts is owed. Every other one, and every one that does not get through the first look, is done alone by up, down or gc, which
-say why. A refusal is one NIC's: it is rolled back, or stays on its record, and the others go on.
+What is simple is done together, under the locks of all: NICs that come up where nobody was, without scripts, NICs that go, none of
+whose scripts is owed, and NICs of which something is only to be applied again. Every other one, and every one that does not get through
+the first look, is done alone by up, down, gc or repair, which say why. A refusal is one NIC's: it is rolled back, or stays on its record,
+and the others go on.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from netcommon.lifecycle import effects, steps
+from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.coming import Coming
 from netcommon.lifecycle.down import close, down, farewell, holder
 from netcommon.lifecycle.leftovers import left_behind
-from netcommon.lifecycle.node import Outcome, about, locks
+from netcommon.lifecycle.mending import examine, intended
+from netcommon.lifecycle.node import Outcome, about, alive, locks
+from netcommon.lifecycle.renamed import name_of
 from netcommon.lifecycle.up import give_back, up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import NetcommonError
+from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
     from netcommon.host.base import View
     from netcommon.host.facts import Link
+    from netcommon.lifecycle.mending import Mending
     from netcommon.lifecycle.node import Action, Call, Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
@@ -64,6 +71,44 @@ def down_all(node: Node, hints: Sequence[DownHint], calling: Callable[[DownHint]
             yield hint, done[number] if number in done else _alone(lambda hint=hint: down(node, hint, calling(hint)))  # type: ignore[misc]
 
 
+def repair_all(
+    node: Node,
+    keys: Sequence[str],
+    calling: Callable[[Record], Call],
+    wanted: Callable[[str, Operation], bool] = lambda _key, _operation: True,
+) -> Iterator[tuple[str, Result]]:
+    """Makes the records of ``keys`` hold again (netcommon.lifecycle.check.repair), in their order; each with its outcome or its failure.
+
+    ``wanted``: whether an operation of the record of a key is to be repaired.
+    """
+    for start in range(0, len(keys), TOGETHER):
+        chunk = keys[start : start + TOGETHER]
+        done = repair_together(node, chunk, calling, wanted)
+        for key in chunk:
+            yield key, done[key] if key in done else _alone(partial(_repair, node, key, calling, partial(wanted, key)))
+
+
+def repair_together(
+    node: Node, keys: Sequence[str], calling: Callable[[Record], Call], wanted: Callable[[str, Operation], bool]
+) -> dict[str, Result]:
+    """Makes those of the records hold again that need nothing but to have something applied; says what became of them.
+
+    Nothing was done to the others. At most TOGETHER of them at a time. Does not raise NetcommonError.
+    """
+    done: dict[str, Result] = {}
+    while left := [key for key in keys if key not in done]:
+        made = _repair_together(node, left, calling, wanted)
+        done |= made
+        if not made:
+            break
+    return done
+
+
+def _repair(node: Node, key: str, calling: Callable[[Record], Call], wanted: Callable[[Operation], bool]) -> Outcome:
+    record = node.store.read(key)
+    return repair(node, key, calling(record), wanted) if record else Outcome(False, f"there is no record {key}")
+
+
 def _alone(work: Callable[[], Outcome]) -> Result:
     try:
         return work()
@@ -87,7 +132,7 @@ class _Sharing:
         self._made: set[str] = set()
 
     def admits(self, operations: Sequence[Operation]) -> bool:
-        """Whether these fit to those admitted so far; then they are admitted."""
+        """Tell whether these fit to those admitted so far; then they are admitted."""
         shared = {key for operation in operations for key in operation.shared()}
         new = [operation for operation in operations if operation._asdict().get("found", ABSENT) == ABSENT]
         making = [operation for operation in new if not operation.shared() or operation.apply()]
@@ -168,7 +213,7 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
         try:
             link = device_link(view, one.nic.interface)
             resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
-            if not one.incoming and not left_behind(view, link) and sharing.admits(resolved):
+            if not (one.incoming or link.up or left_behind(view, link)) and sharing.admits(resolved):
                 ready[number] = _Ready(one, link, resolved)
         except NetcommonError:
             continue
@@ -198,6 +243,77 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
             ready[number].coming.roll_back(record, error)
         raise
     return [results[number] for number in range(len(ready))]
+
+
+def _repair_together(
+    node: Node, keys: Sequence[str], calling: Callable[[Record], Call], wanted: Callable[[str, Operation], bool]
+) -> dict[str, Result]:
+    """The results of those that need nothing, or nothing but to be applied, and that no other one of them must be waited for."""
+    done: dict[str, Result] = {}
+    try:
+        records = {key: record for key in keys if (record := node.store.read(key)) and record.state == UP and not record.incoming}
+        calls = {key: calling(record) for key, record in records.items()}
+        if not calls:
+            return done
+        with locks(node, next(iter(calls.values()))) as held:
+            held.devices({record.device for record in records.values()})
+            held.uuids({record.uuid for record in records.values()})
+            seen, records = records, {key: record for key in records if (record := node.store.read(key))}
+            held.keys({key for record in records.values() for key in steps.keys_of(intended(node, record))})
+            view, sharing = node.host.snapshot(), _Mended()
+            going: dict[str, Mending] = {}
+            for key, record in records.items():
+                if record == seen[key] and alive(node, view, record) and name_of(node, view, record) == record.device:
+                    with suppress(NetcommonError):  # alone it says so
+                        mending = examine(node, view, record, calls[key].log, partial(wanted, key))
+                        if not (mending.needed or mending.hopeless):
+                            done[key] = Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
+                        elif mending.simple and sharing.admits(mending.todo):
+                            going[key] = mending
+            done |= _mend(node, going, calls)
+    except NetcommonError:
+        return done  # locks or a view that are not to be had: alone each says so
+    again = _Again()
+    for key, mending in going.items():
+        if isinstance(done.get(key), Outcome):
+            effects.arrived(node._replace(later=again), mending.record, calls[key].log)
+    for key in list(going)[:1]:
+        again.hand_over(node, calls[key].log)
+    return done
+
+
+class _Mended:
+    """Which NICs may be mended together: of what several share one makes it, and then the others look whether it is there."""
+
+    def __init__(self) -> None:
+        self._made: set[object] = set()
+
+    def admits(self, operations: Sequence[Operation]) -> bool:
+        """Tell whether these fit to those admitted so far; then they are admitted."""
+        made = {name for one in operations for name in (*one.shared(), one.place(), steps.destination(one)) if name}
+        if self._made & made:
+            return False
+        self._made |= made
+        return True
+
+
+def _mend(node: Node, going: Mapping[str, Mending], calls: Mapping[str, Call]) -> dict[str, Result]:
+    """Each one's intent to disk, then the host for all, then one look whether it holds."""
+    for mending in going.values():
+        node.store.write(mending.stored())
+        steps.claim(node, mending.resolved, mending.record.key)
+    failures = steps.apply_each(node, [each.order(list(each.todo)) for each in going.values()], [calls[key].log for key in going])
+    view = node.host.snapshot()
+    done: dict[str, Result] = {}
+    for (key, mending), failure in zip(going.items(), failures, strict=True):
+        try:
+            if failure is not None:
+                raise failure
+            mending.done(view, list(mending.todo))
+            done[key] = Outcome(True, mending.text(list(mending.todo)))
+        except NetcommonError as error:
+            done[key] = error
+    return done
 
 
 def _down_together(node: Node, hints: Sequence[DownHint], calling: Callable[[DownHint], Call]) -> dict[int, Result]:
@@ -244,7 +360,8 @@ def undo_together(
             calls = {number: about(calls[number], record) for number, (record, _operations) in now.items()}
             held.keys({key for _record, operations in now.values() for key in steps.keys_of(operations)})
             view = node.host.snapshot()
-            going = {number: each for number, each in now.items() if leaves(view, each[0], calls[number])}
+            same = {number: each for number, each in now.items() if name_of(node, view, each[0]) == each[0].device}
+            going = {number: each for number, each in same.items() if leaves(view, each[0], calls[number])}
             last = _last(going)
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
     except NetcommonError:
@@ -263,7 +380,10 @@ def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
 
 def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
     """Undoes them: requests first, since none of them takes away what another needs."""
-    undoing = {number: steps.undo(node, view, operations, record.key, calls[number].log) for number, (record, operations) in going.items()}
+    undoing = {
+        number: steps.undo(node, view, steps.in_order(operations), record.key, calls[number].log)
+        for number, (record, operations) in going.items()
+    }
     records = {number: farewell(node, record, calls[number], known=True) for number, (record, _operations) in going.items()}
     answers = node.host.execute_each([each.requests for each in undoing.values()], stop=False)
     done: dict[int, Result] = {}

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.incoming import arrived, owed
+from netcommon.lifecycle.mending import examine, intended
 from netcommon.lifecycle.node import Outcome, alive, locks
-from netcommon.operations.base import intent, to_json
-from netcommon.operations.bridge import BridgePort
-from netcommon.operations.vlan import PortVlans
-from runtime.errors import HostRefused
-from runtime.record import UP
+from netcommon.lifecycle.renamed import drift as drift_of
+from netcommon.lifecycle.renamed import follow, name_of
+from netcommon.lifecycle.unguarded import unguarded
+from runtime import ganeti
+from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netcommon.host.base import View
+    from netcommon.lifecycle.mending import Mending
     from netcommon.lifecycle.node import Call, Node
     from netcommon.operations.base import Operation
     from runtime.record import Record
+
+
+#: Kinds of which a device has one: what is left under an old name goes first, while the device is down.
+ONE_AT_A_TIME = frozenset({"ovs-port", "flows", "flows-end"})
 
 
 class Report(NamedTuple):
@@ -29,6 +36,8 @@ class Report(NamedTuple):
     drift: tuple[tuple[str, str], ...]  #: operation and what differs, in words
     unknown: tuple[str, ...]  #: kinds of operations that this version cannot check
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
+    idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
+    unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
 
     @property
     def good(self) -> bool:
@@ -37,28 +46,36 @@ class Report(NamedTuple):
 
 def check(node: Node, view: View, record: Record, known: steps.Known | None = None) -> Report:
     """Verifies every operation of ``record`` against ``view``, which may be a snapshot. Changes nothing. ``known``: as for steps.drift."""
+    called, record = record.device, follow(node, view, record)
     operations, unknown = steps.decode(record)
     there = alive(node, view, record)
-    drift = steps.drift(view, operations, known) if there else []
+    drift = drift_of(view, record, operations, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):
         drift += [(operation, "owed, for its guest has arrived") for operation in later]
         later = []
+    drifted = [operation for operation, _text in drift]
+    idle = [(each.describe(), why) for each in operations if there and each not in drifted and (why := each.idle(view))]
     differs = tuple((operation.describe(), text) for operation, text in drift)
-    return Report(record, there, differs, kinds, tuple(operation.describe() for operation in later))
+    if record.device != called:
+        differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
+    waiting = tuple(operation.describe() for operation in later)
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix))
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
     """Applies those operations of the record ``key`` that do not hold and are ``wanted``: what was recorded, whatever today's settings say.
 
-    What was owed while the guest was migrating in is done if it is here. Raises HostRefused or TryAgain; nothing that held is touched.
+    Follows a device that was renamed. What was owed while the guest was migrating in is done if it is here. Raises HostRefused or
+    TryAgain; nothing that held is touched.
     """
     seen = node.store.read(key)
     if seen is None:
         return Outcome(False, f"there is no record {key}")
+    names = {seen.device, name_of(node, node.host.view(), seen)}
     with locks(node, call) as held:
-        held.devices({seen.device})
+        held.devices(names)
         held.uuids({seen.uuid})
         record = node.store.read(key)
         if record is None or record.device != seen.device:
@@ -66,61 +83,63 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         view = node.host.view()
         if not alive(node, view, record):
             return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
-        if record.state != UP:
+        if record.state not in (UP, CLOSING):
             raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
-        operations, unknown = steps.decode(record)
-        here = arrived(node, record)
-        all_of_it = [*operations, *(owed(node, record) if here else ())]
-        held.keys(steps.keys_of(all_of_it))
-        view = steps.once(node)
-        planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it}
-        resolved, refused = steps.resolve_each(node, view, planned.values(), operations, record.key, call.log)
-        stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
-        # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
-        elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
-        outdated = [operation for operation, _text in steps.drift(view, elsewhere) if wanted(operation)]
-        resolved += [old for old in elsewhere if old not in outdated]
-        drifted = [operation for operation, _text in steps.drift(view, resolved) if wanted(operation)]
-        todo = [operation for operation in drifted if operation not in stuck]
-        hopeless = [str(why) for one, why in refused if wanted(one) and not _holds(one, stuck, drifted)]
-        stale = [operation for operation, _text in steps.drift(view, operations) if wanted(operation) and operation not in stuck]
-        if not (todo or outdated or here or stale):
-            if hopeless:
-                raise HostRefused("; ".join(hopeless))
+        stored, record = record, follow(node, view, record)
+        if record.device not in names:
+            raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
+        renamed = seen.device if record.device != seen.device else ""
+        held.keys(steps.keys_of(intended(node, record)))
+        mending = examine(node, steps.once(node), record, call.log, wanted)
+        if not (mending.needed or renamed):
+            mending.done(view, [])
             return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
-        later = any(one.exclusive() for one, _why in refused)
-        record = record._replace(incoming=record.incoming and (later or not here))
-        node.store.write(record._replace(operations=(*unknown, *map(to_json, [*resolved, *outdated]))))
-        steps.claim(node, resolved, record.key)
-        failures = steps.revert(node, [old for old in outdated if steps.superseded(old, resolved) is None], record.key, call.log)
-        if failures:
-            raise failures[0][1]
+        todo = _mend(node, stored, mending, call, wanted)
+        mending.done(steps.once(node), todo)
+    if renamed:
+        _tell_ganeti(node, mending.record, call)
+    if record.state == UP:
+        effects.arrived(node, mending.record, call.log)
+    return Outcome(True, mending.text(todo, renamed))
+
+
+def _mend(node: Node, stored: Record, mending: Mending, call: Call, wanted: Callable[[Operation], bool]) -> list[Operation]:
+    """Do it; return what was applied. ``stored``: the record as it was. Raises HostRefused or TryAgain."""
+    record, resolved, outdated, leaving = mending.record, mending.resolved, mending.outdated, mending.leaving
+    node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
+    steps.claim(node, resolved, record.key)
+    first = [operation for operation in leaving if operation.KIND in ONE_AT_A_TIME]
+    if first:
+        steps.apply(node, [steps.shut(record.device, record.ifindex)], call.log)
+    going, todo = [*first, *(old for old in outdated if steps.superseded(old, resolved) is None)], list(mending.todo)
+    if going:
+        _retire(node, going, record.key, call)
+        todo = mending.drifted(steps.once(node), wanted)
+    try:
+        steps.apply(node, mending.order(todo), call.log)
+    except HostRefused as problem:
+        raise HostRefused("; ".join([*mending.hopeless, str(problem)])) from problem
+    _retire(node, [operation for operation in leaving if operation not in going], record.key, call)
+    if outdated or leaving or mending.staying or stored.device != record.device:
+        node.store.write(mending.stored(*mending.staying))
+        kept = {*steps.keys_of(resolved), *steps.keys_of(mending.staying)}
+        for key in set(steps.keys_of([*outdated, *leaving, *steps.decode(stored)[0]])) - kept:
+            node.store.owners.release(key, record.key)
+        steps.claim(node, [*resolved, *mending.staying], record.key)
+    return todo
+
+
+def _retire(node: Node, operations: list[Operation], key: str, call: Call) -> None:
+    """Revert ``operations``. Raises the first failure."""
+    failures = steps.revert(node, operations, key, call.log)
+    if failures:
+        raise failures[0][1]
+
+
+def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
+    """Write the device's new name to Ganeti's file of the NIC."""
+    if node.settings.ganeti_nic_files != "off":
         try:
-            steps.apply(node, _joining(record, todo, resolved), call.log)
-        except HostRefused as problem:
-            raise HostRefused("; ".join([*hopeless, str(problem)])) from problem
-        if outdated:
-            node.store.write(record._replace(operations=(*unknown, *map(to_json, resolved))))
-            for key in set(steps.keys_of(outdated)) - set(steps.keys_of(resolved)):
-                node.store.owners.release(key, record.key)
-            steps.claim(node, resolved, record.key)
-        again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(steps.once(node), todo)]
-        if again or hopeless:
-            raise HostRefused("; ".join([*hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
-    effects.arrived(node, record, call.log)
-    did = "; ".join(step.describe() for step in todo or outdated) or "nothing more was to be done"
-    return Outcome(True, f"{record.nic.label} on {record.device}: {'its guest has arrived: ' if here else 'repaired '}{did}")
-
-
-def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:
-    """Whether what the host refuses to be done anew is there as it was."""
-    as_it_was = [operation for operation in stuck if intent(operation) == intent(refused)]
-    return bool(as_it_was) and not any(operation in drifted for operation in as_it_was)
-
-
-def _joining(record: Record, todo: list[Operation], resolved: list[Operation]) -> list[Operation]:
-    """What is to be done; where a tap that has VLANs joins its bridge again, it is down meanwhile."""
-    down = steps.shut(record)
-    if not any(operation.KIND == BridgePort.KIND for operation in todo) or not any(each.KIND == PortVlans.KIND for each in resolved):
-        return todo
-    return [down, *(operation for operation in resolved if operation in todo or operation.place() == down.place())]
+            ganeti.write_nic_file(node.paths, record.nic)
+        except (OSError, NetcommonError) as error:
+            call.log.warning(f"Ganeti's nic file was not written: {error}")

@@ -6,7 +6,8 @@ from netcommon.lifecycle import scripts, steps
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.incoming import incoming
 from netcommon.lifecycle.leftovers import sweep
-from netcommon.lifecycle.node import DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
+from netcommon.lifecycle.node import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
+from netcommon.lifecycle.renamed import follow
 from netcommon.operations.base import to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import device_link
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 
-#: The kinds of netcommon.operations.firewall.
-FIREWALL = frozenset({"firewall", "firewall-nic"})
-
 #: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
 ROLLBACK_SECONDS = 2.0
 
@@ -49,7 +47,9 @@ class Coming:
         node, nic, view = self.node, self.nic, steps.once(self.node)
         link = device_link(view, nic.interface)
         self.scripts.check()
-        current = earlier if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
+        current = follow(node, view, earlier) if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
+        if current and current is not earlier:  # the device was renamed
+            node.store.write(current)
         if current and current.state == REVERTING:
             earlier = current = self._finished(current, view)
             view = steps.once(node)
@@ -73,7 +73,7 @@ class Coming:
             self._clean(record, self._leaving(record, view))
         if stale or aside:
             view = steps.once(node)
-        if sweep(node, view, link, old, self.log) or stale or aside:
+        if sweep(node, view, link, old, self.log, shut=not current and self._early(view, link, resolved)) or stale or aside:
             view = steps.once(node)
             resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
         self.view = None if self.scripts.any or (current and current.scripts) else view
@@ -83,7 +83,7 @@ class Coming:
             if fields.get("device") == link.name and index != link.index:
                 raise HostRefused(f"{link.name} is another device than a moment ago: nothing was done to it")
         if current:
-            return self._converge(current, old, resolved)
+            return self._converge(current, link, old, resolved)
         return self._start(link, resolved)
 
     def plan(self, current: Record | None) -> list[Operation]:
@@ -137,9 +137,19 @@ class Coming:
         context = SUPERSEDED if alive(self.node, view, record) else DEVICE_GONE
         return about(self.call, record)._replace(context=context, deadline=now + max(self.call.deadline - now, 0.0) / 3)
 
+    def _early(self, view: View, link: Link, resolved: list[Operation]) -> bool:
+        """Tell whether the device is up before its time, and is to be shut first. The guest of an adopted one is on the network already.
+
+        The kernel takes addresses and routes from a device that goes down: one that has the administrator's own, and joins no bridge,
+        stays up. What its guest sends goes where it went before, until its rule stands.
+        """
+        if not link.up or self.call.door == ADOPT or not any(map(steps.opens, resolved)):
+            return False
+        return any(operation.KIND == BridgePort.KIND for operation in resolved) or not steps.in_use(view, link)
+
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
-        record = self._record(link, resolved)
-        self._carry_out(record, [], resolved, run=True)
+        first = [steps.shut(link.name, link.index)] if self._early(self.view or steps.once(self.node), link, resolved) else []
+        self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
 
     def _record(self, link: Link, operations: list[Operation]) -> Record:
@@ -157,7 +167,7 @@ class Coming:
             incoming=self.incoming,
         )
 
-    def _converge(self, current: Record, old: list[Operation], resolved: list[Operation]) -> Outcome:
+    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
         """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC itself changed.
 
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
@@ -168,11 +178,16 @@ class Coming:
         owed = [operation for operation in fresh if operation.exclusive()] if current.incoming else []
         changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
         finished = current.state in (UP, CLOSING)
-        drifted = [operation for operation, _text in steps.drift(steps.once(self.node), resolved)]
-        down = steps.shut(current)
-        moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted))
+        view = steps.once(self.node)
+        drifted = [operation for operation, _text in steps.drift(view, resolved)]
+        waiting = [operation for operation in resolved if operation not in drifted and operation.waits(view)]  # its device may be gone
+        down = steps.shut(current.device, current.ifindex)
+        leaving = outdated if any(map(steps.opens, resolved)) else []
+        moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in fresh)
-        todo = [one for one in resolved if not finished or one in drifted or (moves and one.place() == down.place())]
+        undone = [] if finished else [operation for operation in resolved if operation not in waiting]
+        todo = [one for one in resolved if one in undone or one in drifted or (moves and one.place() == down.place())]
+        shut = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
         if finished and not (todo or changed or owed):
             record = current._replace(state=UP, incoming=self.incoming)
             if record != current:
@@ -195,7 +210,7 @@ class Coming:
         operations = (*unknown, *map(to_json, [*resolved, *outdated]))
         record = current._replace(nic=self.nic, state=APPLYING, operations=operations, incoming=self.incoming)
         settled = (*unknown, *map(to_json, resolved))
-        self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if moves else [])
+        self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if shut else [])
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
 
     def _carry_out(
@@ -214,8 +229,7 @@ class Coming:
         try:
             if first:
                 steps.apply(node, first, self.log)
-            # a firewall's old rules stand until the new ones do: what both drop never passes
-            late = [operation for operation in outdated if operation.KIND in FIREWALL]
+            late = [operation for operation in outdated if operation.unbroken()]
             early = [operation for operation in outdated if operation not in late]
             if early:
                 self._retire(record, early)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import scripts, steps
-from netcommon.lifecycle.node import SHUTDOWN, Outcome, about, alive, locks
+from netcommon.lifecycle.node import ADOPT, SHUTDOWN, Outcome, about, alive, locks
+from netcommon.lifecycle.renamed import follow, name_of, on_device
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
 from runtime import ganeti
@@ -28,7 +29,10 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
 
     Raises HostRefused or TryAgain where something could not be undone; it stays on the record, for the next down, up or gc.
     """
+    device = hint.device
     for _attempt in range(5):
+        view = node.host.view()
+        hint = _as_recorded(node, view, hint._replace(device=device))
         found = find(node.store, node.paths, hint)
         named = call.log.bind(hint.instance, hint.index, hint.uuid, hint.device)
         for note in found.notes:
@@ -38,7 +42,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
                 return Outcome(False, f"{found.nic.label} ({found.how}) was never set up by us: nothing to undo")
             return Outcome(False, f"nothing is known of {_named(hint)}: nothing to undo")
         with locks(node, call) as held:
-            held.devices({found.record.device})
+            held.devices({found.record.device, name_of(node, view, found.record)})
             held.uuids({found.record.uuid})
             record = node.store.read(found.record.key)
             if record is None:
@@ -47,8 +51,36 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
             if record.device != found.record.device or meant is None or meant.key != record.key:
                 continue
-            return _down(node, record, about(call, record), held)
+            call = about(call, record)
+            strange = _another(node, view, device, hint, record, call)
+            if strange:
+                return Outcome(False, strange)
+            return _down(node, record, call, held)
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
+
+
+def _as_recorded(node: Node, view: View, hint: DownHint) -> DownHint:
+    """``hint`` with the name that its device has on record, where that was renamed since."""
+    record = on_device(node, view, hint.device) if hint.device else None
+    return hint if record is None else hint._replace(device=record.device)
+
+
+def _another(node: Node, view: View, named: str, hint: DownHint, record: Record, call: Call) -> str:
+    """Say why a call about the device ``named`` leaves the NIC alone, whose device is another one; "" where it does not.
+
+    The call comes late, after a migration or a start that has ended, or means another NIC. What is held is undone when its device goes.
+    """
+    link = view.link_at(record.ifindex) if alive(node, view, record) else None
+    if not named or link is None or named == link.name:
+        return ""
+    other = view.link(named)
+    if other is None and named in (record.device, record.nic.environment.get("INTERFACE")):
+        return ""  # its earlier name, which its hypervisor knows, and which nobody else has
+    if link.holders == 0 and (hint.uuid or other is None):
+        return ""
+    if call.final or (call.parent and node.host.holder(link.name, [call.parent])):
+        return ""
+    return f"{record.nic.label} is up on {link.name}, and the call is about {named}: nothing was done"
 
 
 def _named(hint: DownHint) -> str:
@@ -76,10 +108,10 @@ def holder(node: Node, view: View, record: Record, call: Call) -> str:
     link = view.link_at(record.ifindex)
     if link is None or link.holders < 1:
         return ""
-    if call.parent and node.host.holder(record.device, [call.parent]):
+    if call.parent and node.host.holder(link.name, [call.parent]):
         return ""
     pid = ganeti.instance_pid(node.paths, record.nic.instance) if record.nic.instance else 0
-    found = node.host.holder(record.device, [pid]) if pid else 0
+    found = node.host.holder(link.name, [pid]) if pid else 0
     return f"process {found}" if found else "its hypervisor"
 
 
@@ -110,13 +142,20 @@ def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
 
     The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
     """
+    stored, record = record, follow(node, node.host.view(), record)
     operations = steps.decode(record)[0]
     twin = node.store.read(record.uuid) if record.moved else None
     if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
         node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
     record = farewell(node, record, call)
     held.keys(steps.keys_of(operations))
-    left = _in_place(operations)
+    if record.device != stored.device:
+        for key in set(steps.keys_of(steps.decode(stored)[0])) - set(steps.keys_of(operations)):
+            node.store.owners.release(key, record.key)
+    left = _in_place(steps.in_order(operations))
+    if record.door == ADOPT:
+        # it did not come to its end, which says that the device was not up before: the guest was on the network without us, and stays
+        left = [operation for operation in left if not (steps.opens(operation) and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
     close(node, record, steps.revert(node, left, record.key, call.log), call)
@@ -149,5 +188,6 @@ def close(node: Node, record: Record, failures: list[steps.Failure], call: Call)
     if unknown:
         raise HostRefused(f"{record.key} keeps what cannot be undone: {'; '.join(sorted(set(map(unusable, unknown))))}")
     if node.settings.ganeti_nic_files != "off":
-        ganeti.remove_nic_file(node.paths, record.nic)
+        for name in dict.fromkeys((record.device, record.nic.environment.get("INTERFACE", record.device))):  # renamed since, perhaps
+            ganeti.remove_nic_file(node.paths, record.nic._replace(interface=name))
     node.store.remove(record)

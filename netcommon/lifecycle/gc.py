@@ -9,6 +9,7 @@ from __future__ import annotations
 from netcommon.lifecycle import inventory, steps
 from netcommon.lifecycle.down import finish
 from netcommon.lifecycle.node import DEVICE_GONE, about, alive, locks
+from netcommon.lifecycle.renamed import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import APPLYING, CLOSING, REVERTING
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -112,7 +113,7 @@ def collect(node: Node, record: Record, call: Call) -> str:
     short = call._replace(context=DEVICE_GONE, deadline=min(call.deadline, now + PATIENCE))
     try:
         with locks(node, short) as held:
-            held.devices({record.device})
+            held.devices({record.device, name_of(node, node.host.view(), record)})
             held.uuids({record.uuid})
             current = node.store.read(record.key)
             if current is None:
@@ -147,6 +148,8 @@ def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> st
         with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + PATIENCE))) as held:
             held.devices({thing.device} if thing.device else set())
             held.uuids({thing.owner} if thing.owner else set())
+            if thing.detached and node.host.view().link(thing.device) is not None:
+                return KEPT
             for record in (node.store.by_device(thing.device), node.store.read(thing.owner)):
                 if record and any(operation.identity() == thing.identity for operation in steps.decode(record)[0]):
                     return KEPT

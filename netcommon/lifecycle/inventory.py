@@ -86,7 +86,8 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
     It stays while its device is there and no record tells of that device but one may have been lost (quarantine, a newer version's
     record): the guest may be alive behind it. What is of no device stays while there is any such guest, which may share it.
     """
-    orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in known.told]
+    told = known.told | _renamed(seen.view, known)
+    orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in told]
     for thing in seen.owned:
         if thing.identity in known.held:
             continue
@@ -94,12 +95,18 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
         if known.doubtful and (not thing.device or thing.device in known.doubtful):
             yield thing, f"{sorted(known.doubtful)[0]} has operations on record that this version does not know: they may have made it"
             continue
-        if link and thing.device not in known.told and (known.lost or _alive_behind(link, known.bare)):
+        if link and thing.device not in told and (known.lost or _alive_behind(link, known.bare)):
             yield thing, f"on no record, but {thing.device} is there: adopt it, or down it"
         elif not thing.device and orphans and known.lost:
             yield thing, f"on no record, but {orphans[0].name} is there, which may need it: adopt it, or down it"
         else:
             yield thing, ""
+
+
+def _renamed(view: View, known: Records) -> set[str]:
+    """The names that devices on record have now."""
+    found = ((record, view.link_at(record.ifindex)) for record in known.all)
+    return {link.name for record, link in found if link is not None and (known.bare or link.alias.startswith(record.uuid + " "))}
 
 
 def _alive_behind(link: Link, bare: bool) -> bool:

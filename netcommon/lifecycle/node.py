@@ -35,6 +35,9 @@ SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-
 DEVICE_GONE, SUPERSEDED, ROLLBACK = "device-gone", "superseded", "rollback"
 START = "up"
 
+#: The door of NICs that an earlier script has brought up (netcommon.lifecycle.adopt): their guests are on the network already.
+ADOPT = "adopt"
+
 #: The phases of a migration on its target, as Ganeti 3.2 names them (MIGRATION_PHASE): before the guest is there, and after.
 PRE, POST = "pre", "post"
 
@@ -81,9 +84,14 @@ class Outcome(NamedTuple):
 
 
 def alive(node: Node, view: View, record: Record) -> bool:
-    """Whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it."""
+    """Tell whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it.
+
+    Where devices bear no mark of ours (the setting tap_alias, mode ext) the index is enough, if nobody else has marked it.
+    """
     link = view.link_at(record.ifindex) if record.boot == node.identity.boot else None
-    return link is not None and (link.name == record.device or link.alias.startswith(record.uuid + " "))
+    if link is None or link.name == record.device or link.alias.startswith(record.uuid + " "):
+        return link is not None
+    return not link.alias and (not node.settings.tap_alias or record.nic.mode == "ext")
 
 
 def about(call: Call, record: Record) -> Call:

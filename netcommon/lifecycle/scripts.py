@@ -73,7 +73,10 @@ class Scripts:
     def _custom(self) -> custom.Call:
         nic, call = self._nic, self._call
         record = self._node.store.path(nic.uuid)
-        return custom.Call(nic.interface, call.context, nic.environment, nic.uuid, call.phase, record)
+        given = nic.environment
+        if given.get("INTERFACE", nic.interface) != nic.interface:
+            given = {**given, "INTERFACE": nic.interface}  # renamed since
+        return custom.Call(nic.interface, call.context, given, nic.uuid, call.phase, record)
 
 
 class _None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.base import View
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.once import Once
 from netcommon.host.requests import NftChange, achieved
 from netcommon.lifecycle.effects import perform
 from netcommon.operations import from_json
-from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, inherit, intent, replaced
+from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
 from netcommon.operations.link import UP as LINK_UP
 from netcommon.operations.link import LinkSetting
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from netcommon.effects.base import Effect
     from netcommon.host.base import Answer
+    from netcommon.host.facts import Link
     from netcommon.host.requests import Request
     from netcommon.lifecycle.node import Node
     from netcommon.log import Log
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
+
+#: Of routes that come and go with a device's addresses, and with its being up (rtnetlink(7)).
+RTPROT_KERNEL = 2
 
 #: Kinds of netcommon.operations.route: found as ours by a NIC that comes, they lead to another one.
 THROUGH_TAP = frozenset({"route", "prefix-route"})
@@ -95,9 +100,19 @@ def _resolve(
     warnings: list[str] = []
     made: list[Operation] = []
     refused: list[Failure] = []
+    known: dict[object, list[Operation]] = {}
+    for old in earlier:
+        known.setdefault(intent(old), []).append(old)
     for operation in planned:
+        waiting = [old for old in known.get(intent(operation), ()) if old.waits(view)] if known else []
+        if waiting:
+            made += waiting
+            continue
         try:
             for resolved in operation.resolve(view, warnings):
+                if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
+                    made += [old for old in earlier if intent(old) == intent(operation)] or [resolved]
+                    continue
                 like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
                 made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
                 if like is None and resolved.KIND in THROUGH_TAP and resolved._asdict()["found"] == OURS:
@@ -123,10 +138,11 @@ def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None
 
 
 def same(old: Operation, new: Operation) -> bool:
-    """Whether two operations ask for the same thing on the same device (and uplink, and table of a template)."""
-    places = ("ifindex", "port", "table")
+    """Tell whether two operations ask for the same on the same device (and uplink, table of a template, number of a routing table)."""
+    places = ("ifindex", "port", "table", "number")
     before, after = old._asdict(), new._asdict()
-    return intent(old) == intent(new) and all(before.get(name) == after.get(name) for name in places)
+    alike = intent(old) == intent(new) and isinstance(old, Waiting) == isinstance(new, Waiting)
+    return alike and all(before.get(name) == after.get(name) for name in places)
 
 
 def _shared(node: Node, operation: Operation, record_key: str) -> Operation:
@@ -194,7 +210,7 @@ def _carry_out(node: Node, pairs: Sequence[tuple[Operation, Request]], answers: 
 def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
     """They hold: that is logged, and told to whom they say."""
     for operation in operations:
-        log.info(operation.describe())
+        log.info(f"it waits for {operation.why}: {operation.describe()}" if isinstance(operation, Waiting) else operation.describe())
     perform(node, [effect for operation in operations for effect in operation.effects()], log)
 
 
@@ -202,9 +218,31 @@ class Changed(TryAgain):
     """Say that what was there a moment ago is not any more."""
 
 
-def shut(record: Record) -> Operation:
-    """Its tap is down while it joins a bridge: it must not be a port of the bridge's default VLAN for an instant."""
-    return LinkSetting(record.device, LINK_UP, False, ifindex=record.ifindex, value=False)
+def shut(device: str, ifindex: int) -> Operation:
+    """Give what takes the device down while what decides where its frames go is not in place: a bridge's default VLAN, table main."""
+    return LinkSetting(device, LINK_UP, False, ifindex=ifindex, value=False)
+
+
+def in_use(view: View, link: Link) -> bool:
+    """Tell whether the device has addresses or routes of others: it loses them when it goes down."""
+    from netcommon.addresses import link_local
+
+    if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
+        return True
+    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes(family))
+    return any(route.index == link.index and route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
+
+
+def opens(operation: Operation) -> bool:
+    """Tell whether it takes the device up."""
+    return isinstance(operation, LinkSetting) and operation.setting == LINK_UP and operation.wanted is True
+
+
+def in_order(operations: Sequence[Operation]) -> list[Operation]:
+    """Put what must stand whenever the device is up before that comes up; in records of earlier versions it stands behind."""
+    up = next((number for number, operation in enumerate(operations) if opens(operation)), len(operations))
+    behind = [operation for operation in operations[up:] if operation.unbroken()]
+    return [*operations[:up], *behind, *(operation for operation in operations[up:] if operation not in behind)]
 
 
 def refusal(operation: Operation, answer: Answer) -> NetcommonError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle import effects
 from netcommon.lifecycle.coming import ROLLBACK_SECONDS, Coming
 from netcommon.lifecycle.node import Outcome, alive, locks
+from netcommon.lifecycle.renamed import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 continue  # it moved between the look and the lock: its device must be locked first
             if other:
                 other = node.store.read(other.key)
+            if other and name_of(node, node.host.view(), other) != nic.interface:
+                call.log.info(f"{other.nic.label} had {nic.interface} before its device was renamed: it is left alone")
+                other = None
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
             attempt = Coming(node, nic, call, held, run_scripts)

@@ -13,6 +13,7 @@ from netcommon.operations.daemon import NodeDaemon
 from netcommon.operations.file import NicFile
 from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
+from netcommon.operations.sysctl import no_ipv6
 from netcommon.options import COMMUNICATION
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
@@ -69,6 +70,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     if ":" in ip:
         raise NicInvalid("IP", nic.ip, "an IPv4 address, for an instance communication NIC")
     return [
+        *(() if options.spoof_guard else (no_ipv6(tap),)),
         LinkSetting(tap, ADDRESS, TAP_MAC),
         LinkSetting(tap, UP, True),
         DeviceAddress(AF_INET, tap, NODE_ADDRESS, 32),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import addresses_of
+from netcommon.addresses import addresses_of, routed_families
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
 from netcommon.operations.link import ADDRESS, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
-from netcommon.operations.sysctl import RP_FILTER, DeviceSysctl
+from netcommon.operations.sysctl import RP_FILTER, DeviceSysctl, no_ipv6
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
@@ -24,28 +24,18 @@ REVERSE_PATH = {"off": "0", "strict": "1", "loose": "2"}  #: rp_filter (ip-sysct
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
-    """Both families' settings of the tap are made, as Ganeti's script does; the rest in the families of the guest's addresses.
+    """Plan it so that what decides where the guest's packets go stands before the device comes up: without it they would go by table main.
 
     The routes come last: from then on the guest is reached. Raises NicInvalid for a NIC without any address.
     """
     tap, addresses = nic.interface, addresses_of(nic, options)
     _check(nic, options, addresses)
-    operations: list[Operation] = [LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else []
-    operations += [
-        LinkSetting(tap, UP, True),
-        DeviceSysctl(AF_INET, tap, "proxy_arp", "1"),
-        DeviceSysctl(AF_INET, tap, "forwarding", "1"),
-        DeviceSysctl(AF_INET6, tap, "proxy_ndp", "1"),
-        DeviceSysctl(AF_INET6, tap, "forwarding", "1"),
-    ]
-    if options.rp_filter in REVERSE_PATH:
-        operations.append(DeviceSysctl(AF_INET, tap, RP_FILTER, REVERSE_PATH[options.rp_filter]))
-    if options.accept_local:
-        operations.append(DeviceSysctl(AF_INET, tap, "accept_local", "1"))
+    families = routed_families(addresses, options)
+    operations = [*_settings(tap, options, families), *([LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else [])]
+    operations += _selected(nic, settings, families)
+    operations.append(LinkSetting(tap, UP, True))
     if AF_INET6 in addresses.families:
         operations += _gateway6(nic, options, addresses)
-    if nic.link:
-        operations += _selected(nic, settings, addresses)
     operations += _proxies(nic, options, addresses)
     if options.blackhole:
         from netcommon.operations.blackhole import Blackhole
@@ -54,17 +44,42 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     return [*operations, *_routes(nic, addresses)]
 
 
-def _selected(nic: Nic, settings: Settings, addresses: Addresses) -> list[Operation]:
-    """What has the guest's packets looked up in its table: a rule of its own, or the mark that all NICs of the table share."""
+def _settings(tap: str, options: Options, families: tuple[int, ...]) -> list[Operation]:
+    """Those of the tap, as Ganeti's script makes them.
+
+    What is sent in a family without an address is dropped by the spoof guard. Without the guard the node forwards nothing of it: IPv6 has
+    no such switch for one device, which has no IPv6 then.
+    """
+    made: list[Operation] = []
+    if AF_INET in families or options.spoof_guard:
+        made += [DeviceSysctl(AF_INET, tap, "proxy_arp", "1"), DeviceSysctl(AF_INET, tap, "forwarding", "1")]
+    else:
+        made.append(DeviceSysctl(AF_INET, tap, "forwarding", "0"))
+    if AF_INET6 in families or options.spoof_guard:
+        made += [DeviceSysctl(AF_INET6, tap, "proxy_ndp", "1"), DeviceSysctl(AF_INET6, tap, "forwarding", "1")]
+    else:
+        made.append(no_ipv6(tap))
+    if options.rp_filter in REVERSE_PATH:
+        made.append(DeviceSysctl(AF_INET, tap, RP_FILTER, REVERSE_PATH[options.rp_filter]))
+    if options.accept_local:
+        made.append(DeviceSysctl(AF_INET, tap, "accept_local", "1"))
+    return made
+
+
+def _selected(nic: Nic, settings: Settings, families: tuple[int, ...]) -> list[Operation]:
+    """Give what has the guest's packets looked up in its table: a rule of its own, or the mark that all NICs of the table share.
+
+    Without a table too: table main needs no rule, but must not have another one's rule before it.
+    """
     tap, mask, preference = nic.interface, settings.rule_mark, settings.rule_preference
-    if not mask:
-        return [PolicyRule(family, tap, nic.link, preference) for family in addresses.families]
+    if not (mask and nic.link):
+        return [PolicyRule(family, tap, nic.link, preference) for family in families]
     from netcommon.host.nftables import ARP, INET
     from netcommon.operations.mark import MarkTable, TapMark
     from netcommon.operations.mark_rule import MarkRule
 
-    arp = AF_INET in addresses.families
-    made: list[Operation] = [MarkRule(family, nic.link, mask, preference) for family in addresses.families]
+    arp = AF_INET in families
+    made: list[Operation] = [MarkRule(family, nic.link, mask, preference) for family in families]
     made += [MarkTable(tap, family, nic.link, mask) for family in ((INET, ARP) if arp else (INET,))]
     return [*made, TapMark(tap, nic.link, mask, arp, preference)]
 
@@ -112,11 +127,11 @@ def _proxies(nic: Nic, options: Options, addresses: Addresses) -> list[Operation
     if not hosts:
         return []
     from netcommon.operations.neighbour import ProxyNeighbour
-    from netcommon.operations.sysctl import UplinkSysctl
+    from netcommon.operations.sysctl import PROXY_NDP, UplinkSysctl
 
     made: list[Operation] = [ProxyNeighbour(family, host, nic.link) for family, host in hosts]
     if hosts[-1][0] == AF_INET6:
-        made.insert(0, UplinkSysctl(AF_INET6, "proxy_ndp", nic.link))
+        made.insert(0, UplinkSysctl(AF_INET6, PROXY_NDP, nic.link))
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.operations.base import UnknownKind, fields_of
+from netcommon.operations.base import WAITS, UnknownKind, Waiting, fields_of
 from netcommon.operations.stored import wrong
 from runtime.errors import NetcommonError
 from runtime.modules import EXTENSIONS, load
@@ -117,10 +117,12 @@ def unusable(stored: Mapping[str, object]) -> str:
 def from_json(stored: Mapping[str, object]) -> Operation:
     """The operation a record holds. Raises UnknownKind, also where its fields are not those of its kind."""
     made, values = kind(str(stored.get("kind"))), fields_of(stored)
-    field = wrong(made, values)
+    why = values.pop(WAITS, "")
+    field = wrong(made, values) or ("" if isinstance(why, str) else WAITS)
     if field:
         raise UnknownKind(f"operation of kind {stored.get('kind')!r} whose field {field!r} is not as we know it")
     try:
-        return made(**values)
+        operation = made(**values)
+        return Waiting(operation, why) if why else operation
     except TypeError as error:
         raise UnknownKind(f"operation of kind {stored.get('kind')!r} with other fields than ours: {error}") from None

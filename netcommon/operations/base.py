@@ -7,7 +7,7 @@ the planner wrote. It never calls the host: it reads a View and returns requests
 
 from __future__ import annotations
 
-from runtime.errors import NetcommonError
+from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: What resolve found in the place of a thing that other NICs, or the administrator, may own.
 ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
 
+#: The key of a stored operation that waits: for what, in words.
+WAITS = "waits_for"
+
 
 class Owned(NamedTuple):
     """One thing on the host that bears our mark: its identity, for comparison with the records, and how to remove it."""
@@ -31,6 +34,7 @@ class Owned(NamedTuple):
     owner: str = ""  #: the NIC's UUID where the mark says it
     device: str = ""  #: the NIC's device it belongs to, "" where that is gone or the mark does not say
     shared: tuple[str, ...] = ()  #: the keys by which NICs claim it, as of Operation.shared
+    detached: bool = False  #: it is somebody's again as soon as ``device`` is there again
 
 
 class Operation(Protocol):
@@ -57,16 +61,46 @@ class Operation(Protocol):
         """Whether it is the same, but for the name of the device, whichever NIC has it: then one look at it is enough. Not by default."""
         return False
 
+    def lets_in(self) -> bool:
+        """Tell whether it lets the guest's frames in: not while something else of the NIC cannot be put back. Not by default."""
+        return False
+
     def unmarked(self) -> bool:
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
+    def unbroken(self) -> bool:
+        """Tell whether it decides where frames go, and so must stand whenever the device is up. Not by default.
+
+        It is applied before the device comes up and undone after that has gone down; where another one comes in its stead while the
+        device is up, that comes first.
+        """
+        return False
+
+    def waits(self, view: View) -> bool:
+        """Tell whether what it stands on, as it is on record, is only gone for now.
+
+        Then it stays on record, and no up or repair looks for another place. Not by default.
+        """
+        return False
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        """The operation with what was found on the host: none (nothing to do on this host), one, or one per uplink.
+        """The operation with what was found on the host: none (not wanted on this host), one, or one per uplink.
+
+        ``Waiting`` where the host has nothing to do it on just now, such as a bridge without an uplink.
 
         Raises HostRefused where it cannot be done; nothing was changed.
         """
         ...
+
+    def about(self) -> str:
+        """The name of the NIC's device by which it was resolved, "" where it has none."""
+        device: str = getattr(self, "device", "")
+        return device
+
+    def renamed(self, before: str, now: str) -> Operation:
+        """It again, after the NIC's device, which was called ``before`` when it was resolved, has got the name ``now``."""
+        return replaced(self, device=now) if self.about() == before else self
 
     def inherited(self) -> Operation:
         """It again, after it was told what an earlier one had found before our first change (BEFORE)."""
@@ -121,6 +155,65 @@ class Operation(Protocol):
         return ()
 
 
+class WaitingFields(NamedTuple):
+    """The fields of Waiting."""
+
+    operation: Operation
+    why: str  #: what it waits for: "an uplink of br0"
+
+
+class Waiting(WaitingFields, Operation):
+    """An operation that the host has nothing to do on just now: it stays on record as it was planned, until that is there.
+
+    It stands in the place of an operation of any kind, and changes nothing on the host. When what it waits for comes, it differs, and a
+    repair resolves it. An operation that was done before stays on record as it is instead, and does not differ for want of its object
+    (netcommon.lifecycle.steps).
+    """
+
+    __slots__ = ()
+    CHOSEN = frozenset({WAITS})
+    BEFORE = frozenset[str]()
+
+    @property
+    def KIND(self) -> str:  # type: ignore[override]  # noqa: N802 - that of the operation, which a class of its own would hide
+        return self.operation.KIND
+
+    def _asdict(self) -> dict[str, Any]:
+        chosen = self.operation.CHOSEN
+        return {name: value for name, value in self.operation._asdict().items() if name not in chosen} | {WAITS: self.why}
+
+    def shared(self) -> tuple[str, ...]:
+        return self.operation.shared()
+
+    def exclusive(self) -> bool:
+        return self.operation.exclusive()
+
+    def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        return self.operation.resolve(view, warnings)
+
+    def apply(self) -> Sequence[Request]:
+        return []
+
+    def differs(self, view: View) -> str:
+        try:
+            found = self.operation.resolve(view, [])
+        except HostRefused as error:
+            return str(error)
+        return "" if all(isinstance(one, Waiting) for one in found) else f"{self.why} is there now"
+
+    def idle(self, view: View) -> str:
+        return f"it waits for {self.why}"
+
+    def revert(self, view: View) -> Sequence[Request]:
+        return []
+
+    def describe(self) -> str:
+        return self.operation.describe()
+
+    def undo(self) -> str:
+        return self.operation.undo()
+
+
 def before(ifindex: int, was: object) -> str:
     """What was there before our first change, for ``undo``; only a resolved operation knows, and its device's index."""
     return (str(was) or "''") if ifindex else "<as it was>"
@@ -144,6 +237,8 @@ def inherit(operation: Operation, earlier: Operation) -> Operation:
     kept = {name: before[name] for name in operation.BEFORE if name in before}  # one of another kind may have less to tell
     if kept.get("found") == FOREIGN:
         del kept["found"]  # it may have gone since: what we then make is ours
+    if before.get("master") != operation._asdict().get("master"):
+        kept.pop("found", None)  # on a bridge that was made anew nothing is ours yet
     return replaced(operation, **kept).inherited()
 
 

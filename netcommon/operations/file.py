@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from netcommon.host.requests import Request
 
 STATE = Paths().state
+#: The variables of a template that may have the name of the NIC's device.
+DEVICE = frozenset({"interface", "indev"})
 MODE = 0o644  #: daemons that read it have given up their privileges
 
 
@@ -53,6 +55,15 @@ class NicFile(NicFileFields, Operation):
     def path(self) -> str:
         """For people."""
         return shown(f"{self.folder}/{self.name}")
+
+    def about(self) -> str:
+        return dict(self.variables).get("interface", "")
+
+    def renamed(self, before: str, now: str) -> Operation:
+        """A DHCP server may know the guest by its tap (netcommon.features.dhcp)."""
+        given = tuple((name, now if name in DEVICE and value == before else value) for name, value in self.variables)
+        made = self._replace(name=now if self.name == before else self.name, variables=given)
+        return made._replace(content="") if made != self and self.template else made
 
     def shared(self) -> tuple[str, ...]:
         """A NIC that has come up again on another device leaves two records with one file."""

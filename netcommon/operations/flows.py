@@ -76,6 +76,10 @@ class Flows(FlowsFields, Operation):
     def cookie(self) -> int:
         return cookie_of(self.owner, self.device)
 
+    def renamed(self, before: str, now: str) -> Operation:
+        words = tuple((name, now if (name, word) == ("device", before) else word) for name, word in self.words)
+        return self._replace(device=now, words=words) if self.device == before else self
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link, switch = device_link(view, self.device), _switch(view, self.bridge)
         if switch.controlled:
@@ -219,7 +223,7 @@ def unchanged(template: str) -> bool:
 def _reprinted(view: View, flows: Sequence[str]) -> Sequence[str]:
     """Flows as the Open vSwitch of now prints them, which need not be the one that was asked, or written of, when they were made."""
     try:
-        return view.flow_texts([",actions=".join(flow.rsplit(" actions=", 1)) for flow in flows])
+        return view.flow_texts(tuple(",actions=".join(flow.rsplit(" actions=", 1)) for flow in flows))
     except SettingsInvalid:
         return flows
 

@@ -30,26 +30,28 @@ if TYPE_CHECKING:
 
 PREFIX = "netcommon-guard-"
 TABLES = 19
+EVERY_TABLE = tuple(f"{PREFIX}{number:02}" for number in range(TABLES))
 PRIORITY = -300
 INDEX = Struct("=I")  #: as the kernel holds a device's index
 
 
 def table_of(device: str) -> str:
     """The table in which the device is guarded."""
-    return f"{PREFIX}{int.from_bytes(as_bytes(device), 'big') % TABLES:02}"
+    return EVERY_TABLE[int.from_bytes(as_bytes(device), "big") % TABLES]
 
 
 def in_front(view: View, bridge: str) -> bool:
     """Tell whether frames meet this guard before a bridge of Open vSwitch; ``bridge`` "": the NIC is of another mode.
 
     They do where the kernel forwards for it. Where a site has a template of its own for the flows, that alone says what passes.
+    Of a bridge that is not there just now nothing can be told: a guard that stands in front of it stays there.
     """
     if not bridge:
         return True
     from netcommon.operations.flows import GUARD, unchanged
 
     switch = view.ovs_switch(bridge)
-    return switch is not None and not switch.userspace and unchanged(view.template(GUARD))
+    return not (switch is not None and switch.userspace) and unchanged(view.template(GUARD))
 
 
 class GuardTableFields(NamedTuple):
@@ -73,8 +75,15 @@ class GuardTable(GuardTableFields, SharedTable):
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         return super().resolve(view, warnings) if in_front(view, self.bridge) else []
 
+    def renamed(self, before: str, now: str) -> Operation:
+        return self._replace(device=now, name=table_of(now)) if self.device == before else self
+
     def place_of(self) -> tuple[int, str]:
         return NETDEV, self.name
+
+    def unbroken(self) -> bool:
+        """The guard of a name that the device had before stands until that of its new name does."""
+        return True
 
     def contents(self) -> Contents:
         name = self.name
@@ -106,7 +115,8 @@ class NicGuardFields(NamedTuple):
     filtered: bool = False  #: it is delivered only what is for it (netcommon.operations.delivery)
     new_sources: int = 0  #: so many addresses that are not known by themselves it may begin to use in a minute; 0: any number
     ifindex: int = 0
-    now: tuple[tuple[str, str], ...] = ()  #: of this device, and not wanted: sets and keys; chains of an earlier guest, with no key
+    #: Of this device, and not wanted: sets and keys; chains of an earlier guest, with no key. A space follows the name of another table.
+    now: tuple[tuple[str, str], ...] = ()
     bridge: str = ""  #: of Open vSwitch; see in_front
 
 
@@ -137,7 +147,18 @@ class NicGuard(NicGuardFields, Operation):
         foreign = [] if there in (None, made._in) else [(made._in.name, "")]
         wanted = {_place(element) for element in made.elements()}  # a range of another length is another one, which the new one overlaps
         surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
-        return [made._replace(now=(*foreign, *surplus))]
+        elsewhere = made._elsewhere(view) if there is None else []
+        return [made._replace(now=(*foreign, *surplus, *elsewhere))]
+
+    def _elsewhere(self, view: View) -> list[tuple[str, str]]:
+        """Find the device's chain and elements in another table than its own: it had another name when they were made."""
+        found: list[tuple[str, str]] = []
+        for table in EVERY_TABLE:
+            chain = view.nft_chain(NETDEV, table, self._in.name) if table != self.table else None
+            if chain is not None and chain.comment == self.owner:
+                elements = own_elements(view, NETDEV, table, INDEX.pack(self.ifindex), guard_rules.SETS)
+                found += [(f"{table} {chain.name}", ""), *((f"{table} {each.set}", _hex(each)) for each in elements)]
+        return found
 
     @property
     def _in(self) -> NftChain:
@@ -180,10 +201,11 @@ class NicGuard(NicGuardFields, Operation):
         return [NftChange(f"spoof guard of {self.device}", tuple(steps), WITHOUT)]
 
     def _thing(self, name: str, key: str) -> NftChain | NftElement:
+        table, _, name = name.rpartition(" ")
         if not key:
-            return NftChain(NETDEV, self.table, name)
+            return NftChain(NETDEV, table or self.table, name)
         first, _, last = key.partition("-")
-        place = (BRIDGE, delivery.NAME) if name in delivery.SETS else (NETDEV, self.table)
+        place = (BRIDGE, delivery.NAME) if name in delivery.SETS else (NETDEV, table or self.table)
         return NftElement(*place, name, bytes.fromhex(first), bytes.fromhex(last))
 
     def differs(self, view: View) -> str:
@@ -217,6 +239,7 @@ class NicGuard(NicGuardFields, Operation):
         ours = {table[:2] for table in tables if table is not None and table.ours}
         steps: list[Step] = [Drop(self._in)] if chain is not None and (NETDEV, self.table) in ours else []
         steps += [Drop(element) for element in self.elements() if element[:2] in ours]
+        steps += [Drop(self._thing(*each)) for each in (self._elsewhere(view) if chain is None else ())]
         return [NftChange(f"spoof guard of {self.device}", tuple(steps), WITHOUT)] if steps else []
 
     def identity(self) -> str:
@@ -228,8 +251,8 @@ class NicGuard(NicGuardFields, Operation):
     def describe(self) -> str:
         words = [f"MAC {self.mac or 'unknown, not checked'}", *self.addresses, *self.prefixes, *(f"VLAN {vid}" for vid in self.vlans)]
         for family, name, free in FAMILIES:
-            if free in self.free and not any(family_of(each) == family for each in (*self.addresses, *self.prefixes)):
-                words.append(f"no {name} address known, MAC checks only")
+            if not any(family_of(each) == family for each in (*self.addresses, *self.prefixes)):
+                words.append(f"no {name} address known, MAC checks only" if free in self.free else f"no {name}")
         if guard_rules.FREE_IPV6 in self.free and guard_rules.ANY_LINK_LOCAL not in self.free:
             words.append("no other IPv6 address known, only link-local ones are checked")
         words += [name.replace("-", " ") for name in self.free if name not in QUIET]

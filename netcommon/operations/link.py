@@ -33,9 +33,13 @@ def link_of(view: View, ifindex: int, device: str) -> Link | None:
     return link if link is not None and link.name == device else None
 
 
-def bridge_link(view: View, name: str) -> Link:
-    """The bridge ``name``. Raises HostRefused where there is none, or it is something else."""
-    bridge = view.link(name)
+def bridge_link(view: View, name: str, index: int = 0) -> Link:
+    """The bridge ``name``; the one that had this name when ``index`` was noted, while it is there, whatever it is called now.
+
+    Raises HostRefused where there is none, or it is something else.
+    """
+    noted = view.link_at(index) if index > 0 else None
+    bridge = noted if noted is not None and noted.kind == "bridge" else view.link(name)
     if bridge is None:
         raise HostRefused(f"bridge {name} does not exist", "create it, or correct the NIC's LINK")
     if bridge.kind != "bridge":
@@ -70,7 +74,7 @@ class LinkSetting(LinkSettingFields, Operation):
     up       IFF_UP
 
     All of it goes with the device. For a device that stays (a persistent tap), what was there before is put back, but only while the
-    value is still the one that we set.
+    value is still the one that we set. One that was up stays up only if nobody holds it: the guest would speak to the node itself.
     """
 
     __slots__ = ()
@@ -78,13 +82,17 @@ class LinkSetting(LinkSettingFields, Operation):
     CHOSEN = frozenset({"ifindex", "value", "was"})
     BEFORE = frozenset({"was"})
 
+    def lets_in(self) -> bool:
+        return self.setting == UP and self.wanted is True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         value = self.wanted
         if self.setting == ADDRESS:
             value = self.wanted or "fe" + link.address[2:]
         elif self.setting == MTU:
-            value = bridge_link(view, self.bridge).mtu
+            # on record: its bridge may have another name by now
+            value = bridge_link(view, self.bridge, link.master if self.ifindex and view.link(self.bridge) is None else 0).mtu
         return [self._replace(ifindex=link.index, value=value, was=self._now(link))]
 
     def inherited(self) -> Operation:
@@ -112,7 +120,10 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        return [self._request(self.was)] if link and self._now(link) == self.value != self.was else []
+        if link is None or self._now(link) != self.value:
+            return []
+        was = False if self.setting == UP and link.holders else self.was
+        return [self._request(was)] if was != self.value else []
 
     def place(self) -> str:
         return f"link {self.ifindex} {self.setting}"
@@ -125,5 +136,5 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def undo(self) -> str:
         if self.setting == UP:
-            return f"nothing: {self.device} was up before" if self.was else f"ip link set dev {self.device} down"
+            return f"ip link set dev {self.device} down" + (", unless nobody holds it: it was up before" if self.was else "")
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"

@@ -97,6 +97,9 @@ class MarkTable(MarkTableFields, SharedTable):
     def shared(self) -> tuple[str, ...]:
         return (_key(self.nfproto, name_of(self.number, self.mask) if self.number else ""),)
 
+    def unbroken(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
         if number == MAIN:
@@ -160,12 +163,15 @@ class TapMark(TapMarkFields, Operation):
     CHOSEN = frozenset({"number", "ifindex"})
     BEFORE = frozenset[str]()
 
+    def unbroken(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
+        for family in (AF_INET, AF_INET6):
+            refuse_strange(view, family, self.device, number, self.preference, warnings)
         if number == MAIN:
             return []
-        for family in (AF_INET, AF_INET6):
-            refuse_strange(view.rules(family, self.device), number, self.preference, warnings)
         made = self._replace(number=number, ifindex=device_link(view, self.device).index)
         for each in made._elements():
             own_table(view, each.family, each.table)

@@ -48,8 +48,8 @@ class MarkRule(MarkRuleFields, Ruling):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
-        if number == MAIN:
-            return []  # every lookup ends there anyway
+        if number == MAIN or self.absent(view):
+            return []  # every lookup ends in main anyway
         made = self._replace(number=number)
         same = made.same(view)
         for other in view.rules(self.family, ""):

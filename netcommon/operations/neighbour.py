@@ -7,7 +7,7 @@ from netcommon.host.requests import AddNeighbour, DeleteNeighbour
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.table import table_number
-from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+from netcommon.operations.uplink import absent, moved, no_uplink, on, uplinks
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class ProxyNeighbourFields(NamedTuple):
     ifindex: int = 0
     uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
     found: str = ABSENT
+    found_by: str = ""  #: how the uplinks were found (netcommon.operations.uplink)
 
 
 class ProxyNeighbour(ProxyNeighbourFields, Operation):
@@ -38,7 +39,7 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
 
     __slots__ = ()
     KIND = "neighbour"
-    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found"})
+    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found", "found_by"})
     BEFORE = frozenset({"found"})
 
     def neighbour(self) -> Neighbour:
@@ -54,25 +55,32 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
-        links = uplinks(view, self.family, number)
-        names = tuple(link.name for link in links)
-        if not links:
-            no_uplink(self.family, self.table, warnings)
-            return [self._replace(number=number)]
-        made = [self._replace(number=number, port=link.name, ifindex=link.index, uplinks=names) for link in links]
+        now = uplinks(view, self.family, number)
+        if not now.links:
+            no_uplink(self.family, self.table, now, warnings)
+            return [ProxyNeighbour(self.family, self.address, self.table, number)]
+        common = self._replace(number=number, uplinks=now.names, found_by=now.found_by)
+        made = [common._replace(port=link.name, ifindex=link.index) for link in now.links]
         return [one._replace(found=_found(view, one.neighbour())) for one in made]
+
+    def waits(self, view: View) -> bool:
+        return bool(self.port) and absent(view, self.family, self.number, self.found_by)
 
     def apply(self) -> Sequence[Request]:
         return [AddNeighbour(self.neighbour())] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
-        away = moved(view, self.family, self.number, self.uplinks)
-        if away or not self.port:
+        away = moved(view, self.family, self.number, self.uplinks, self.found_by)
+        if away or not self.port or _entry(view, self.neighbour()):
             return away
-        return "" if _entry(view, self.neighbour()) else f"the entry on {self.port} is gone"
+        gone = view.link_at(self.ifindex) is None and self.waits(view)  # it comes back with its uplink, which has another index then
+        return "" if gone else f"the entry on {self.port} is gone"
+
+    def idle(self, view: View) -> str:
+        return f"no uplink of table {self.table or 'main'} is there now: it stays on {self.port}" if self.waits(view) else ""
 
     def revert(self, view: View) -> Sequence[Request]:
-        link = view.link(self.port) if self.port and self.ifindex >= 0 else None  # by name: it may have come back with another index
+        link = (view.link_at(self.ifindex) or view.link(self.port)) if self.port and self.ifindex >= 0 else None  # it may have come back
         if link is None or self.found == FOREIGN:
             return []
         entry = _entry(view, self.neighbour()._replace(index=link.index))
@@ -82,7 +90,7 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return _identity(self.neighbour())
 
     def place(self) -> str:
-        return f"neighbour {self.port} {self.address}"
+        return f"neighbour {self.ifindex} {self.address}"
 
     def describe(self) -> str:
         return _command(self.family, self.address, on(self.port, self.table))

@@ -6,7 +6,7 @@ A frame of a device that is up and no port goes to the host itself, one of a por
 from __future__ import annotations
 
 from netcommon.host.requests import SetLink
-from netcommon.operations.base import Operation, before
+from netcommon.operations.base import Operation, Waiting, before
 from netcommon.operations.link import UP, LinkSetting, device_link, link_of
 from netcommon.operations.ovs import standing
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def _stray(view: View, device: str, bridge: str, owner: str) -> str:
-    """What is wrong with a device that is up."""
-    return "" if standing(view, device, bridge, owner) else "it is up without its port"
+    """Say what is wrong with a device that is up; nothing while only the database is away: the switch forwards as before."""
+    return "" if standing(view, device, bridge, owner) or view.ovs_away() else "it is up without its port"
 
 
 class ShutLinkFields(NamedTuple):
@@ -37,7 +37,8 @@ class ShutLinkFields(NamedTuple):
 class ShutLink(ShutLinkFields, Operation):
     """Before the port is made, or made anew: the device is down, until OpenLink.
 
-    Undone last: closing the device, vswitchd writes back the flags that it remembers, which may bring it up once more.
+    Undone last: closing the device, vswitchd writes back the flags that it remembers, which may bring it up once more. One that was up
+    comes up again only if nobody holds it: the guest would speak to the node itself.
     """
 
     __slots__ = ()
@@ -62,7 +63,7 @@ class ShutLink(ShutLinkFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        return [SetLink(self.ifindex, up=self.was)] if link is not None and link.up else []
+        return [SetLink(self.ifindex, up=self.was and not link.holders)] if link is not None and link.up else []
 
     def place(self) -> str:
         return f"link {self.ifindex} {UP}"
@@ -75,7 +76,7 @@ class ShutLink(ShutLinkFields, Operation):
 
 
 class SwitchMtu(LinkSetting):
-    """The MTU of the bridge's own device; nothing where it has none. Of a fake bridge's and its parent's the larger.
+    """The MTU of the bridge's own device, once that is there. Of a fake bridge's and its parent's the larger.
 
     Before the port is made: whenever the least MTU of a bridge's ports changes, Open vSwitch gives it to the bridge's own device and
     those of its fake bridges, where they have no mtu_request. A fake bridge that is made later begins with 1500, and shrinks nothing.
@@ -89,7 +90,7 @@ class SwitchMtu(LinkSetting):
         real = view.ovs_switch(self.bridge)
         own = [view.link(name) for name in {self.bridge, self.bridge if real is None else real.name}]
         mtus = [each.mtu for each in own if each is not None]
-        return [self._replace(ifindex=link.index, value=max(mtus), was=link.mtu)] if mtus else []
+        return [self._replace(ifindex=link.index, value=max(mtus), was=link.mtu) if mtus else Waiting(self, f"the device {self.bridge}")]
 
 
 class OpenLinkFields(NamedTuple):
@@ -108,6 +109,9 @@ class OpenLink(OpenLinkFields, Operation):
     KIND = "ovs-link-open"
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset[str]()
+
+    def lets_in(self) -> bool:
+        return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         return [self._replace(ifindex=device_link(view, self.device).index)]

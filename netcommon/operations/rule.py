@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from netcommon.host.base import View
+    from netcommon.host.facts import Link
     from netcommon.host.requests import Request
+
+#: Of the kernel's own rule for table main.
+MAIN_PREFERENCE = 32766
 
 
 class Ruling(Operation, Protocol):
@@ -28,10 +32,17 @@ class Ruling(Operation, Protocol):
         """The rule as the kernel has it."""
         ...
 
+    def absent(self, view: View) -> bool:
+        """Tell whether the kernel does not have the family, for a guest that may send from any address of it."""
+        return self.family == AF_INET6 and view.sysctl("net/ipv6/conf/all/forwarding") is None
+
     def same(self, view: View) -> list[Rule]:
         """Those that are there and do the same, whoever made them."""
         wanted = self.rule()
         return [rule for rule in view.rules(self.family, wanted.iif) if rule._replace(protocol=PROTOCOL) == wanted]
+
+    def unbroken(self) -> bool:
+        return True
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddRule(self.rule())]
@@ -83,26 +94,31 @@ class PolicyRule(PolicyRuleFields, Ruling):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
+        if self.absent(view):
+            return []
+        refuse_strange(view, self.family, self.device, number, self.preference, warnings)
         if number == MAIN:
             return []  # every lookup ends there anyway
         made = self._replace(number=number)
-        same = made.same(view)
-        others = [rule for rule in view.rules(self.family, self.device) if rule not in same]
-        refuse_strange(others, number, self.preference, warnings)
-        return [made._replace(found=whose(same))]
+        return [made._replace(found=whose(made.same(view)))]
 
     def identity(self) -> str:
         return _identity(self.rule())
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6
-        return f"ip -{version} rule add iif {self.device} lookup {self.table} preference {self.preference} protocol {PROTOCOL}"
+        return f"ip -{version} rule add iif {self.device} lookup {self.table or 'main'} preference {self.preference} protocol {PROTOCOL}"
 
     def undo(self) -> str:
         return self.describe().replace(" rule add ", " rule del ", 1)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
+        """As of every operation; and what Ganeti's script has left of devices that are gone."""
+        from netcommon.operations.ganeti_rule import left_detached
+
+        for rule in left_detached(view):
+            yield _left(rule)
         for family in (AF_INET, AF_INET6):
             for rule in view.rules(family):
                 ours = rule.protocol == PROTOCOL and rule.plain and rule.iif != ""
@@ -112,23 +128,49 @@ class PolicyRule(PolicyRuleFields, Ruling):
                     yield _owned(rule)
 
 
-def refuse_strange(rules: Iterable[Rule], number: int, preference: int, warnings: list[str]) -> None:
-    """Raises HostRefused for one of a device's rules that leads to another table before ``preference``; warns of those after it."""
-    for rule in rules:
-        if rule.protocol == PROTOCOL or rule.table == number:
+def refuse_strange(view: View, family: int, device: str, number: int, preference: int, warnings: list[str]) -> None:
+    """Raise HostRefused for one of the device's rules that leads to another table before ``preference``; warn of those after it.
+
+    Table main is looked up last, so any rule leads elsewhere before; a device that is ours already is not refused for that. What
+    Ganeti's script has left is nobody's, and goes before the NIC comes up (``left_behind``).
+    """
+    strange = [rule for rule in view.rules(family, device) if rule.protocol != PROTOCOL and rule.table != number]
+    link = view.link(device) if strange else None
+    if link is None:
+        return
+    from netcommon.operations.ganeti_rule import left_on
+
+    left = left_on(view, link, strange)
+    for rule in strange:
+        if rule in left:
             continue
-        version = 4 if rule.family == AF_INET else 6
         text = f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script"
-        remedy = f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
-        if rule.plain and rule.preference <= preference:
-            raise HostRefused(text, remedy)  # it comes first: the guest would reach another one's network
-        warnings.append(f"{text}: {remedy}")
+        if leads_away(rule, number, preference) and not (number == MAIN and marked(link)):
+            raise HostRefused(text, removal(rule))  # the guest would reach another one's network
+        warnings.append(f"{text}: {removal(rule)}")
 
 
-def left_behind(view: View, device: str) -> list[Owned]:
-    """Rules of ours for a device of this name: to be asked before it is set up, with no record of it left."""
-    rules = [rule for family in (AF_INET, AF_INET6) for rule in view.rules(family, device)]
-    return [_owned(rule) for rule in rules if rule.protocol == PROTOCOL and rule.plain]
+def leads_away(rule: Rule, number: int, preference: int) -> bool:
+    """Tell if a device's rule leads its packets past table ``number``, which ours of ``preference`` would have them looked up in."""
+    last = MAIN_PREFERENCE if number == MAIN else preference
+    return rule.plain and rule.protocol != PROTOCOL and rule.table != number and rule.preference <= last
+
+
+def removal(rule: Rule) -> str:
+    """Return the command that removes a device's rule."""
+    version = 4 if rule.family == AF_INET else 6
+    return f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
+
+
+def left_behind(view: View, link: Link) -> list[Owned]:
+    """Return what is nobody's of the rules for the device ``link``, with no record of it left: ours, and those of Ganeti's script."""
+    rules = [rule for family in (AF_INET, AF_INET6) for rule in view.rules(family, link.name)]
+    found = [_owned(rule) for rule in rules if rule.protocol == PROTOCOL and rule.plain]
+    if len(found) < len(rules):
+        from netcommon.operations.ganeti_rule import left_on
+
+        found += map(_left, left_on(view, link, rules))
+    return found
 
 
 def _identity(rule: Rule) -> str:
@@ -138,3 +180,8 @@ def _identity(rule: Rule) -> str:
 def _owned(rule: Rule) -> Owned:
     text = f"rule iif {rule.iif} lookup {rule.table} preference {rule.preference} (family {rule.family})"
     return Owned(_identity(rule), text, (DeleteRule(rule),), device=rule.iif)
+
+
+def _left(rule: Rule) -> Owned:
+    made = _owned(rule)
+    return made._replace(text=f"{made.text}, left by Ganeti's own script", detached=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.host.requests import SetSysctl
-from netcommon.operations.base import ABSENT, FOREIGN, Operation, before
+from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting, before
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.table import table_number
-from netcommon.operations.uplink import moved, no_uplink, on, uplinks
+from netcommon.operations.uplink import absent, moved, no_uplink, on, uplinks
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netcommon.host.base import View
     from netcommon.host.requests import Request
 
-RP_FILTER = "rp_filter"
+RP_FILTER, PROXY_NDP = "rp_filter", "proxy_ndp"
 
 
 def path_of(family: int, device: str, name: str) -> str:
@@ -36,7 +36,10 @@ class DeviceSysctlFields(NamedTuple):
 
 
 class DeviceSysctl(DeviceSysctlFields, Operation):
-    """net.ipv4.conf.DEVICE.NAME, or net.ipv6, is ``value``. Goes with the device. Where the kernel has no such file: nothing."""
+    """net.ipv4.conf.DEVICE.NAME, or net.ipv6, is ``value``. Goes with the device. Nothing on a kernel without the setting.
+
+    A device whose MTU is below 1280 has no settings of IPv6; they come, as the kernel's defaults are, when its MTU is raised.
+    """
 
     __slots__ = ()
     KIND = "sysctl"
@@ -54,7 +57,9 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
             everywhere = view.sysctl(path_of(AF_INET, "all", RP_FILTER)) or "0"
             if int(everywhere) > int(self.value):
                 warnings.append(f"net.ipv4.conf.all.rp_filter is {everywhere}, which counts for {self.device} too: the larger one does")
-        return [] if was is None else [self._replace(ifindex=link.index, was=was)]
+        if was is not None:
+            return [self._replace(ifindex=link.index, was=was)]
+        return [] if view.sysctl(path_of(self.family, "all", self.name)) is None else [Waiting(self, f"/proc/sys/{self.path}")]
 
     def apply(self) -> Sequence[Request]:
         return [SetSysctl(self.path, self.value, self.ifindex)]
@@ -63,18 +68,29 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
         if link_of(view, self.ifindex, self.device) is None:
             return "the device is gone"
         now = view.sysctl(self.path)
-        return "" if now == self.value else f"it is {now}"
+        return "" if now in (None, self.value) else f"it is {now}"
+
+    def idle(self, view: View) -> str:
+        return "" if view.sysctl(self.path) is not None else f"it waits for /proc/sys/{self.path}"
 
     def revert(self, view: View) -> Sequence[Request]:
         if link_of(view, self.ifindex, self.device) is None or self.was == self.value or view.sysctl(self.path) != self.value:
             return []
         return [SetSysctl(self.path, self.was, self.ifindex)]
 
+    def place(self) -> str:
+        return f"sysctl {self.family} {self.ifindex} {self.name}"
+
     def describe(self) -> str:
         return f"echo {self.value} >/proc/sys/{self.path}"
 
     def undo(self) -> str:
         return f"echo {before(self.ifindex, self.was)} >/proc/sys/{self.path}"
+
+
+def no_ipv6(device: str) -> DeviceSysctl:
+    """The device takes and sends no IPv6 at all."""
+    return DeviceSysctl(AF_INET6, device, "disable_ipv6", "1")
 
 
 class UplinkSysctlFields(NamedTuple):
@@ -88,6 +104,7 @@ class UplinkSysctlFields(NamedTuple):
     ifindex: int = 0
     uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
     found: str = ABSENT
+    found_by: str = ""  #: how the uplinks were found (netcommon.operations.uplink)
 
 
 class UplinkSysctl(UplinkSysctlFields, Operation):
@@ -98,7 +115,7 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
 
     __slots__ = ()
     KIND = "uplink-sysctl"
-    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found"})
+    CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found", "found_by"})
     BEFORE = frozenset({"found"})
 
     @property
@@ -107,42 +124,53 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         return path_of(self.family, self.port, self.name)
 
     def shared(self) -> tuple[str, ...]:
+        """By the uplink's name, as earlier versions have it, and by its index, which a NIC that comes after a renaming knows too."""
         key = f"uplink-sysctl-{self.family}-{self.name}"
-        return (f"{key}@{self.port}" if self.port else key,)
+        return (f"{key}@{self.port}", f"{key}@:{self.ifindex}") if self.port else (key,)
 
     def unmarked(self) -> bool:
         return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
-        links = uplinks(view, self.family, number)
-        names = tuple(link.name for link in links)
-        if not links:
-            no_uplink(self.family, self.table, warnings)
-            return [self._replace(number=number)]
+        now = uplinks(view, self.family, number)
+        if not now.links:
+            no_uplink(self.family, self.table, now, warnings)
+            return [UplinkSysctl(self.family, self.name, self.table, number)]
+        if self.family == AF_INET6 and self.name == PROXY_NDP and view.sysctl(path_of(AF_INET6, "all", PROXY_NDP)) == "0":
+            warnings.append(
+                "net.ipv6.conf.all.proxy_ndp is 0, so the kernel does not answer a router or guest that verifies an address for which "
+                "it answers otherwise: packets are lost each time; it is the administrator's to set to 1 (docs/routed.md)"
+            )
         made = []
-        for link in links:
-            one = self._replace(number=number, port=link.name, ifindex=link.index, uplinks=names)
-            now = view.sysctl(one.path)
-            if now is None:
+        for link in now.links:
+            one = self._replace(number=number, port=link.name, ifindex=link.index, uplinks=now.names, found_by=now.found_by)
+            value = view.sysctl(one.path)
+            if value is None:
                 continue  # a kernel without this family on the device
             if self.family == AF_INET6 and view.sysctl(path_of(AF_INET6, link.name, "forwarding")) == "0":
                 warnings.append(
                     f"net.ipv6.conf.{link.name}.forwarding is 0, so the kernel does not answer for guests there: it is the "
                     f"administrator's to set (with accept_ra=2, if the default route comes from router advertisements)"
                 )
-            made.append(one._replace(found=ABSENT if now == "0" else FOREIGN))
+            made.append(one._replace(found=ABSENT if value == "0" else FOREIGN))
         return made
+
+    def waits(self, view: View) -> bool:
+        return bool(self.port) and absent(view, self.family, self.number, self.found_by)
 
     def apply(self) -> Sequence[Request]:
         return [SetSysctl(self.path, "1", self.ifindex)] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
-        away = moved(view, self.family, self.number, self.uplinks)
+        away = moved(view, self.family, self.number, self.uplinks, self.found_by)
         if away or not self.port:
             return away
         now = view.sysctl(self.path)
+        # of another name it is not among the uplinks that there were
         if now is None or link_of(view, self.ifindex, self.port) is None:
+            if self.waits(view):
+                return ""  # it comes back with its uplink, which is another device then
             return f"{self.port} is gone" if now is None else f"{self.port} is another device now"
         return "it is 0" if now == "0" else ""
 
@@ -153,7 +181,7 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         return [SetSysctl(path, "0", self.ifindex)] if path and self.found != FOREIGN and view.sysctl(path) == "1" else []
 
     def identity(self) -> str:
-        return f"uplink-sysctl {self.family} {self.name} {self.port}"
+        return f"uplink-sysctl {self.family} {self.name} {self.ifindex}"
 
     def place(self) -> str:
         return self.identity()

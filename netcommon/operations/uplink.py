@@ -1,11 +1,11 @@
-"""The uplinks of a routed NIC: where its table's default routes lead, else from where rules lead into it, else main's default routes."""
+"""The uplinks of a routed NIC: of its table's default routes, else its VRF's ports, of rules into it, or of main's default routes."""
 
 from __future__ import annotations
 
 from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,26 +16,75 @@ if TYPE_CHECKING:
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 UNICAST = 1  #: RTN_UNICAST: unreachable and its like lead nowhere
 
+#: How uplinks were found: by default routes of the NIC's own table, as ports of the table's VRF, by rules into the table, by main's
+#: default routes.
+BY_TABLE, BY_VRF, BY_RULES, BY_MAIN = "table", "vrf", "rules", "main"
 
-def uplinks(view: View, family: int, table: int) -> list[Link]:
-    """The interfaces of all default routes of one family in ``table``, in the kernel's order.
+#: What outweighs what. The uplinks on record of an earlier version do not tell how they were found: whatever is found now outweighs them.
+WEIGHT = {"": 0, BY_MAIN: 1, BY_RULES: 2, BY_VRF: 3, BY_TABLE: 4}
 
-    Where it has none, it may hold nothing but the guests' own routes: then those whose packets the administrator's rules look up in
-    it (``iif eth0 lookup TABLE``); where there are none either, those of main's default routes.
+
+class Uplinks(NamedTuple):
+    """The uplinks of one family and table, in the kernel's order, and how they were found: "" where nothing tells of any."""
+
+    links: list[Link]
+    found_by: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(link.name for link in self.links)
+
+
+def uplinks(view: View, family: int, table: int) -> Uplinks:
+    """Find the uplinks of one family in ``table``.
+
+    A table without a default route may hold nothing but the guests' own routes: then its uplinks are where the packets come in that are
+    looked up in it. Those are the ports of its VRF, or the interfaces of the administrator's rules (``iif eth0 lookup TABLE``). Main's
+    default routes are left for the table of no VRF: a VRF is a network of its own.
     """
-    return _out(view, family, table) or (table != MAIN and (_in(view, family, table) or _out(view, family, MAIN))) or []
+    links = _out(view, family, table)
+    if links or table == MAIN:
+        return Uplinks(links, BY_TABLE if links else "")
+    vrf = next((link for link in view.links_of("vrf") if link.table == table), None)
+    if vrf is not None and (links := _ports(view, vrf)):
+        return Uplinks(links, BY_VRF)
+    if links := _in(view, family, table):
+        return Uplinks(links, BY_RULES)
+    if vrf is not None:
+        return Uplinks([], BY_VRF)
+    links = _out(view, family, MAIN)
+    return Uplinks(links, BY_MAIN if links else "")
 
 
-def _out(view: View, family: int, table: int) -> list[Link]:
+def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
+    """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
     routes = [route for route in view.routes(family, table, DEFAULT[family]) if route.type == UNICAST and route.protocol != PROTOCOL]
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
-    return [link for index in indices if (link := view.link_at(index)) is not None and not _guests(link)]
+    links = [link for index in indices if (link := view.link_at(index)) is not None]
+    return _wires(view, family, links, (*passed, table))
 
 
 def _in(view: View, family: int, table: int) -> list[Link]:
-    """Guests' taps, with rules that Ganeti's own script has left, are none, nor is the node itself."""
-    found = [link for name in view.ways_in(family, table) if name != "lo" and (link := view.link(name)) is not None]
-    return [link for link in found if not _guests(link)]
+    """Return the interfaces of rules into ``table``. Neither guests' taps, with rules that Ganeti's script left, nor the node itself."""
+    links = [link for name in view.ways_in(family, table) if name != "lo" and (link := view.link(name)) is not None]
+    return _wires(view, family, links, (table,))
+
+
+def _wires(view: View, family: int, links: list[Link], passed: tuple[int, ...]) -> list[Link]:
+    """Return ``links`` without guests' taps, and for a VRF's device, by which no frame comes in, the uplinks of the VRF."""
+    found: dict[int, Link] = {}
+    for link in links:
+        if link.kind == "vrf":
+            own = _out(view, family, link.table, passed) if link.table not in passed else []
+            found |= {each.index: each for each in own or _ports(view, link)}
+        elif not _guests(link):
+            found[link.index] = link
+    return list(found.values())
+
+
+def _ports(view: View, vrf: Link) -> list[Link]:
+    return [link for link in view.ports(vrf.index) if not _guests(link)]
 
 
 def _guests(link: Link) -> bool:
@@ -43,19 +92,35 @@ def _guests(link: Link) -> bool:
     return link.holders >= 0 or marked(link)
 
 
-def moved(view: View, family: int, table: int, known: Sequence[str]) -> str:
-    """How the uplinks differ from ``known``, in words; "" if they do not, or if there is none now: nothing comes in then anyway."""
-    now = [link.name for link in uplinks(view, family, table)]
-    if not now or sorted(now) == sorted(known):
+def absent(view: View, family: int, table: int, found_by: str) -> bool:
+    """Tell whether nothing of the weight of ``found_by`` tells of an uplink now.
+
+    So it is while a default route flaps or a bridge is made anew: what was found stays, and is not replaced by something weaker.
+    """
+    return _absent(uplinks(view, family, table), found_by)
+
+
+def _absent(now: Uplinks, found_by: str) -> bool:
+    weight, before = WEIGHT[now.found_by], WEIGHT.get(found_by, 0)
+    return weight < before or (weight == before and not now.links)
+
+
+def moved(view: View, family: int, table: int, known: Sequence[str], found_by: str) -> str:
+    """Tell in words how the uplinks differ from ``known``; "" if they do not, or are ``absent``."""
+    now = uplinks(view, family, table)
+    if sorted(now.names) == sorted(known) or _absent(now, found_by):
         return ""
-    return f"uplink is {', '.join(now)} now, not {', '.join(known) or 'nothing'}"
+    return f"uplink is {', '.join(now.names) or 'nothing'} now, not {', '.join(known) or 'nothing'}"
 
 
-def no_uplink(family: int, table: str, warnings: list[str]) -> None:
-    """Says, once, that there is no default route to go by."""
+def no_uplink(family: int, table: str, now: Uplinks, warnings: list[str]) -> None:
+    """Warn, once, that there is no uplink."""
     version = 4 if family == AF_INET else 6
-    where = f"tables {table} and main have" if table else "table main has"
-    text = f"{where} no IPv{version} default route: nobody answers for the guest's addresses on an uplink, until a repair finds one"
+    if now.found_by == BY_VRF:
+        text = f"table {table} has no IPv{version} default route, and its VRF no port"
+    else:
+        text = f"{f'tables {table} and main have' if table else 'table main has'} no IPv{version} default route"
+    text += ": nobody answers for the guest's addresses on an uplink, until a repair finds one"
     if text not in warnings:
         warnings.append(text)
 

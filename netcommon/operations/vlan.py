@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import BridgeVlan
+from netcommon.host.facts import DOT1Q, BridgeVlan
 from netcommon.host.requests import AddVlan, DeleteVlan
-from netcommon.operations.base import ABSENT, FOREIGN, Operation
+from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -55,11 +55,16 @@ class PortVlans(PortVlansFields, Operation):
         return [*named, BridgeVlan(self.default, pvid=not self.access, untagged=True)]
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge)
+        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge, self.master)
         if not bridge.vlan_filtering:
             raise HostRefused(
                 f"the NIC has VLANs, but bridge {self.bridge} is not VLAN-aware",
                 f"ip link set dev {self.bridge} type bridge vlan_filtering 1",
+            )
+        if self.trunks and bridge.protocol != DOT1Q:
+            raise HostRefused(
+                f"the NIC has tagged VLANs, but bridge {self.bridge} takes no tags of 802.1Q, as guests send them: it is 802.1ad",
+                f"ip link set dev {self.bridge} type bridge vlan_protocol 802.1Q, or give the NIC one VLAN, untagged, such as .10",
             )
         default = bridge.default_pvid
         now = view.vlans(link.index) if link.master == bridge.index else [BridgeVlan(default, True, True)] if default else []
@@ -77,6 +82,8 @@ class PortVlans(PortVlansFields, Operation):
         link, bridge = link_of(view, self.ifindex, self.device), view.link_at(self.master)
         if link and bridge and link.master == bridge.index and not bridge.vlan_filtering:
             return f"bridge {bridge.name} is not VLAN-aware any more: all its ports share one network"
+        if bridge and self.trunks and bridge.protocol != DOT1Q:
+            return f"bridge {bridge.name} is 802.1ad now, and takes no tags of 802.1Q"
         now = sorted(view.vlans(self.ifindex)) if link else []
         return "" if now == sorted(self.wanted()) else "its VLANs are " + (", ".join(map(_show, now)) or "none")
 
@@ -135,44 +142,63 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        bridge = bridge_link(view, self.bridge)
+        bridge = bridge_link(view, self.bridge, self.master)
         ports = _uplinks(view, bridge, self.uplinks)
+        if not ports:
+            return [Waiting(self, f"an uplink of {self.bridge}")]
         tap = view.link(self.device)  # a record of an earlier version names none
         known = self._replace(master=bridge.index, ways=tuple(port.name for port in ports), tap=tap.index if tap else 0)
         made = []
         for port in ports:
-            taken = _taker(view, port, self.vid)
+            one = known._replace(port=port.name, ifindex=port.index)
+            taken = one._taken(view, bridge)
             if taken:
-                why = f"VLAN {self.vid} of {port.name}, uplink of {self.bridge}, is taken by the VLAN interface {taken}"
-                raise HostRefused(why, "delete that, or use another VLAN")
-            found = FOREIGN if any(vlan.vid == self.vid for vlan in view.vlans(port.index)) else ABSENT
-            made.append(known._replace(port=port.name, ifindex=port.index, found=found))
+                raise HostRefused(taken, "delete that, or use another VLAN")
+            made.append(one._replace(found=ABSENT if one._there(view) is None else FOREIGN))
         return made
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddVlan(self.ifindex, BridgeVlan(self.vid))]
 
     def differs(self, view: View) -> str:
-        there = link_of(view, self.ifindex, self.port) is not None and any(vlan.vid == self.vid for vlan in view.vlans(self.ifindex))
-        if not there:
-            return f"{self.port} does not carry VLAN {self.vid}"
-        now = self._uplinks_now(view)
-        return "" if not now or now == set(self.ways) else f"the uplinks of {self.bridge} are now {', '.join(sorted(now))}"
+        now, bridge = self._uplinks_now(view), self._joined(view)
+        moved = "" if not now or now == set(self.ways) else f"the uplinks of {self.bridge} are now {', '.join(sorted(now))}"
+        if bridge is None:  # as long as there is no other uplink: it waits for this one
+            return moved or (f"{self.bridge} was made anew" if now else "")
+        taken = self._taken(view, bridge)
+        return taken or (f"{self.port} does not carry VLAN {self.vid}" if self._there(view) is None else moved)
+
+    def idle(self, view: View) -> str:
+        return "" if self._joined(view) else f"it waits for an uplink of {self.bridge}: {self.port} is none now"
+
+    def _joined(self, view: View) -> Link | None:
+        """The bridge, while the uplink is a port of it, whatever it is called by now."""
+        port = view.link_at(self.ifindex)
+        return view.link_at(self.master) if port is not None and port.master == self.master else None
+
+    def _there(self, view: View) -> BridgeVlan | None:
+        """The VLAN as the uplink has it, whoever added it."""
+        return next((vlan for vlan in view.vlans(self.ifindex) if vlan.vid == self.vid), None)
+
+    def _taken(self, view: View, bridge: Link) -> str:
+        """Say which VLAN interface gets the uplink's frames of the VLAN; "" where the bridge gets them."""
+        taker = _taker(view, self.ifindex, self.vid, bridge.protocol)
+        return f"VLAN {self.vid} of {self.port}, uplink of {self.bridge}, is taken by the VLAN interface {taker}" if taker else ""
 
     def _uplinks_now(self, view: View) -> set[str]:
         """The bridge's uplinks; none where that cannot be told at the moment: those on record are good enough then."""
         try:
-            return {port.name for port in _uplinks(view, bridge_link(view, self.bridge), self.uplinks)}
+            return {port.name for port in _uplinks(view, bridge_link(view, self.bridge, self.master), self.uplinks)}
         except HostRefused:
             return set()
 
     def revert(self, view: View) -> Sequence[Request]:
-        link = link_of(view, self.ifindex, self.port)
-        if self.found == FOREIGN or link is None or link.master != self.master:
+        if self.found == FOREIGN or self._joined(view) is None:
             return []
-        carriers = view.carriers(self.vid)
+        if self._there(view) != BridgeVlan(self.vid):
+            return []  # gone; or somebody has made it untagged, or mapped it to a VNI, which would go with it
         ways = {self.port, *self.ways, *self._uplinks_now(view)}  # none of them needs another
-        if self.ifindex not in carriers or any(self._needs(view.link_at(index), ways) for index in carriers):
+        if any(self._needs(view.link_at(index), ways) for index in view.carriers(self.vid)):
             return []
         return [DeleteVlan(self.ifindex, self.vid)]
 
@@ -186,10 +212,10 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return link.index != self.tap and link.name not in ways
 
     def identity(self) -> str:
-        return f"uplink-vlan {self.port} {self.vid}"
+        return f"uplink-vlan {self.ifindex} {self.vid}"
 
     def place(self) -> str:
-        return self.identity()
+        return f"uplink-vlan {self.ifindex} {self.vid}"  # whatever the uplink is called by now
 
     def describe(self) -> str:
         return f"bridge vlan add dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}"
@@ -198,14 +224,21 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return f"bridge vlan del dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}, with the last NIC that needs it"
 
 
-def _taker(view: View, port: Link, vid: int) -> str:
-    """The VLAN interface that gets the port's frames of a VLAN before the bridge does: on the port, or on a device below it (a bond's)."""
-    links = view.links()
-    lower = [port.index]
+def _taker(view: View, port: int, vid: int, protocol: int) -> str:
+    """The VLAN interface that gets the port's frames of a VLAN before the bridge does: on the port, or on a device below it (a bond's).
+
+    One of another protocol than the bridge's gets frames that the bridge takes for untagged.
+    """
+    links = [link for link in view.links_of("vlan") if (link.vlan, link.protocol) == (vid, protocol) and not link.foreign_lower]
+    lower = [port] if links else []
     for index in lower:
-        lower += [link.index for link in links if link.master == index and link.index not in lower]
-    vlans = [link for link in links if link.kind == "vlan" and link.vlan == vid and not link.foreign_lower]
-    return next((link.name for link in vlans if link.lower in lower), "")
+        lower += [link.index for link in view.ports(index) if link.index not in lower]
+    return next((link.name for link in links if link.lower in lower), "")
+
+
+def may_lead_outside(port: Link) -> bool:
+    """Tell whether a bridge's port may be an uplink that no setting names."""
+    return port.kind not in DEAD_ENDS and not port.name.startswith("vif")
 
 
 def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
@@ -221,7 +254,7 @@ def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
         if missing:
             raise HostRefused(f"{missing[0]}, in the settings an uplink of {bridge.name}, is no port of it", "correct the settings")
         return found
-    ports = [port for port in ports if port.kind not in DEAD_ENDS and not port.name.startswith("vif")]
+    ports = [port for port in ports if may_lead_outside(port)]
     better = [port for port in ports if port.kind != "veth"]
     if better or len(ports) < 2:
         return better or ports

@@ -9,8 +9,10 @@ from netcommon.host.base import View
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.node import Node
+from netcommon.lifecycle.renamed import left
 from netcommon.lifecycle.scripts import order_of
 from netcommon.operations.base import Operation, intent
+from netcommon.operations.bridge import BridgePort
 from netcommon.options import DEFAULTS, is_communication
 from netcommon.options_schema import OPTIONS
 from netcommon.plan import plan
@@ -94,7 +96,8 @@ class Explanation(NamedTuple):
 
 def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
     """A NIC on record. ``labels``: of all records, by key, for what is shared."""
-    (report, untold), nic = examine(node, view, record), record.nic
+    report, untold = examine(node, view, record)
+    record, nic = report.record, report.record.nic
     operations, unknown = steps.decode(record)
     seen = [_step(node, view, record, operation, report.alive, labels) for operation in operations]
     for stored in unknown:
@@ -139,7 +142,9 @@ def foreseen(nic: Nic, settings: Settings) -> Explanation:
 def _step(node: Node, view: View, record: Record, operation: Operation, there: bool, labels: Mapping[str, str]) -> Step:
     shared = sorted({other for key in operation.shared() for other in node.store.owners.others(key, record.key)})
     holds, differs = UNKNOWN, "the device is gone"
-    if there:
+    if there and left(record, [operation]):
+        holds, differs = DIFFERS, f"it is of the name {operation.about()}, which the device had before"
+    elif there:
         try:
             found = steps.drift(view, [operation])
             holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
@@ -217,7 +222,7 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield "it was brought up by another version of netcommon: use that one"
     if not report.alive or record.state != UP:
         return
-    if nic.mode == "bridged" and report.drift and _missing(view, nic.link):
+    if nic.mode == "bridged" and report.drift and _missing(view, nic.link) and not _renamed(view, record):
         yield f"create the bridge {nic.link}, which is not there"
     if untold:
         yield "run this as root; where not even root is told, `netcommon doctor` says which service of the node is in the way"
@@ -229,6 +234,15 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield "nothing: what is owed is done when the guest, which is still migrating in, is here"
     if today:
         yield "what today's settings would do otherwise is done at the guest's next start"
+
+
+def _renamed(view: View, record: Record) -> bool:
+    """Tell whether the bridge that the NIC's device joined is there under another name."""
+    bridges = [one.master for one in steps.decode(record)[0] if isinstance(one, BridgePort)]
+    try:
+        return any(view.link_at(index) for index in bridges)
+    except NetcommonError:
+        return False
 
 
 def _missing(view: View, name: str) -> bool:

@@ -8,6 +8,7 @@ from netcommon.host.base import View
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report, check
 from netcommon.lifecycle.node import Node, alive
+from netcommon.lifecycle.renamed import follow
 from netcommon.views.model import Drift, NodeView
 from netcommon.views.nics import nic_view
 from netcommon.views.segments import segments
@@ -25,14 +26,15 @@ def examine(node: Node, view: View, record: Record, known: steps.Known | None = 
 
 def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[Drift, ...]]:
     """What a guest that is migrating in is owed is left out: without all of the picture it is not known to be here."""
-    operations, unknown = steps.decode(record)
-    kinds = tuple(str(stored.get("kind")) for stored in unknown)
     drift: list[tuple[str, str]] = []
     untold: list[Drift] = []
     try:
-        there = alive(node, view, record)
+        there, record = alive(node, view, record), follow(node, view, record)
     except NetcommonError as error:
-        return Report(record, True, (), kinds), (Drift("whether its device is there", str(error)),)
+        unread = tuple(str(stored.get("kind")) for stored in steps.decode(record)[1])
+        return Report(record, True, (), unread), (Drift("whether its device is there", str(error)),)
+    operations, unknown = steps.decode(record)
+    kinds = tuple(str(stored.get("kind")) for stored in unknown)
     for operation in operations if there else ():
         try:
             drift += [(each.describe(), text) for each, text in steps.drift(view, [operation])]

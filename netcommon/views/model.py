@@ -50,6 +50,7 @@ class NicView(NamedTuple):
     unknown: tuple[str, ...]  #: kinds of operations that this version does not know
     owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
     also: tuple[str, ...]  #: labels of the other NICs of its instance
+    unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
 
 
 class Port(NamedTuple):

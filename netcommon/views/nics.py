@@ -54,6 +54,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
         unknown=report.unknown,
         owed=report.owed,
         also=tuple(also),
+        unguarded=report.unguarded,
     )
     operations = decode(record)[0]
     for operation in operations:

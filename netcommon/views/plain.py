@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from netcommon.host.facts import AF_INET
-from netcommon.operations.base import Operation
+from netcommon.operations.base import Operation, Waiting
 from netcommon.operations.guard_rules import FREE_IPV4, FREE_IPV6, FREE_MAC
 from netcommon.operations.table import MAIN
 from netcommon.views import words
@@ -139,6 +139,8 @@ MEANINGS: dict[str, Callable[[Values], str]] = {
 
 def meaning(operation: Operation) -> str:
     """The sentence."""
+    if isinstance(operation, Waiting):
+        return meaning(operation.operation)
     if operation.KIND not in MEANINGS:  # of an extension of the site
         return f"The site's extension {operation.KIND.partition('/')[0]} does: {operation.describe()}"
     return MEANINGS[operation.KIND](operation._asdict())

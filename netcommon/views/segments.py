@@ -10,7 +10,7 @@ from netcommon.host.base import View
 from netcommon.host.facts import AF_INET, AF_INET6, Link
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN, table_number
-from netcommon.operations.uplink import uplinks
+from netcommon.operations.uplink import Uplinks, uplinks
 from netcommon.operations.vlan import DEAD_ENDS
 from netcommon.views.model import BRIDGE, EXT, KINDS, OPENVSWITCH, TABLE, NicView, Port, Segment
 from netcommon.views.words import natural
@@ -158,6 +158,6 @@ def _table(host: Host, name: str, number: int) -> Segment:
     """A routing table; its uplinks are those that a NIC of it has."""
     found: dict[str, Port] = {}
     for family in (AF_INET, AF_INET6) if number else ():
-        ways = host.all(f"the uplinks of table {name}", partial(uplinks, host.view, family, number))
-        found |= {link.name: _port(link) for link in ways}
+        ways = host.ask(f"the uplinks of table {name}", partial(uplinks, host.view, family, number), Uplinks([], ""))
+        found |= {link.name: _port(link) for link in ways.links}
     return _none(TABLE, name)._replace(there=bool(number), number=number, uplinks=tuple(found.values()))

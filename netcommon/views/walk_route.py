@@ -70,7 +70,8 @@ def stack(walk: Walk, link: Link) -> None:
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     target = ipaddress.ip_address(packet.target)
-    if solicits and (target.is_multicast or any(each.address == packet.target for each in walk.view.addresses())):
+    own = any(each.address == packet.target for each in walk.view.addresses()) if solicits else False
+    if solicits and (target.is_multicast or own or _proxied(walk, link, packet.target)):
         _asked(walk, link, AF_INET6)
         return
     _routed(walk, link, target)
@@ -114,6 +115,12 @@ def _asked(walk: Walk, link: Link, family: int) -> None:
             return
     why = _silent(walk, link, family, proxy)
     trail.arrives("node", what, f"{asked} is not the node's, {why}: it does not answer", f"nobody on the node answers for {asked}")
+
+
+def _proxied(walk: Walk, link: Link, target: str) -> bool:
+    """Tell whether a packet to ``target`` is shown to its proxy entry, and not only what asks everybody (ip6_forward())."""
+    everywhere = walk.view.sysctl("net/ipv6/conf/all/proxy_ndp") == "1"
+    return everywhere and any(each.address == target for each in walk.view.neighbours(AF_INET6, link.index))
 
 
 def _silent(walk: Walk, link: Link, family: int, proxy: Neighbour | None) -> str:

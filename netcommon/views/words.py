@@ -54,7 +54,7 @@ def condition(nic: NicView) -> str:
     if nic.condition == UNTOLD:
         return "good as far as can be told"
     if nic.condition == GOOD:
-        return "good, guest not here yet" if nic.owed else "good"
+        return "good, guest not here yet" if nic.owed else "good, unguarded until its next start" if nic.unguarded else "good"
     return nic.state
 
 
@@ -71,6 +71,8 @@ def summary(nics: Sequence[NicView]) -> str:
     ):
         count = sum(nic.condition == name for nic in nics)
         words += [f"{count} {said}"] if count else []
+    waiting = sum(nic.unguarded for nic in nics)
+    words += [f"{waiting} unguarded until the next start"] if waiting else []
     return ", ".join([several(len(nics), "NIC"), *(words or ["all good"])])
 
 

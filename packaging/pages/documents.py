@@ -44,6 +44,11 @@ class Drift(NamedTuple):
     differs: str  #: what is so instead
 
 
+class Idle(NamedTuple):
+    does: str  #: what was done, or is on record to be done, as an administrator would type it
+    why: str  #: what is missing on the host
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -54,6 +59,8 @@ class Checked(NamedTuple):
     drift: tuple[Drift, ...]  #: what does not hold
     unknown: tuple[str, ...]  #: kinds of operations on record that this version, or its extensions, do not know
     owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
+    idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
+    unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start
 
 
 class Check(NamedTuple):

@@ -235,3 +235,23 @@ def test_a_device_is_renamed(world: World) -> None:
 def test_nothing_to_do(world: World) -> None:
     assert world.host.execute([], stop=True) == []
     assert view(world).ports(0) == []
+
+
+def test_the_ports_of_a_vrf(full_world: World) -> None:
+    """Its device tells the table of what comes in by them."""
+    full_world.vrf("blue", 1300), full_world.veth("up0", "peer")
+    blue, port = index(full_world, "blue"), index(full_world, "up0")
+    assert do(full_world, SetLink(port, master=blue)) == [0]
+    for each in (view(full_world), full_world.host.snapshot()):
+        assert [(link.name, link.kind, link.table) for link in each.links_of("vrf")] == [("blue", "vrf", 1300)]
+        assert [(link.name, link.port_kind, link.table) for link in each.ports(blue)] == [("up0", "vrf", 0)]
+        assert each.port(port) is None and each.vlans(port) == []
+    full_world.remove("blue")
+    left = view(full_world).link_at(port)
+    assert left is not None and (left.master, left.port_kind, view(full_world).links_of("vrf")) == (0, "", [])
+
+
+def test_no_vrfs(world: World) -> None:
+    """Also where the kernel knows none, and would list every link."""
+    world.bridge("br0"), world.tap("tap0")
+    assert view(world).links_of("vrf") == world.host.snapshot().links_of("vrf") == []

@@ -17,7 +17,7 @@ def test_an_empty_node(world: World) -> None:
     seen = view(world)
     assert [link.name for link in seen.links()] == ["lo"]
     assert (seen.neighbours(2), seen.neighbours(10), seen.routes(2, 100), seen.rules(2, "tap0")) == ([], [], [], [])
-    assert seen.vlans(1) == []
+    assert (seen.vlans(1), list(seen.links_of("vlan"))) == ([], [])
     assert seen.sysctl("net/nothing") is None
 
 

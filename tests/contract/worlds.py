@@ -35,6 +35,7 @@ class World(Protocol):
 
     def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None: ...
     def veth(self, name: str, peer: str) -> None: ...
+    def vrf(self, name: str, table: int) -> None: ...
     def remove(self, name: str) -> None: ...
     def rename(self, name: str, new: str) -> None: ...
     def rule_with_source(self, rule: Rule, source: str) -> None:
@@ -78,6 +79,9 @@ class SimulatedWorld:
 
     def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None:
         self.host.add_bridge(name, vlan_filtering=vlan_filtering, default_pvid=default_pvid)
+
+    def vrf(self, name: str, table: int) -> None:
+        self.host.add_link(Link(0, name, "vrf", table=table))
 
     def veth(self, name: str, peer: str) -> None:
         first = self.host.add_link(Link(0, name, "veth"))
@@ -142,6 +146,9 @@ class LinuxWorld:
         # Down, as the suite's other devices: IPv6 would give an address to it, and routes with that.
         filtering = ("vlan_filtering", "1", "vlan_default_pvid", str(default_pvid)) if vlan_filtering else ()
         run("ip", "link", "add", name, "type", "bridge", *filtering)
+
+    def vrf(self, name: str, table: int) -> None:
+        run("ip", "link", "add", name, "type", "vrf", "table", str(table))
 
     def veth(self, name: str, peer: str) -> None:
         run("ip", "link", "add", name, "type", "veth", "peer", "name", peer)

@@ -141,6 +141,10 @@ def real_records(folder: str) -> list[Any]:
         sim.up(one)
         found.append(json.loads(to_json(sim.record(one.uuid))))
         sim.node.store.close()
+    sim = Sim(f"{folder}/waiting")
+    sim.host.remove_link("eth-brv")
+    sim.up(sim_nic("bridged, access"))
+    found.append(json.loads(to_json(sim.record())))
     return found
 
 
@@ -156,7 +160,8 @@ def read_record(data: bytes, view: Any) -> None:
         for each in (operation, orphan(operation)):
             each.describe(), each.undo(), each.place(), each.identity(), each.exclusive(), each.unmarked(), each.effects()
             assert all(isinstance(key, str) and key for key in each.shared())
-    steps.drift(view, known)
+    drifted = [operation for operation, _text in steps.drift(view, known)]
+    assert all(isinstance(operation.idle(view), str) for operation in known if operation not in drifted)
 
 
 def runtimes() -> list[Any]:

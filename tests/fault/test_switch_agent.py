@@ -16,8 +16,8 @@ from tests.support.ovs import OpenVswitch
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
 
-#: How long the agent may take once the daemon is there again (seconds): it connects anew each second.
-BAR = 5.0
+#: How long the agent may take once the daemon is there again (seconds).
+BAR = 1.0
 
 
 @pytest.mark.no_agent("starts agents of its own")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -202,3 +203,18 @@ def test_the_guest_is_guarded_when_its_hook_has_ended(placed: OpenVswitch, node:
     guest.send(forged)
     guest.send(good_one)
     assert other.receive(lambda frame: frame in (forged, good_one), seconds=5) == good_one
+
+
+def test_an_up_while_flows_are_restored(placed: OpenVswitch) -> None:
+    """Whoever restores gives each bridge the flows that it had: an up waits for the end of that, else it is to be tried again."""
+    before = at_rest()
+    Path("/etc/netcommon").mkdir(exist_ok=True)
+    Path("/etc/netcommon/config.toml").write_text("[hook]\nservice_timeout = 1\n")
+    placed.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
+    again = rundoor("kvm-ifup", NIC)
+    assert again.status == 75 and "flow-restore-wait" in again.stderr, again.stderr
+    placed.vsctl("remove", "Open_vSwitch", ".", "other_config", "flow-restore-wait=true")
+    assert rundoor("kvm-ifup", NIC).status == 0
+    assert good() == ["tap0"] and flows()
+    assert rundoor("kvm-ifdown", NIC, "tap0", "hot-remove").status == 0
+    assert flows() == [] and diff({**before, "files": {}}, {**at_rest(), "files": {}}) == []

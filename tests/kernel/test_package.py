@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from netcommon import __version__
+from netcommon.install import install
+from netcommon.ours import MARKER
 from tests.support import bootstrap, syscalls
 from tests.support.bootstrap import ROOT
 from tests.support.node import Node
@@ -84,6 +86,20 @@ def ganeti(folder: Path) -> Path:
     return made
 
 
+def scripts(folder: Path, version: str) -> Path:
+    """A package of two of Ganeti's scripts, of which one is a link to the other."""
+    tree = folder / f"scripts-{version}"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(GANETI.replace("3.0.2-3+trial", version).replace("ganeti-3.0", "ganeti-scripts"))
+    (tree / "usr/lib/ganeti").mkdir(parents=True)
+    (tree / "usr/lib/ganeti/kvm-ifup").write_text(f"#!/bin/sh\n# {version}\n")
+    (tree / "usr/lib/ganeti/kvm-ifup").chmod(0o755)
+    (tree / "usr/lib/ganeti/kvm-ifdown").symlink_to("kvm-ifup")
+    made = folder / f"scripts-{version}.deb"
+    bootstrap.command(["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(made)])
+    return made
+
+
 def later(folder: Path) -> Path:
     """A copy of what the package is made of, with a later version."""
     copied = folder / "later"
@@ -103,6 +119,31 @@ def later(folder: Path) -> Path:
 
 def built(checkout: Path, folder: Path) -> Path:
     return Path(bootstrap.command([str(checkout / "packaging/build-deb"), "--output", str(folder)]).stdout.strip())
+
+
+def test_dpkg_upgrades_and_removes_what_our_doors_stand_for(system: Path, tmp_path: Path) -> None:
+    folder, hooks = system / "usr/lib/ganeti", str(ROOT / "hooks")
+
+    def dpkg(*words: str) -> None:
+        subprocess.run(["chroot", system, "dpkg", *words], check=True, capture_output=True, env={"PATH": os.environ["PATH"]})
+
+    for version in ("1", "2"):
+        shutil.copy(scripts(tmp_path, version), system / "root")
+    dpkg("-i", "/root/scripts-1.deb")
+    install("ganeti", str(system), hooks=hooks)
+    for _ in ("an upgrade", "the same once more"):
+        dpkg("-i", "/root/scripts-2.deb")
+        assert MARKER in (folder / "kvm-ifup").read_text() and MARKER in (folder / "kvm-ifdown").read_text()
+        assert not (folder / "kvm-ifdown").is_symlink()
+        assert install("ganeti", str(system), hooks=hooks) == []
+    install("ganeti", str(system), uninstall=True, hooks=hooks)
+    assert sorted(os.listdir(folder)) == ["kvm-ifdown", "kvm-ifup"]
+    assert (folder / "kvm-ifup").read_text() == "#!/bin/sh\n# 2\n" and (folder / "kvm-ifdown").readlink() == Path("kvm-ifup")
+    dpkg("--verify", "ganeti-scripts")
+    install("ganeti", str(system), hooks=hooks)
+    dpkg("-r", "ganeti-scripts")
+    install("ganeti", str(system), uninstall=True, hooks=hooks)
+    assert not folder.exists() and "ganeti" not in (system / "var/lib/dpkg/diversions").read_text()
 
 
 @pytest.mark.slow

@@ -111,6 +111,19 @@ def test_link_local_gateway(site: Site) -> None:
     assert diff(before, snapshot()) == []
 
 
+def test_an_ipv4_guest_and_the_node_speak_by_link_local_addresses(tabled: Site) -> None:
+    """IPv6 is not forwarded for it, and what neighbours say to each other needs no address."""
+    guest = tabled.guest(HOST4)
+    nic = tabled.nic(IP=HOST4)
+    tabled.up(nic)
+    assert drift() == []
+    (own,) = [each["local"] for each in ask("ip", "-j", "-6", "address", "show", "dev", "tap0")[0]["addr_info"]]
+    guest.run("ip", "address", "add", HOST6, "dev", "eth0", "nodad")
+    assert reaches(guest, f"{own}%eth0") == [f"{own}%eth0"]
+    assert reaches(guest, FAR6, source=HOST6) == []
+    tabled.down(nic)
+
+
 def test_a_networks_link_local_gateway_is_the_taps(tabled: Site) -> None:
     guest = tabled.guest(HOST6, gateways=["fe80::dead"])
     nic = tabled.nic(IP=HOST6, NETWORK_GATEWAY6="fe80::dead")

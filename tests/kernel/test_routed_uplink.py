@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from netcommon.doctor import findings
+from runtime.paths import Paths
 from tests.support.netns import run, sysctl
 from tests.support.node import Node
-from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, TABLE, Site, collect, drift, mend, options, proxies, reaches
+from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, TABLE, Site, collect, drift, mend, options, proxies, reaches, verifies
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
@@ -242,3 +244,60 @@ def test_entries_of_no_record(site: Site) -> None:
     assert sorted(found) == [f"removed blackhole {HOST6}/128 in table {TABLE}", f"removed proxy neighbour {HOST6} on up0"]
     assert proxies("up0") == [("2001:db8:f::6", "static")]
     assert "blackhole 2001:db8:f::6" in run("ip", "-6", "route", "show", "table", TABLE)
+
+
+@pytest.fixture
+def elsewhere(site: Site) -> Site:
+    """A site whose table main leads to another network, by ``up1``, and whose guests' table has nothing but its default routes."""
+    for family in ("-4", "-6"):
+        run("ip", family, "rule", "del", "iif", "up0", "lookup", TABLE)
+    site.node.outside("up1", "203.0.113.1/24", "2001:db8:e::1/64")
+    site.node.address("up1", "203.0.113.2/24", "2001:db8:e::2/64")
+    run("ip", "-4", "route", "add", "default", "via", "203.0.113.1")
+    run("ip", "-6", "route", "add", "default", "via", "2001:db8:e::1")
+    return site
+
+
+@pytest.mark.parametrize("what", ["route", "link"])
+def test_a_default_route_that_goes_for_a_moment(elsewhere: Site, what: str) -> None:
+    """Alone, or with its link, which takes the entries too: nothing moves to table main's uplink, and all is good again after it."""
+    site = elsewhere
+    site.tap("tap0")
+    before = site.before()
+    nic = site.nic(IP=HOST4, TAGS=options(f"addresses:{HOST6}", "uplink_proxy:both"))
+    site.up(nic)
+    for _ in range(3):
+        if what == "route":
+            run("ip", "-4", "route", "flush", "table", TABLE, "exact", "default")
+            run("ip", "-6", "route", "delete", "default", "table", TABLE)
+            assert drift() == [] and "as it should be" in mend()[0]
+        else:
+            run("ip", "link", "set", "up0", "down")
+            mend()
+            assert drift() == []
+        assert rundoor("kvm-ifup", nic).status == 0
+        assert (proxies("up1"), sysctl("net/ipv6/conf/up1/proxy_ndp")) == ([], "0")
+        if what == "link":
+            run("ip", "link", "set", "up0", "up")
+            site.node.address("up0", "2001:db8:f::2/64")
+        site.defaults("up0")
+        assert (drift(), proxies("up0"), sysctl(SWITCH)) == ([], [(HOST4, "174"), (HOST6, "174")], "1")
+    site.down(nic)
+    assert diff(before, snapshot()) == []
+
+
+def test_neighbours_verify_what_they_know(site: Site) -> None:
+    """By solicitations to the one address: the kernel answers those for others with all.proxy_ndp alone, which up and doctor ask for."""
+    guest = site.guest(HOST6, gateways=[GATEWAY6])
+    everywhere = "net/ipv6/conf/all/proxy_ndp"
+    sysctl(everywhere, "0")
+    nic = site.nic(IP=HOST6)
+    assert "net.ipv6.conf.all.proxy_ndp is 0" in rundoor("kvm-ifup", nic).stderr
+    assert reaches(site.router, HOST6) == [HOST6] and reaches(guest, FAR6) == [FAR6]
+    assert (verifies(site.router, HOST6), verifies(guest, GATEWAY6)) == (False, False)
+    (finding,) = [one for one in findings(Paths()) if "all.proxy_ndp is 0" in one.text]
+    run(*finding.remedy.partition(",")[0].split())
+    assert sysctl(everywhere) == "1" and not [one for one in findings(Paths()) if "all.proxy_ndp is 0" in one.text]
+    assert reaches(site.router, HOST6) == [HOST6] and reaches(guest, FAR6) == [FAR6]
+    assert (verifies(site.router, HOST6), verifies(guest, GATEWAY6)) == (True, True)
+    site.up(nic)

@@ -46,21 +46,31 @@ KINDS = (*attacks_ip4.kinds(), *attacks_ip6.kinds(), *attacks_other.kinds())
 GROUPS = (To("all", ALL_MAC, ALL4, ALL6), To("nearest bridge", NEAREST, ALL4, ALL6), To("spanning tree", SPANNING_TREE, ALL4, ALL6))
 ENDS = (To("host", HOST_MAC, HOST4, HOST6), To("peer", PEER_MAC, PEER4, PEER6), To("out", OUT_MAC, OUT4, OUT6))
 
-ADDRESSES = f"netcommon:0:addresses:{OWN6} netcommon:0:prefixes:{PREFIX4} netcommon:0:prefixes:{PREFIX6}"
+ADDRESSES6 = f"netcommon:0:addresses:{OWN6} netcommon:0:prefixes:{PREFIX6}"
+ADDRESSES = f"{ADDRESSES6} netcommon:0:prefixes:{PREFIX4}"
 
 
 class Setting(NamedTuple):
-    """A guard's settings: the NIC's IP and tags, and which rules (attacks_base.RULES) are off under them."""
+    """A guard's settings: the NIC's IP and tags, and which rules (attacks_base.RULES) are off under them.
+
+    ``unknown``: those that are off because no address of the family is known. They hold for a routed guest, which has no other addresses.
+    """
 
     name: str
     tags: str
     off: frozenset[str]
     ip: str = OWN4
+    unknown: frozenset[str] = frozenset()
+
+    def off_in(self, mode: str) -> frozenset[str]:
+        """The rules that are off for a NIC of ``mode``."""
+        return self.off - self.unknown if mode == "routed" else self.off
 
 
-def _setting(name: str, tags: str, *off: str, ip: str = OWN4, addresses: str = ADDRESSES) -> Setting:
+def _setting(name: str, tags: str, *off: str, ip: str = OWN4, addresses: str = ADDRESSES, unknown: str = "") -> Setting:
     guard = "netcommon:0:spoof_guard:true"
-    return Setting(name, " ".join(filter(None, (guard, addresses, tags))), frozenset(off), ip)
+    closed = frozenset({unknown} - {""})
+    return Setting(name, " ".join(filter(None, (guard, addresses, tags))), closed.union(off), ip, closed)
 
 
 _SWITCHES = ("allow_mac_spoofing", "allow_ip_spoofing", "allow_dhcp_spoofing", "allow_restricted_traffic", "allow_unfiltered_promisc")
@@ -76,9 +86,12 @@ SETTINGS = (
     _setting("eui64, allow_ip_spoofing", "netcommon:0:link_local:eui64 netcommon:0:allow_ip_spoofing", "ip4", "ip6", "local"),
     _setting("no address known", "", "ip4", "ip6", "local", ip="", addresses=""),
     _setting("eui64, no address known", "netcommon:0:link_local:eui64", "ip4", "ip6", ip="", addresses=""),
-    _setting("eui64, IPv4 alone known", "netcommon:0:link_local:eui64", "ip6", addresses=f"netcommon:0:prefixes:{PREFIX4}"),
-    _setting("IPv4 alone known", "", "ip6", "local", addresses=f"netcommon:0:prefixes:{PREFIX4}"),
-    _setting("IPv6 alone known", "", "ip4", "local", ip="", addresses=f"netcommon:0:addresses:{OWN6} netcommon:0:prefixes:{PREFIX6}"),
+    _setting("eui64, IPv4 alone known", "netcommon:0:link_local:eui64", unknown="ip6", addresses=f"netcommon:0:prefixes:{PREFIX4}"),
+    _setting("IPv4 alone known", "", "local", addresses=f"netcommon:0:prefixes:{PREFIX4}", unknown="ip6"),
+    _setting("IPv6 alone known", "", "local", ip="", addresses=ADDRESSES6, unknown="ip4"),
 )
-NO_GUARD = Setting("no guard", "netcommon:0:spoof_guard:false", frozenset({"mac", "ip4", "ip6", "local", "dhcp", "type", "never"}))
+#: Of a NIC with addresses of both families: without the guard, too, a routed guest's packets of another one go nowhere.
+NO_GUARD = Setting(
+    "no guard", f"netcommon:0:spoof_guard:false {ADDRESSES}", frozenset({"mac", "ip4", "ip6", "local", "dhcp", "type", "never"})
+)
 

@@ -65,6 +65,11 @@ ROWS: Mapping[str, Row] = {
         "a custom script that hangs, forks, ignores SIGTERM, prints 100 MB, closes its descriptors, leaves a daemon that holds stdout",
         "the hook is back within the limit + 2 s, the whole group is gone, the output is capped",
     ),
+    "rebuilding": Row(
+        "bridges, uplinks, switches with and without their flows, tables, names and nftables taken away and made anew at random, "
+        "10 minutes with the agent, 2 with `repair --all`",
+        "every guest connected within 1 s, by its frames; no forged frame leaves but within 100 ms of a flush",
+    ),
     "endurance": Row(
         "24 h of random operations compressed (simulated clock and host), and 10 minutes on the real kernel",
         "nothing left behind; memory, descriptors and files do not grow",

@@ -29,7 +29,7 @@ ALWAYS = _names(
     netcommon.host.requests netcommon.host.requests_flows netcommon.host.requests_local netcommon.host.requests_port
     netcommon.host.requests_rules netcommon.host.tables netcommon.host.tcview netcommon.host.template_view
     netcommon.lifecycle netcommon.lifecycle.down netcommon.lifecycle.effects netcommon.lifecycle.ifup_os netcommon.lifecycle.node
-    netcommon.lifecycle.scripts netcommon.lifecycle.steps
+    netcommon.lifecycle.renamed netcommon.lifecycle.scripts netcommon.lifecycle.steps
     netcommon.operations netcommon.operations.base netcommon.operations.link netcommon.operations.stored
     """
 )

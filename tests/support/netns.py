@@ -87,6 +87,17 @@ def wait_until(condition: Callable[[], object], seconds: float = 5, what: str = 
         time.sleep(0.01)
 
 
+def routed_here(device: str, address: str) -> None:
+    """Waits, where ``device`` is up, until what is sent to its ``address`` ("2001:db8::1/64") is taken in.
+
+    The kernel adds the route of an address of IPv6 in a worker of its own, a moment later than it has answered (addrconf_dad_work).
+    """
+    if ":" in address and "LOWER_UP" in run("ip", "-br", "link", "show", "dev", device):
+        # in table local, or where the device is in a VRF, in that one's
+        local = ("ip", "-6", "route", "show", "table", "all", "type", "local", "dev", device, address.partition("/")[0])
+        wait_until(lambda: run(*local), 5, f"{address} on {device}")
+
+
 def slowness() -> float:
     """How many times slower than usual time limits of tests have to be: 10 in the emulated machine."""
     return float(os.environ.get("NETCOMMON_TESTS_SLOWNESS", "1"))

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tests.support.netns import EMPTY, RUN, Namespace, isolate, mounted_over, run, sysctl
+from tests.support.netns import EMPTY, RUN, Namespace, isolate, mounted_over, routed_here, run, sysctl
 from tests.support.tap import Tap
 
 
@@ -35,6 +35,8 @@ class Node:
         self.wire(uplink, other)
         for address in addresses:
             other.run("ip", "address", "add", address, "dev", "eth0", *(("nodad",) if ":" in address else ()))
+            with other.entered():
+                routed_here("eth0", address)
         return other
 
     def bridge(self, name: str = "br0", *ports: str, vlan_filtering: bool = False, mtu: int = 0) -> None:
@@ -51,6 +53,7 @@ class Node:
         """Addresses on a device of this node."""
         for address in addresses:
             run("ip", "address", "add", address, "dev", device, *(("nodad",) if ":" in address else ()))
+            routed_here(device, address)
 
     def tap(self, name: str = "tap0", persistent: bool = False) -> Tap:
         """A tap as QEMU holds it: down, not persistent, with a vnet header; closed with the node."""
@@ -70,6 +73,7 @@ class Node:
         sysctl("net/ipv4/ip_forward", "1")
         if ipv6:
             sysctl("net/ipv6/conf/all/forwarding", "1")
+            sysctl("net/ipv6/conf/all/proxy_ndp", "1")
 
 
 @contextlib.contextmanager

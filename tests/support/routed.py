@@ -14,7 +14,7 @@ from netcommon.lifecycle.node import Node as OurNode
 from netcommon.log import recording
 from netcommon.settings import Settings
 from runtime.paths import Paths
-from tests.support.netns import Namespace, ask, run, sysctl
+from tests.support.netns import Namespace, ask, run, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import Snapshot, snapshot
@@ -152,6 +152,22 @@ def collect() -> list[str]:
     """gc."""
     with ours() as node:
         return [f"{found.action} {found.text}" for found in gc(node, Call(recording()[0], node.clock.now() + 20))]
+
+
+def verifies(start: Namespace, address: str) -> bool:
+    """Let a neighbour on eth0 verify its entry for ``address``, by solicitations to that alone; tell whether it was answered."""
+    states: list[str] = []
+
+    def over() -> bool:
+        found = ask("ip", "-j", "neighbour", "show", address, "dev", "eth0")
+        states.append(found[0]["state"][0] if found else "FAILED")  # one that has failed may be removed at once
+        return states[-1] != "PROBE"
+
+    with start.entered():
+        (entry,) = ask("ip", "-j", "neighbour", "show", address, "dev", "eth0")
+        run("ip", "neighbour", "replace", address, "dev", "eth0", "lladdr", entry["lladdr"], "nud", "probe")
+        wait_until(over, 10)
+    return states[-1] == "REACHABLE"
 
 
 def proxies(device: str) -> list[tuple[str, str]]:

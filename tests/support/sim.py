@@ -138,6 +138,7 @@ class Sim:
             host.add_link(Link(0, f"eth-{bridge}", "", up=True, master=made.index))
         host.add_ovs_bridge("ovs0")
         host.kernel.settings.write("net/ipv6/conf/all/forwarding", "1")
+        host.kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "1")
         host.files.folders |= {"/var/lib/nfdhcpd", "/var/lib/netcommon/dnsmasq"}
         self._foreign()
         self.tap("tap0")

@@ -25,7 +25,7 @@ from tests.support.bootstrap import ROOT, VENV, say
 HEAVY = ("mypy", "mypyc", "pip", "setuptools", "pkg_resources", "virtme", "virtme_ng", "urllib3", "requests", "ast_serialize")
 FOLDERS = ("hooks", "netagent", "netcommon", "runtime", "tests", "examples", "docs")
 WITH_CASES = ("tests/vm", "tests/contract", "tests/kernel", "tests/fault")
-MODULES = ("bridge", "tun", "veth", "openvswitch", "8021q", "dummy", "vrf", "nf_tables")
+MODULES = ("bridge", "tun", "veth", "openvswitch", "8021q", "bonding", "dummy", "vrf", "vxlan", "nf_tables")
 
 SCRIPT = """#!/bin/sh
 exec >{results}/output.txt 2>&1

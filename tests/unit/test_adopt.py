@@ -264,3 +264,44 @@ def test_wrong_usage_and_wrong_names(guest: Guest) -> None:
     guest.cli("adopt", status=2)
     guest.cli("adopt", "web", "--all", status=2)
     assert "INSTANCE='a/b'" in guest.cli("adopt", "a/b", status=64).stderr
+
+
+def test_what_ganetis_script_left_of_devices_that_are_gone_goes(guest: Guest) -> None:
+    """With --all alone: who names an instance asks for nothing else."""
+    guest.nic(A, descriptor=20)
+    guest.tap("tap0", 20)
+    kernel = guest.cli.host.kernel
+    left, near = Rule(AF_INET, 32765, "tap7", 100, 3), Rule(AF_INET, 700, "tap8", 100, 3)
+    kernel.add_rule(left)
+    kernel.add_rule(near)
+    assert guest.adopt("--all", "--dry-run") == {A: ("tap0", "would adopt"), "": ("tap7", "would be removed")}
+    assert guest.adopt("web") == {A: ("tap0", "adopted")}
+    assert [rule for rule in kernel.rules if rule.iif] == [near, left]
+    assert guest.adopt() == {A: ("tap0", "managed already"), "": ("tap7", "removed")}
+    assert guest.why[""] == "rule iif tap7 lookup 100 preference 32765 (family 2), left by Ganeti's own script"
+    assert [rule for rule in kernel.rules if rule.iif] == [near]
+
+
+def test_a_guest_that_a_rule_leads_elsewhere_is_not_adopted(guest: Guest) -> None:
+    """Ganeti's script takes no rule away where the NIC has no LINK; whose it is cannot be told while the guest runs."""
+    guest.nic(A, "routed", "", "10.0.0.5", descriptor=20)
+    guest.tap("tap0", 20, bridge="")
+    guest.cli.host.kernel.add_rule(Rule(AF_INET, 32765, "tap0", 100, 3))
+    assert guest.adopt(status=69) == {A: ("tap0", "failed")}
+    assert "ip -4 rule del iif tap0 lookup 100 preference 32765" in guest.why[A]
+
+
+def test_that_it_stands_without_its_guard_is_said_until_its_next_start(guest: Guest) -> None:
+    guest.nic(A, descriptor=20)
+    guest.tap("tap0", 20)
+    assert guest.adopt() == {A: ("tap0", "adopted")}
+    assert "good, but without the spoof guard and node_access until its next start" in guest.cli("check").stdout
+    (found,) = guest.cli.json("check")
+    assert found["good"] and found["unguarded"]
+    assert "1 unguarded until the next start" in guest.cli("tree").stdout
+    (warned,) = [one for one in guest.cli.json("doctor", status=None) if one["topic"] == "guards"]
+    assert "web/0" in warned["text"]
+    guest.cli.environ = {**guest.cli.json("show", "web/0")[0]["environment"], "TAGS": ""}
+    guest.cli("up", "--from-environment")
+    assert "good\n" in guest.cli("check").stdout and "without" not in guest.cli("check").stdout
+    assert not guest.cli.json("check")[0]["unguarded"]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netagent.drift import FEW, GATHER, LATE, NEVER, SOON, Drift
-from netagent.events import INDEX, NAME, TABLE, UPLINKS, VLAN, Changed, Event, Gone, LinkGone, LockClosed, Overrun
+from netagent.events import INDEX, NAME, PORTS, TABLE, UPLINKS, VLAN, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
 from netagent.nics import Entry, Nics, entry_of, marks_of
 from runtime.locks import number
 from runtime.record import APPLYING, CLOSING, REVERTING, STATES, UP
@@ -174,6 +174,18 @@ def test_what_failed_is_left_alone_for_a_while() -> None:
     assert place.until(0.1) == ["a"]
 
 
+def test_what_comes_is_a_reason_to_look_at_whatever_failed() -> None:
+    """In any state; the pause of one that failed ends with it (netagent.agent)."""
+    place = Place(entry("a"), entry("b", 8, state=REVERTING))
+    for key in ("a", "b"):
+        place.blocked[key] = place.now + 300
+        place.drift.again(key, place.now + 300)
+    assert place.until(1) == []
+    place.blocked.clear()
+    place.happens(Came(((INDEX, 7), (INDEX, 8))))
+    assert sorted(place.until(2 * GATHER)) == ["a", "b"]
+
+
 def test_a_closing_record_is_looked_at_when_its_device_changes() -> None:
     place = Place(entry("a", state=CLOSING))
     place.happens(Changed(((INDEX, 7),)))
@@ -260,6 +272,26 @@ def test_marks_of_a_record() -> None:
     found = marks_of(record(nic())._replace(operations=operations))
     assert {(INDEX, 7), (NAME, "tap0"), (TABLE, (5, "netcommon-guard-16")), (VLAN, (3, 10)), (VLAN, (7, 0)), (UPLINKS, 10)} <= found
     assert (NAME, "eth0") in found and (NAME, "eth1") in found and (INDEX, 3) not in found
+
+
+def test_marks_of_a_nic_with_vlans() -> None:
+    """A port that joins its bridge may be an uplink, as what the settings name; a VLAN interface anywhere may take its VLAN."""
+    port = {"kind": "bridge-port", "device": "tap0", "bridge": "brv", "ifindex": 7, "master": 5}
+    waiting = {"kind": "uplink-vlan", "bridge": "brv", "vid": 10, "uplinks": ["tap9"], "device": "tap0", "waits_for": "an uplink of brv"}
+    found = marks_of(record(nic())._replace(operations=(port, waiting)))
+    assert {(PORTS, 5), (NAME, "tap9"), (VLAN, (0, 10))} <= found
+    assert not [sort for sort, _which in marks_of(record(nic())._replace(operations=(port,))) if sort == PORTS]
+
+
+def test_what_a_nic_stands_on_comes_while_it_is_left_alone() -> None:
+    """Check that what failed is tried at once; of one that a hook is at work on, when that is done."""
+    waiting = entry("a")._replace(marks=frozenset({(PORTS, 5)}))
+    place = Place(waiting, waiting._replace(key="b", state=APPLYING))
+    place.drift.again("a", place.now + 60)
+    place.happens(Came(((PORTS, 5),)))
+    assert place.until(1) == ["a"]
+    place.written(waiting._replace(key="b"))
+    assert place.until(1) == ["b"] and place.until(120) == []
 
 
 def test_nics_are_found_by_what_they_are_about_now() -> None:

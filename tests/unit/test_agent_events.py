@@ -16,9 +16,9 @@ import pytest
 
 from netagent import file_events, nft_events
 from netagent.agent import _lock_closed, _record_changed
-from netagent.events import INDEX, NAME, SWITCH, TABLE, Changed, Gone, LockClosed, Overrun, RecordChanged
+from netagent.events import BASE, INDEX, NAME, SWITCH, TABLE, Came, Changed, Gone, LockClosed, Overrun, RecordChanged
 from netagent.file_events import FileEvents
-from netagent.kernel_events import FILTER, RTM_NEWADDR
+from netagent.kernel_events import FILTER, RTM_NEWADDR, KernelEvents
 from netagent.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN
 from netagent.ovs_events import OvsEvents
 from netcommon.host import nfencode
@@ -129,7 +129,7 @@ def test_what_the_database_tells(database: Database) -> None:
     events = OvsEvents(database.path, time.monotonic)
     assert events.open() and events.open() and events.descriptor >= 0
     asked = database.accept()
-    assert asked["method"] == "monitor" and set(asked["params"][2]) == {"Port", "Interface", "Bridge"}
+    assert asked["method"] == "monitor" and set(asked["params"][2]) == {"Port", "Interface", "Bridge", "Open_vSwitch"}
     gone, changed = {"old": {"name": "tap0", "tag": 5}}, {"old": {"tag": 5}, "new": {"name": "tap1", "tag": 6}}
     database.say(
         {"id": asked["id"], "error": None, "result": {}},
@@ -259,3 +259,21 @@ def route(length: int, protocol: int) -> bytes:
 )
 def test_what_the_kernel_passes_on(kind: int, body: bytes, wanted: bool) -> None:
     assert passes(message(kind, body)) == wanted
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def test_a_bridge_that_has_vlans_only_now_has_come() -> None:
+    """A NIC with a VLAN may have waited for it; its timers are nothing to us."""
+    events = KernelEvents()
+
+    def comes(filtering: int, timer: int) -> bool:
+        data = attribute(16, struct.pack("=Q", timer)) + attribute(7, bytes([filtering])) + attribute(8, b"\x81\x00")
+        info = attribute(18, attribute(1, b"bridge\0") + attribute(2, data))
+        body = struct.pack("=BxHiII", 0, 1, 3, 1, 0) + attribute(3, b"br0\0") + info
+        return Came(((BASE, "br0"), (NAME, "br0"))) in list(events._event(RTM_NEWLINK, body))
+
+    assert [comes(0, 1), comes(0, 2), comes(1, 2), comes(1, 3)] == [True, False, True, False]
+    events.close()

@@ -17,7 +17,9 @@ from netagent.tend import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDON
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Rule
 from netcommon.host.requests import SetLink
+from netcommon.host.requests_flows import DeleteFlows
 from netcommon.operations.base import Operation
+from netcommon.operations.flows import cookie_of
 from netcommon.settings import Settings
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
@@ -114,9 +116,11 @@ def test_a_hook_at_work(place: Place, state: str) -> None:
 
 
 def test_a_closing_one_waits_for_its_device(place: Place) -> None:
+    """Until then its guest is there, and what is taken from it comes back."""
     place.state(CLOSING)
-    place.drop_rule()
     assert place.look() == NOTHING and place.sim.record().state == CLOSING
+    place.drop_rule()
+    assert place.look() == MENDED and place.sim.record().state == CLOSING and place.sim.picture()["rules"] == place.up["rules"]
 
 
 def test_scripts_that_are_owed_are_another_job(place: Place) -> None:
@@ -168,9 +172,46 @@ def test_what_cannot_be_mended_is_tried_less_and_less(place: Place) -> None:
             assert place.look() == FAILURE
             pauses.append(place.result.again - place.now)
             place.now += 20
-    assert pauses == sorted(set(pauses)) and place.repairs.not_before(UUIDS[0]) > 0
+        place.now -= 20
+        assert place.look() == REPORTED and place.result.again > place.now, "it is not tried before that"
+    assert pauses == sorted(set(pauses))
+    assert sum("not repaired" in line for line in place.sim.lines) == 1, "and the log says it once"
     place.now += 100
-    assert place.look() == MENDED and place.repairs.not_before(UUIDS[0]) == 0
+    assert place.look() == MENDED and place.look() == NOTHING
+
+
+def test_what_waits_keeps_nothing_else_from_being_mended(place: Place) -> None:
+    """And attempts that failed are no fight with anybody: when it works at last, it may be undone as often as ever."""
+    place.drop_rule()
+    with place.sim.failing(0, Answer(errno.EPERM, "not permitted")):
+        for _ in range(10):
+            assert place.look() == FAILURE
+            place.now = place.result.again
+        place.look()
+    tap, kernel = place.sim.index("tap0"), place.sim.host.kernel
+    kernel.delete_route(next(route for route in kernel.routes if route.index == tap))
+    assert place.look() == MENDED and place.sim.picture()["routes"] == place.up["routes"]
+    assert place.sim.picture()["rules"] != place.up["rules"], "that waits still"
+    place.repairs.came(UUIDS[0])
+    assert place.look() == MENDED and place.sim.picture()["rules"] == place.up["rules"]
+    place.drop_rule()
+    assert place.look() == MENDED
+
+
+def test_a_tap_stays_down_while_something_of_its_nic_waits(tmp_path: Path) -> None:
+    """It would come up without its flows, or without its port."""
+    place = Place(str(tmp_path), "openvswitch, guarded")
+    tap, kernel = place.sim.index("tap0"), place.sim.host.kernel
+    cookie = cookie_of(UUIDS[0], "tap0")
+    place.sim.host.execute([DeleteFlows("ovs0", cookie)], stop=False)
+    kernel.set_link(SetLink(tap, up=False))
+    with place.sim.failing(0, Answer(errno.EAGAIN, "not now")):
+        assert place.look() == BUSY
+    kernel.set_link(SetLink(tap, up=False))
+    assert place.look() == REPORTED and place.result.again > place.now
+    assert not kernel.links[tap].up
+    place.repairs.came(UUIDS[0])
+    assert place.look() == MENDED and place.sim.picture() == place.up
 
 
 def test_what_cannot_be_undone_stays_on_record(place: Place) -> None:

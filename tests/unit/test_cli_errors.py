@@ -78,7 +78,6 @@ ERRORS: tuple[tuple[Callable[[Cli], None], tuple[str, ...], int, str], ...] = (
     (newer, ("upgrade",), 69, "install the version that wrote it"),
     (bridge_gone, ("plan", "tap0", "--resolve"), 69, "create it, or correct the NIC's LINK"),
     (device_gone, ("up", "tap0"), 69, "its hypervisor makes it when the guest starts"),
-    (closing, ("repair", "tap0"), 69, "netcommon explain says what to do"),
 )
 
 

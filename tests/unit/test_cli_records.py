@@ -17,7 +17,7 @@ from netcommon.host.requests import DeleteRule, SetLink
 from netcommon.host.requests_port import SetPort
 from netcommon.lifecycle.node import Clock
 from netcommon.log import Syslog
-from tests.support.cli import UUIDS, Cli, equipped, with_two
+from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
 from tests.support.sim import MODES, Sim, nic
 
 
@@ -188,3 +188,22 @@ def test_show_says_who_shares(cli: Cli) -> None:
     (shown,) = cli.json("show", "tap0")
     assert [one["shared_with"] for one in shown["operations"] if one["kind"] == "uplink-vlan"] == [[UUIDS[1]]]
     assert f"shared with {UUIDS[1]}" in cli("show", "tap0").stdout
+
+
+def test_a_renamed_device_has_its_new_name_everywhere(cli: Cli) -> None:
+    """Commands take it, and say it; doctor says what to do; a repair writes it down."""
+    cli(*BRIDGED)
+    cli("up", "tap0")
+    cli.host.rename_link("tap0", "guest1")
+    assert [nic["device"] for nic in cli.json("list") if nic["state"] == "up"] == ["guest1"]
+    (checked,) = cli.json("check", "guest1", status=1)
+    assert checked["device"] == "guest1" and {"does": "the device tap0", "differs": "it is called guest1 now"} in checked["drift"]
+    (shown,) = cli.json("show", "guest1")
+    assert shown["nic"]["INTERFACE"] == "guest1" and shown["alive"]
+    assert cli.json("explain", "guest1")["nics"][0]["device"] == "guest1"
+    said = cli("doctor", status=None).stdout
+    assert "its device tap0 is called guest1 now" in said and "netcommon gc" not in said
+    assert "it was tap0" in cli("repair", "guest1").stdout
+    assert cli.json("check", "guest1")[0]["good"]
+    cli("down", "guest1", "--force")
+    assert [nic["state"] for nic in cli.json("list")] == ["defined"]

@@ -414,6 +414,26 @@ class TestLeftovers:
             "ip -6 rule del preference 500 iif gnt.com.0 lookup 100",
         ]
 
+    def test_those_of_ganetis_own_script_are_counted(self, ward: Ward) -> None:
+        for name, preference in (("tap5", 32765), ("tap4", 32764), ("tap5", 32760)):
+            index = ward.tap(name)
+            assert ward.host.execute([AddRule(Rule(AF_INET, preference, name, 100, 3))], stop=True)[0].ok
+            ward.host.kernel.remove(index)
+        (finding,) = ward.found("leftovers")
+        assert finding.text.startswith("3 policy rules of Ganeti's own script for devices that are gone (tap4, tap5)")
+        assert finding.remedy == "netcommon gc"
+
+    def test_a_rule_that_leads_a_guest_past_its_table(self, ward: Ward) -> None:
+        """Its NIC came up before anybody looked, or it was added since: what is recorded holds, so check says good."""
+        ward.record(ward.tap("tap0"), "routed")
+        after, same = (Rule(AF_INET, 501, "tap0", 200, 3), Rule(AF_INET, 32765, "tap0", 100, 3))
+        assert all(said.ok for said in ward.host.execute([AddRule(after), AddRule(same)], stop=True))
+        assert ward.found("leftovers") == []
+        ward.host.execute([AddRule(Rule(AF_INET6, 499, "tap0", 200, 3))], stop=True)
+        (finding,) = ward.found("leftovers")
+        assert "iif tap0 lookup 200 leads web1/0 past its table" in finding.text
+        assert finding.remedy == "ip -6 rule del iif tap0 lookup 200 preference 499"
+
     def test_a_rule_of_a_tap_that_is_there_is_left_alone(self, ward: Ward) -> None:
         ward.tap("tap5")
         ward.host.execute([AddRule(Rule(AF_INET, 500, "tap5", 100, 4))], stop=True)

@@ -6,7 +6,7 @@ import pytest
 
 from netcommon.doctor import uplinks
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET, Neighbour, Route
+from netcommon.host.facts import AF_INET, AF_INET6, Address, Neighbour, Route
 from tests.support.sim import UUIDS, Sim, nic
 
 
@@ -19,6 +19,10 @@ def sim(tmp_path: object) -> Sim:
 
 def found(sim: Sim) -> list[Finding]:
     return list(uplinks.check(Patient(sim.paths, "/", "/hooks", sim.settings, sim.host.snapshot(), sim.records())))
+
+
+def verified(sim: Sim) -> list[Finding]:
+    return list(uplinks.probes(Patient(sim.paths, "/", "/hooks", sim.settings, sim.host.snapshot(), sim.records())))
 
 
 def test_arp_for_a_guest_of_the_uplinks_network(sim: Sim) -> None:
@@ -47,6 +51,29 @@ def test_an_uplink_that_does_not_forward(sim: Sim) -> None:
     sim.host.kernel.settings.write("net/ipv6/conf/eth-br0/forwarding", "0")
     (finding,) = found(sim)
     assert "eth-br0.forwarding is 0" in finding.text and "accept_ra=2" in finding.remedy
+
+
+@pytest.mark.parametrize("way", ["uplink", "gateway", "unnumbered"])
+def test_neighbours_that_cannot_verify_an_address(sim: Sim, way: str) -> None:
+    """Warn of probes of a guest on the uplink, or of the gateway by a guest: not where the gateway's address is one of the node's."""
+    options = "" if way == "uplink" else "netcommon:0:uplink_proxy:off"
+    sim.up(nic("routed, IPv6", NETWORK_GATEWAY6="" if way == "uplink" else "fd00::1", TAGS=options))
+    if way == "unnumbered":
+        sim.host.kernel.addresses.append(Address(AF_INET6, "fd00::1", 128, 1, 0))
+    assert verified(sim) == []
+    sim.host.kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "0")
+    wanted = {"uplink": ["fd00::5"], "gateway": ["fd00::1"], "unnumbered": []}[way]
+    assert [next(each for each in ("fd00::5", "fd00::1") if each in one.text) for one in verified(sim)] == wanted
+    assert all((one.level, "net.ipv6.conf.all.proxy_ndp=1" in one.remedy) == ("warning", True) for one in verified(sim))
+
+
+@pytest.mark.parametrize("mode", ["routed", "routed, all options", "bridged"])
+def test_the_up_says_so_too(sim: Sim, mode: str) -> None:
+    """Once, and where it matters."""
+    sim.host.kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "0")
+    sim.host.kernel.add_route(Route(AF_INET6, 254, "::/0", sim.index("eth-br1"), 3, 0, "fe80::1", 2048))
+    sim.up(nic(mode))
+    assert len([line for line in sim.lines if "all.proxy_ndp is 0" in line]) == (mode == "routed, all options")
 
 
 def test_others_are_not_looked_at(sim: Sim) -> None:

@@ -15,6 +15,7 @@ from tests.support.fuzz import facts, grammar, honest, limits, pools
 from tests.support.fuzz.layer4 import udp
 from tests.support.fuzz.oracle import PLAIN, Header, judge
 from tests.support.fuzz.place import Place, Sent
+from tests.support.fuzz.reason import Reason
 from tests.support.fuzz.receivers import Arrival
 from tests.support.fuzz.shrink import shrunk
 
@@ -132,6 +133,26 @@ def test_limits_have_proofs(sent: Sent, came: bytes, limit: str | None) -> None:
     reasons = judge(came, place.seen_by(arrival))
     assert reasons
     assert {limits.Limits(place).name(sent, arrival, reason) for reason in reasons} == {limit}
+
+
+def test_the_nodes_own_answer() -> None:
+    """To a ping from ``::``, behind a router; one from an address of another's, or that the guest sends itself, is none."""
+    nobody, host = bytes(16), pools.PEER6
+
+    def ping(kind: int, source: bytes, target: bytes) -> bytes:
+        return b"\xfe" * 6 + pools.MAC + b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 8, 58, 64) + source + target + bytes((kind, *bytes(7)))
+
+    place = NoPlace()
+    reason = Reason("ip6", "foreign IPv6 source")
+    for mode, sent, came, limit in (
+        ("routed", ping(128, nobody, host), ping(129, host, nobody), limits.ANSWER),
+        ("bridged", ping(128, nobody, host), ping(129, host, nobody), None),
+        ("routed", ping(128, pools.OWN6, host), ping(129, host, nobody), None),
+        ("routed", ping(128, nobody, host), ping(129, host, pools.PEER6), None),
+        ("routed", ping(129, host, nobody), ping(129, host, nobody), None),
+    ):
+        place.mode = mode
+        assert limits.Limits(place).name((PLAIN, sent), Arrival("up0", PLAIN, came), reason) == limit
 
 
 def test_what_ports_share() -> None:

@@ -18,7 +18,10 @@ from netcommon.install.manifest import FILE, SAVED, TEMPORARY
 from netcommon.install.targets import NETWORKD, OPERATIONS
 from runtime.errors import HostRefused, SettingsInvalid
 
+#: Where Ganeti looks for its script, and where Debian's links lead from there.
+UP = "/usr/lib/ganeti/kvm-ifup"
 REAL = "/usr/lib/ganeti/3.0/usr/lib/ganeti/kvm-ifup"
+LEADS = "default/usr/lib/ganeti/kvm-ifup"
 
 
 class System:
@@ -37,6 +40,9 @@ class System:
 
     def run(self, argv: Sequence[str]) -> int:
         self.commands.append(list(argv))
+        if argv[0] == "dpkg-divert":
+            from_to = f"{argv[-1]}\n{argv[-3]}\n:\n" if argv[-2] == "--add" else ""
+            self.put("/var/lib/dpkg/diversions", from_to, 0o644)
         return 0
 
     def install(self, kind: str, dry_run: bool = False, uninstall: bool = False) -> list[Action]:
@@ -58,7 +64,7 @@ class System:
         self.at("/etc/ganeti").mkdir(parents=True)
         self.at("/etc/ganeti/lib").symlink_to("/usr/lib/ganeti/3.0")
         self.at("/usr/lib/ganeti/default").symlink_to("/etc/ganeti/lib")
-        self.at("/usr/lib/ganeti/kvm-ifup").symlink_to("default/usr/lib/ganeti/kvm-ifup")
+        self.at(UP).symlink_to(LEADS)
 
     def picture(self) -> dict[str, tuple[object, ...]]:
         """Everything below the root: type, mode, owner, time of change, inode and contents."""
@@ -90,16 +96,16 @@ class TestGaneti:
     def test_every_door_is_where_ganeti_calls_it(self, system: System) -> None:
         system.ganeti()
         system.install("ganeti")
-        assert output(system.at(REAL), "tap0") == "kvm-ifup tap0"
+        assert output(system.at(UP), "tap0") == "kvm-ifup tap0"
         assert output(system.at("/usr/lib/ganeti/kvm-ifdown"), "tap0", "true") == "kvm-ifdown tap0 true"
         assert output(system.at("/usr/lib/ganeti/kvm-nic-setup"), "tap0") == "kvm-nic-setup tap0"
         for word in OPERATIONS:
             hook = system.at(f"/etc/ganeti/hooks/instance-{word}-post.d/netcommon")
             assert output(hook) == "ganeti-hook"
             assert stat.S_IMODE(hook.stat().st_mode) == 0o755
-        assert system.at("/usr/lib/ganeti/kvm-ifup").readlink() == Path("default/usr/lib/ganeti/kvm-ifup")
+        assert system.at(UP + SAVED).readlink() == Path(LEADS)
         assert system.at(REAL + SAVED).read_text() == "#!/bin/bash\n# Ganeti's own\n"
-        assert ours.is_door(str(system.at(REAL)), "/nowhere")
+        assert ours.is_door(str(system.at(UP)), "/nowhere")
 
     @pytest.mark.parametrize("mask", [0o022, 0o077])
     def test_uninstalling_restores_every_byte_mode_time_and_inode(self, system: System, mask: int) -> None:
@@ -121,6 +127,14 @@ class TestGaneti:
         assert system.install("ganeti")
         before = system.picture()
         assert system.install("ganeti") == []
+        assert system.picture() == before
+
+    def test_an_empty_folder_of_our_name_stays(self, system: System) -> None:
+        system.ganeti()
+        system.at(FILE).parent.mkdir()
+        before = system.picture()
+        system.install("ganeti")
+        system.install("ganeti", uninstall=True)
         assert system.picture() == before
 
     def test_a_second_uninstall_changes_nothing(self, system: System) -> None:
@@ -194,31 +208,31 @@ class TestGaneti:
     def test_an_upgrade_that_put_ganetis_script_back_is_mended_and_kept(self, system: System) -> None:
         system.ganeti()
         system.install("ganeti")
-        new = system.at(REAL).with_name("new")
+        new = system.at(UP).with_name("new")
         new.write_text("#!/bin/bash\n# newer\n")
         new.chmod(0o755)
-        new.rename(system.at(REAL))
+        new.rename(system.at(UP))
         system.install("ganeti")
-        assert output(system.at(REAL)) == "kvm-ifup"
+        assert output(system.at(UP)) == "kvm-ifup"
         system.install("ganeti", uninstall=True)
-        assert system.at(REAL).read_text() == "#!/bin/bash\n# newer\n"
-        assert not system.at(REAL + SAVED).exists()
+        assert system.at(UP).read_text() == "#!/bin/bash\n# newer\n"
+        assert not os.path.lexists(system.at(UP + SAVED))
 
     def test_what_somebody_else_put_in_our_place_stays(self, system: System) -> None:
         system.ganeti()
         system.install("ganeti")
-        system.at(REAL).unlink()
-        system.put(REAL, "another's\n")
+        system.at(UP).unlink()
+        system.put(UP, "another's\n")
         said = system.install("ganeti", uninstall=True)
-        assert system.at(REAL).read_text() == "another's\n"
+        assert system.at(UP).read_text() == "another's\n"
         assert any(action.what == "keep" and SAVED in action.text for action in said)
-        assert system.at(REAL + SAVED).exists()
+        assert system.at(UP + SAVED).readlink() == Path(LEADS)
 
     def test_when_ours_was_deleted_the_old_one_comes_back(self, system: System) -> None:
         system.ganeti()
         before = system.picture()
         system.install("ganeti")
-        system.at(REAL).unlink()
+        system.at(UP).unlink()
         system.install("ganeti", uninstall=True)
         assert system.picture() == before
 
@@ -229,31 +243,31 @@ class TestGaneti:
         os.rename(system.hooks, tmp_path / "elsewhere")
         system.hooks = tmp_path / "elsewhere"
         system.install("ganeti")
-        assert str(tmp_path / "elsewhere") in system.at(REAL).read_text()
+        assert str(tmp_path / "elsewhere") in system.at(UP).read_text()
         system.install("ganeti", uninstall=True)
         assert system.picture() == before
 
     def test_a_file_of_a_package_is_diverted(self, system: System) -> None:
         system.ganeti()
-        system.put("/var/lib/dpkg/info/ganeti-3.0.list", f"/.\n{REAL}\n", 0o644)
+        system.put("/var/lib/dpkg/info/ganeti.list", f"/.\n{UP}\n", 0o644)
         system.install("ganeti")
         system.install("ganeti")
         root = ["dpkg-divert", "--root", str(system.root), "--quiet", "--local", "--no-rename"]
-        assert system.commands == [[*root, "--divert", REAL + SAVED, "--add", REAL]]
+        assert system.commands == [[*root, "--divert", UP + SAVED, "--add", UP]]
         system.install("ganeti", uninstall=True)
-        assert system.commands[1:] == [[*root, "--remove", REAL]]
+        assert system.commands[1:] == [[*root, "--remove", UP]]
 
     def test_dpkg_itself_takes_the_diversion(self, system: System) -> None:
         system.ganeti()
-        system.put("/var/lib/dpkg/info/ganeti-3.0.list", f"/.\n{REAL}\n", 0o644)
+        system.put("/var/lib/dpkg/info/ganeti.list", f"/.\n{UP}\n", 0o644)
         system.put("/var/lib/dpkg/status", "", 0o644)
         install("ganeti", str(system.root), hooks=str(system.hooks))
         diversions = system.at("/var/lib/dpkg/diversions")
-        assert diversions.read_text() == f"{REAL}\n{REAL}{SAVED}\n:\n"
-        assert output(system.at(REAL)) == "kvm-ifup"
+        assert diversions.read_text() == f"{UP}\n{UP}{SAVED}\n:\n"
+        assert output(system.at(UP)) == "kvm-ifup"
         install("ganeti", str(system.root), uninstall=True, hooks=str(system.hooks))
         assert diversions.read_text() == ""
-        assert system.at(REAL).read_text() == "#!/bin/bash\n# Ganeti's own\n"
+        assert system.at(UP).readlink() == Path(LEADS)
 
 
 class TestInTheWay:
@@ -275,7 +289,7 @@ class TestInTheWay:
 
     def test_a_foreign_file_under_the_name_of_the_saved_one(self, system: System) -> None:
         system.ganeti()
-        system.put(REAL + SAVED)
+        system.put(UP + SAVED)
         before = system.picture()
         with pytest.raises(HostRefused, match="in the way"):
             system.install("ganeti")
@@ -326,7 +340,7 @@ class TestKilled:
 
             monkeypatch.setattr(os, name, call)
 
-        for name in ("rename", "link", "mkdir", "unlink", "chmod", "fchmod"):
+        for name in ("rename", "link", "mkdir", "unlink", "fchmod"):
             counted(name)
         try:
             system.install("ganeti")
@@ -345,7 +359,7 @@ class TestKilled:
             cut = self.sweep(system, monkeypatch, after)
             if after % 2:
                 system.install("ganeti")
-                assert output(system.at(REAL)) == "kvm-ifup"
+                assert output(system.at(UP)) == "kvm-ifup"
                 assert not [path for path in system.picture() if path.endswith(TEMPORARY)]
             system.install("ganeti", uninstall=True)
             assert system.picture() == before, after
@@ -370,13 +384,14 @@ class TestQemu:
         system.install("qemu", uninstall=True)
         assert system.picture() == before
 
-    def test_a_link_is_followed(self, system: System) -> None:
+    def test_a_link_is_replaced_and_not_what_it_leads_to(self, system: System) -> None:
         system.put("/usr/local/ifup", "#!/bin/sh\n")
         system.at("/etc/qemu-ifup").symlink_to("/usr/local/ifup")
         before = system.picture()
         system.install("qemu")
-        assert system.at("/etc/qemu-ifup").is_symlink()
-        assert system.at("/usr/local/ifup" + SAVED).exists()
+        assert not system.at("/etc/qemu-ifup").is_symlink()
+        assert system.at("/etc/qemu-ifup" + SAVED).readlink() == Path("/usr/local/ifup")
+        assert system.at("/usr/local/ifup").read_text() == "#!/bin/sh\n"
         system.install("qemu", uninstall=True)
         assert system.picture() == before
 

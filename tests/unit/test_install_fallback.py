@@ -92,7 +92,7 @@ def test_the_wrapper_starts_the_old_script_with_all_arguments(tmp_path: Path, ta
         (etc / name).write_text(text.replace(f"'/etc/{name}{SAVED}'", repr(f"{etc}/{name}{SAVED}")))
         environment = {key: value for key, value in os.environ.items() if key != "MODE"}
         ran = subprocess.run([etc / name, tap, "more"], capture_output=True, text=True, check=False, env=environment)
-        assert (ran.returncode, ran.stdout) == (7, f"old {etc}/{name}{SAVED} {tap} more\n"), ran.stderr
+        assert (ran.returncode, ran.stdout) == (7, f"old {etc}/{name} {tap} more\n"), ran.stderr
         environment.update({"MODE": "bridged", "MAC": "aa:00:00:00:00:01"})
         ran = subprocess.run([etc / name, tap], capture_output=True, text=True, check=False, env=environment)
         assert (ran.returncode, ran.stdout) == (0, f"door {tap}\n")

@@ -68,7 +68,7 @@ LAYERS["netcommon.doctor"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommo
 LAYERS["netcommon.doors"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.install", "netcommon.dns"}
 LAYERS["netcommon.views"] = BELOW_LIFECYCLE | {"netcommon.lifecycle"}
 LAYERS["netcommon.cli"] = LAYERS["netcommon.doors"] | {"netcommon.doctor", "netcommon.doors", "netcommon.views"}
-LAYERS["netagent"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.doors"}
+LAYERS["netagent"] = BELOW_LIFECYCLE | {"netcommon.lifecycle", "netcommon.install", "netcommon.doors"}
 LAYERS["hooks"] = {"netcommon.doors", "netcommon.install"}
 
 #: Parts of a layer that lie in files of their own beside it.

@@ -68,6 +68,19 @@ def down_all(sim: Sim, wanted: Sequence[Nic], **more: Any) -> list[object]:
     return [result for _hint, result in found]
 
 
+def pictures(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Give a list that grows by one with each picture of the host that is taken from now on."""
+    taken: list[object] = []
+    real = sim.host.snapshot
+
+    def snapshot() -> Snapshot:
+        taken.append(None)
+        return real()
+
+    monkeypatch.setattr(sim.host, "snapshot", snapshot)
+    return taken
+
+
 def alike(picture: dict[str, Any]) -> dict[str, Any]:
     """In which order NICs come to their rules is nobody's business."""
     return picture | {name: sorted(picture[name], key=repr) for name in ("rules", "nftables")}
@@ -114,14 +127,7 @@ def test_one_picture_of_the_host(mode: str, sim: Sim, monkeypatch: pytest.Monkey
     """Those that are refused nothing are not looked at one by one."""
     sim.up(nics(mode)[0])  # what they share is there
     monkeypatch.setattr(batch, "up", forbidden)
-    taken: list[object] = []
-    real = sim.host.snapshot
-
-    def snapshot() -> Snapshot:
-        taken.append(None)
-        return real()
-
-    monkeypatch.setattr(sim.host, "snapshot", snapshot)
+    taken = pictures(sim, monkeypatch)
     rest = nics(mode)[1:]
     assert all(isinstance(result, Outcome) and result.changed for result in up_all(sim, rest))
     assert len(taken) == 1

@@ -150,12 +150,14 @@ def test_the_administrators_word_is_final(sim: Sim) -> None:
 
 
 def test_a_uuid_with_anothers_tap(sim: Sim) -> None:
-    """Ganeti 3.2 pairs NICs with taps by index, wrongly after any hotplug: the UUID counts, the other's tap is not touched."""
+    """Ganeti 3.2 pairs NICs with taps by index, wrongly after any hotplug: the other's tap is not touched, nor the NIC while it is held."""
     sim.tap("tap1")
     other = nic("routed, table", INTERFACE="tap1", IP="10.0.0.6", INTERFACE_INDEX="1", INTERFACE_UUID=UUIDS[1], MAC="aa:00:00:00:00:02")
     sim.up(nic("routed, table"))
     sim.up(other)
     sim.requests()
+    assert not sim.down(DownHint(UUIDS[0], "tap1", "web1", 0)).changed and sim.requests() == []
+    sim.host.kernel.links[sim.index("tap0")] = sim.host.kernel.links[sim.index("tap0")]._replace(holders=0)
     outcome = sim.down(DownHint(UUIDS[0], "tap1", "web1", 0))
     assert outcome.changed and "tap0" in outcome.text
     assert {sim.target(request) for request in sim.requests()} == {"tap0"}
@@ -388,7 +390,7 @@ def test_a_foreign_rule_that_comes_first_is_refused(sim: Sim) -> None:
 
 def test_a_foreign_rule_that_went_is_replaced_by_ours(sim: Sim) -> None:
     """What was there before us is left alone while it is there; when it has gone, the guest gets its own."""
-    rule = Rule(AF_INET, 500, "tap0", 100, 3)
+    rule = Rule(AF_INET, 500, "tap0", 100, 4)
     sim.host.kernel.add_rule(rule)
     sim.up(nic("routed, table"))
     assert sim.host.kernel.rules.count(rule) == 1 and not [one for one in sim.host.kernel.rules if one.protocol == 174]

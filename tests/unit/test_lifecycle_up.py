@@ -275,6 +275,8 @@ def test_routed_ipv6_without_forwarding_names_the_remedy(sim: Sim) -> None:
 def test_a_rule_and_a_route_that_were_there_are_left_alone(sim: Sim) -> None:
     """Found, not ours: nothing is added, and nothing is removed at the end, after many ups and downs."""
     kernel = sim.host.kernel
+    sim.host.persistent.add("tap0")
+    sim.host.let_go("tap0")
     sim.host.kernel.set_link(SetLink(sim.index("tap0"), up=True))
     kernel.add_rule(Rule(AF_INET, 500, "tap0", 100, 4))
     kernel.add_route(Route(AF_INET, 100, "10.0.0.5/32", sim.index("tap0"), protocol=4))
@@ -352,8 +354,10 @@ def test_rule_preference_changed_in_the_settings(sim: Sim) -> None:
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.startswith("openvswitch")])
 def test_a_device_that_was_a_port_already(sim: Sim, mode: str) -> None:
-    """A persistent tap with things of the administrator's on it goes back to them, also after changes in between."""
+    """A persistent tap with things of the administrator's on it goes back to them, also after changes in between. Nobody holds it."""
     tap = sim.index("tap0")
+    sim.host.persistent.add("tap0")
+    sim.host.let_go("tap0")
     sim.host.kernel.set_link(SetLink(tap, master=sim.index("brv"), up=True, mtu=1450, alias="mine"))
     if nic(mode).link != "br0" or nic(mode).mode != "bridged":  # leaving a bridge costs a port its VLANs
         sim.host.kernel.add_vlan(tap, BridgeVlan(77, pvid=True, untagged=True))

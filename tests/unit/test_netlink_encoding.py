@@ -17,7 +17,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from netcommon.host import decode, encode
 from netcommon.host.attributes import Encoded, MalformedError, attributes, message, pack_address, show_address, split_prefix
-from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.facts import DOT1AD, BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.requests import (
     AddNeighbour,
     AddRoute,
@@ -189,6 +189,8 @@ def test_what_does_not_fit(wrong: Request) -> None:
 
 
 BRIDGE_DATA = {"attrs": [["IFLA_BR_VLAN_FILTERING", 1], ["IFLA_BR_VLAN_DEFAULT_PVID", 1]]}
+AD_BRIDGE_DATA = {"attrs": [["IFLA_BR_VLAN_FILTERING", 1], ["IFLA_BR_VLAN_PROTOCOL", 0x88A8]]}
+AD_VLAN_DATA = {"attrs": [["IFLA_VLAN_ID", 10], ["IFLA_VLAN_PROTOCOL", 0x88A8]]}
 TUN_DATA = {"attrs": [["IFLA_TUN_MULTI_QUEUE", 1], ["IFLA_TUN_NUM_QUEUES", 2], ["IFLA_TUN_NUM_DISABLED_QUEUES", 1]]}
 
 
@@ -241,6 +243,33 @@ def body(whole: bytes) -> bytes:
             ),
             Link(9, "eth0.10", "vlan", vlan=10, lower=4, foreign_lower=True),
         ),
+        *(
+            (
+                link(
+                    NEWLINK,
+                    9,
+                    0,
+                    0,
+                    ["IFLA_IFNAME", "x"],
+                    ["IFLA_MTU", 1500],
+                    ["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", kind], ["IFLA_INFO_DATA", data]]}],
+                ),
+                Link(9, "x", kind, vlan_filtering=kind == "bridge", vlan=10 * (kind == "vlan"), protocol=DOT1AD),
+            )
+            for kind, data in (("bridge", AD_BRIDGE_DATA), ("vlan", AD_VLAN_DATA))
+        ),
+        (
+            link(
+                NEWLINK,
+                9,
+                0x1041,
+                0,
+                ["IFLA_IFNAME", "blue"],
+                ["IFLA_MTU", 65575],
+                ["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", "vrf"], ["IFLA_INFO_DATA", {"attrs": [["IFLA_VRF_TABLE", 1300]]}]]}],
+            ),
+            Link(9, "blue", "vrf", mtu=65575, up=True, table=1300),
+        ),
     ],
 )
 def test_link_is_read(said: bytes, expected: Link) -> None:
@@ -264,6 +293,8 @@ def test_vlan_ranges_are_spread() -> None:
     some = bytes.fromhex("14000180" + "08000100" + "00000a00" + "06000200" + "0c000000")  # 10 to 12
     read = list(decode.vlans(head + one + some))
     assert read == [(9, BridgeVlan(1, True, True)), (9, BridgeVlan(10)), (9, BridgeVlan(11)), (9, BridgeVlan(12))]
+    mapped = bytes.fromhex("20000180" + "08000100" + "00000a00" + "06000200" + "0b000000" + "0c000480" + "08000100" + "f2030000")
+    assert list(decode.vlans(head + mapped)) == [(9, BridgeVlan(10, tunnel=1010)), (9, BridgeVlan(11, tunnel=1011))]
 
 
 @pytest.mark.parametrize(("read", "size"), [(decode.link, 16), (decode.rule, 12), (decode.route, 12), (decode.neighbour, 12)])

@@ -69,7 +69,7 @@ def test_it_says_what_it_does() -> None:
 
 def uplinks_of(sim: Sim, *named: str) -> list[str]:
     made = UplinkVlan("brv", 10, named, "tap0").resolve(sim.host.view(), [])
-    return [one._asdict()["port"] for one in made]
+    return [one.port for one in made if isinstance(one, UplinkVlan)]
 
 
 def test_uplinks_are_what_leads_outside(sim: Sim) -> None:

@@ -403,3 +403,56 @@ def test_a_bond_shows_no_interface() -> None:
     """Several interfaces: none of them is the port's one."""
     bond = a_port({**ROW, "interfaces": ["set", [UUID, ["uuid", "2"]]]}, {UUID[1]: INTERFACE}, "ovs0", {})
     assert (bond.ofport, bond.interface_ids) == (0, ())
+
+
+# -- flows that somebody restores
+
+
+def configured(value: str) -> dict[str, Any]:
+    return {"other_config": ["map", [["flow-restore-wait", value]] if value else []]}
+
+
+def told(value: str) -> dict[str, Any]:
+    return {"Open_vSwitch": {"x": {"new": configured(value)}}}
+
+
+def restoring(*values: str) -> Reply:
+    """Give what is selected, what the monitor says first, and what it says then."""
+
+    def reply(request: dict[str, Any]) -> bytes:
+        if request["method"] != "monitor":
+            return result(request, rows([configured(values[0])]) if request["method"] == "transact" else {})
+        updates = [{"id": None, "method": "update", "params": ["restore", told(value)]} for value in values[2:]]
+        return result(request, told(values[1])) + "".join(map(json.dumps, updates)).encode()
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "asked"),
+    [
+        (("",), True, ["transact"]),
+        (("false",), True, ["transact"]),
+        (("true", ""), True, ["transact", "monitor", "monitor_cancel"]),
+        (("true", "true", "true", ""), True, ["transact", "monitor", "monitor_cancel"]),
+        (("true", "true", "true"), False, ["transact", "monitor"]),
+    ],
+)
+def test_waiting_until_flows_are_restored(start: Start, values: tuple[str, ...], expected: bool, asked: list[str]) -> None:
+    server, client = start(restoring(*values))
+    assert client.restored(TIMEOUT) is expected
+    wait = time.monotonic() + 5
+    while len(server.requests) < len(asked) and time.monotonic() < wait:
+        pass
+    assert [request["method"] for request in server.requests] == asked
+
+
+@pytest.mark.parametrize("row", [{}, {"other_config": 5}, {"other_config": ["map", [["flow-restore-wait"]]]}])
+def test_nonsense_about_restoring(start: Start, row: dict[str, Any]) -> None:
+    _server, client = start(lambda request: result(request, rows([row])))
+    with pytest.raises(TryAgain):
+        client.restored(TIMEOUT)
+
+
+def test_where_there_is_no_database_nothing_is_restored(tmp_path: Path) -> None:
+    assert Ovsdb(str(tmp_path / "none"), TIMEOUT, time.monotonic).restored(TIMEOUT)

@@ -16,7 +16,7 @@ from netcommon.install.manifest import SAVED
 from netcommon.ours import MARKER
 from tests.support import bootstrap
 from tests.support.bootstrap import ROOT
-from tests.unit.test_install import REAL, System
+from tests.unit.test_install import UP, System
 
 LIBRARY = "usr/lib/netcommon"
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
@@ -156,11 +156,11 @@ def test_the_wrapper_of_a_kvm_door_is_the_launcher_itself(tmp_path: Path) -> Non
         (system.hooks / name).unlink()
         (system.hooks / name).symlink_to("launcher")
     system.install("ganeti")
-    text = system.at(REAL).read_text()
+    text = system.at(UP).read_text()
     assert text.startswith(f"#!/usr/bin/perl -TUX\n{MARKER}\n") and len(text) < 4096
     assert system.install("ganeti") == []
     environ = {"PATH": "/usr/bin:/bin"}
-    said = subprocess.run([system.at(REAL), "tap0", "x y"], env=environ, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([system.at(UP), "tap0", "x y"], env=environ, capture_output=True, text=True, check=True).stdout
     assert said == f"cold {system.hooks}/cold/kvm-ifup tap0 x y\n"
     override = system.at("/etc/ganeti/network/routed/up")
     override.parent.mkdir(parents=True)
@@ -179,15 +179,15 @@ def test_the_hooks_modules_are_compiled_when_they_are_installed(tmp_path: Path) 
 
 
 def test_ganeti_was_removed_before_us(tmp_path: Path) -> None:
-    """dpkg took the script that we had saved: nothing is to be restored, and our door goes, with the folders that nobody needs."""
+    """dpkg took the link that we had saved: nothing is to be restored, and our door goes, with the folders that nobody needs."""
     system = System(tmp_path / "root", tmp_path / "opt/hooks")
     system.ganeti()
-    listed = system.put("/var/lib/dpkg/info/ganeti-3.0.list", f"/.\n{REAL}\n", 0o644)
+    listed = system.put("/var/lib/dpkg/info/ganeti.list", f"/.\n{UP}\n", 0o644)
     system.install("ganeti")
-    system.at(REAL + SAVED).unlink()
-    assert "there is nothing to restore" in next(a.text for a in system.install("ganeti", True, True) if a.path == REAL)
+    system.at(UP + SAVED).unlink()
+    assert "there is nothing to restore" in next(a.text for a in system.install("ganeti", True, True) if a.path == UP)
     listed.unlink()
-    system.at("/usr/lib/ganeti/kvm-ifup").unlink()
     system.at("/usr/lib/ganeti/default").unlink()
+    shutil.rmtree(system.at("/usr/lib/ganeti/3.0"))
     system.install("ganeti", uninstall=True)
     assert not system.at("/usr/lib/ganeti").exists() and system.root.exists()

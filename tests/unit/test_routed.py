@@ -118,10 +118,17 @@ def test_two_nics_with_one_address_in_one_batch(sim: Sim) -> None:
     assert [line for line in sim.lines if "10.0.0.5/32 leads to tap0" in line and "two NICs have one address" in line]
 
 
+def unheld(sim: Sim) -> None:
+    """The tap is up before its NIC, and stays up: nobody holds it, and could send by it."""
+    sim.host.persistent.add("tap0")
+    sim.host.let_go("tap0")
+    sim.host.execute([SetLink(sim.index("tap0"), up=True)], stop=True)
+
+
 @pytest.mark.parametrize("changes", [{"metric": 50}, {"protocol": 3, "metric": 50}, {"scope": 0, "metric": 50}])
 def test_somebody_elses_route_to_the_guest_stays(sim: Sim, changes: dict[str, int]) -> None:
     """Also one with our protocol: the kernel would take it for ours, whose metric is none."""
-    sim.host.execute([SetLink(sim.index("tap0"), up=True)], stop=True)
+    unheld(sim)
     sim.up(nic("routed"))
     (ours,) = sim.host.view().routes(AF_INET, None, "10.0.0.5/32")
     theirs = ours._replace(**changes)
@@ -207,7 +214,7 @@ def test_a_foreign_address_is_left(sim: Sim) -> None:
     """On a kernel that keeps no mark too, where the record alone says whose it is."""
     six = nic("routed, IPv6", TAGS="netcommon:0:gateway_link_local")
     tap = sim.index("tap0")
-    sim.host.kernel.set_link(SetLink(tap, up=True))  # a device that goes down loses it
+    unheld(sim)  # a device that goes down loses it
     sim.host.kernel.addresses.append(Address(AF_INET6, "fe80::1", 64, tap, 0))
     sim.up(six)
     assert [one["found"] for one in sim.record().operations if one["kind"] == "address"] == [FOREIGN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,10 +265,15 @@ def test_who_answers(sim: Sim) -> None:
     solicits = build(wanted)
     assert walked(sim, solicits).ends == ("nobody on the node answers for fd00::1",)
     kernel.add_neighbour(Neighbour(AF_INET6, "fd00::1", sim.index("tap0")))
+    kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "0")
     kernel.settings.write("net/ipv6/conf/tap0/proxy_ndp", "0")
     assert "proxy_ndp of tap0 is off" in walked(sim, solicits).steps[-1].does
     kernel.settings.write("net/ipv6/conf/tap0/proxy_ndp", "1")
     assert walked(sim, solicits).ends == ("the node answers for fd00::1, at tap0",)
+    verifies = solicits[:38] + ipaddress.IPv6Address("fd00::1").packed + solicits[54:]  # to the address, not to its group
+    assert "the node answers" not in walked(sim, verifies).ends[0]
+    kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "1")
+    assert walked(sim, verifies).ends == ("the node answers for fd00::1, at tap0",)
 
 
 # -- what is not ours, and what is not there

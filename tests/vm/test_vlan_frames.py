@@ -12,13 +12,17 @@ import pytest
 
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_rate import drift, mend
+from tests.support.flood import Flood
+from tests.support.frames import Frame
 from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
+from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap
 from tests.support.wire import End, Wire, exchange, frame
 
+ROUNDS = 20 if FULL else 2
 AWARE = {"MODE": "bridged", "LINK": "brv", "IP": ""}
 OUTSIDE, HOST, UNKNOWN = "aa:ee:ee:ee:ee:ee", "aa:dd:dd:dd:dd:dd", "aa:77:77:77:77:77"
 
@@ -208,3 +212,22 @@ def test_a_nic_whose_vlans_change(place: Place) -> None:
     assert vlans("up0") == ["1 pvid untagged", "11", "13", "20", "40"]
     down("tap1")
     assert diff(before, snapshot()) == []
+
+
+def test_a_tap_that_is_up_before(place: Place) -> None:
+    """Its guest sends all the time: none of that gets into the default VLAN, and the host hears nothing."""
+    tap = place.taps["tap0"]
+    assert isinstance(tap, Tap)
+    untagged = frame(MACS["tap0"]).raw()
+    with Flood(tap, [untagged]) as flood:
+        for _ in range(ROUNDS):
+            run("ip", "link", "set", "tap0", "up")
+            up("tap0")
+            flood.goes_on()
+            down("tap0")
+            flood.goes_on()
+            assert not tap.up
+    print(f"FIGURES sent {flood.sent}, refused {flood.refused}")
+    assert flood.sent > 0 and flood.refused > 0
+    assert place.ends["host"].receive(lambda raw: raw[6:12] == untagged[6:12], 0.1) is None
+    assert place.ends["outside"].receive(lambda raw: raw[6:12] == untagged[6:12] and Frame.parse(raw).vlan != 10, 0.1) is None

@@ -24,7 +24,8 @@ def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: 
     """Take NICs of running Ganeti instances under management: those that were started before these hooks were installed.
 
     Which tap is which NIC's is found in QEMU's process, never guessed: a NIC whose tap is not certain is left alone, and it is said
-    why. Guests go on undisturbed, and no site's script runs.
+    why. Guests go on undisturbed, and no site's script runs. With --all, policy rules that Ganeti's script has left of devices that
+    are gone are removed.
     """
     from netcommon.lifecycle import adopt as lifecycle
 
@@ -35,6 +36,7 @@ def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: 
     node = app.node(readonly=dry_run)
     with Progress("adopt", wanted=progress) as shown:
         found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, shown.say)
+        found += lifecycle.leftovers(node, app.call(), dry_run) if every else []
     if as_json:
         answer("adopt", nics=[one._asdict() for one in found])
     elif found:

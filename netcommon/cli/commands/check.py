@@ -13,7 +13,8 @@ from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.check import check as examine
 from netcommon.lifecycle.node import Node
-from runtime.record import UP, Record
+from netcommon.lifecycle.unguarded import UNGUARDED
+from runtime.record import CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
 
@@ -43,7 +44,7 @@ def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: boo
 
 def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> list[Report]:
     problems: list[str] = []
-    records = chosen(node.store, names, problems)
+    records = chosen(node.store, names, problems, node.host.view())
     for problem in problems:
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
@@ -69,19 +70,24 @@ def _document(report: Report) -> dict[str, object]:
         "drift": [{"does": does, "differs": differs} for does, differs in report.drift],
         "unknown": list(report.unknown),
         "owed": list(report.owed),
+        "idle": [{"does": does, "why": why} for does, why in report.idle],
+        "unguarded": report.unguarded,
     }
 
 
 def _text(report: Report) -> str:
     record = report.record
     head = f"{record.nic.label} on {record.device} ({record.key}): "
+    idle = [f"  {does}: without effect: {why}" for does, why in report.idle]
     if report.good:
-        return "\n".join([head + "good", *(f"  {does}: owed, for its guest is still migrating in" for does in report.owed)])
+        owed = [f"  {does}: owed, for its guest is still migrating in" for does in report.owed]
+        return "\n".join([head + (f"good, but {UNGUARDED}" if report.unguarded else "good"), *owed, *idle])
     if not report.alive:
         return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
     lines = [head + ("drifted" if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
+    lines += idle
     return "\n".join(lines)
 
 
@@ -101,7 +107,7 @@ def _unknown(kind: str) -> str:
 @click.pass_context
 def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
-    from netcommon.lifecycle.check import repair as mend
+    from netcommon.lifecycle.batch import repair_all
 
     app: App = ctx.obj
     if bool(names) == every:
@@ -109,7 +115,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     node = app.node(strict=False, readonly=dry_run)
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
-        reports = [report for report in reports if report.alive and report.record.state == UP]
+        reports = [report for report in reports if report.alive and report.record.state in (UP, CLOSING)]
     if dry_run:
         if as_json:
             answer("check", nics=[_document(report) for report in reports])
@@ -117,17 +123,18 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
             say("\n".join(_would(report) for report in reports) or "no NICs: nothing to repair")
         return
     results = Results()
+    mended = repair_all(node, [report.record.key for report in reports], lambda record: app.call(nic=record.nic))
 
     def work(report: Report) -> None:
         with results.of(report.record.nic):
-            results.done(mend(node, report.record.key, app.call(nic=report.record.nic)))
+            results.became(next(mended)[1])
 
     each(reports, work, "repair", progress)
     ctx.exit(results.show(as_json))
 
 
 def _would(report: Report) -> str:
-    if not report.alive or report.record.state != UP or not report.drift:
+    if not report.alive or report.record.state not in (UP, CLOSING) or not report.drift:
         return _text(report)
     head = f"{report.record.nic.label} on {report.record.device}: would repair"
     return "\n".join([head, *(f"  {does}  # {differs}" for does, differs in report.drift)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.names import complete, hint, order
+from netcommon.cli.names import called, complete, hint, order
 from netcommon.cli.output import json_option
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
@@ -46,9 +46,10 @@ def down(
         records, problems = node.store.all()
         for problem in problems:
             app.log.warning(problem)
-        hints = [(record.nic.label, DownHint(record.uuid, record.device)) for record in sorted(records, key=order)]
+        view = node.host.snapshot()
+        hints = [(record.nic.label, DownHint(record.uuid, called(view, record))) for record in sorted(records, key=order)]
     else:
-        hints = [(name, hint(node.store, app.paths, name)) for name in names]
+        hints = [(name, hint(node.store, app.paths, name, node.host.view())) for name in names]
 
     nics = [record.nic if record else None for record in (node.store.read(given.uuid) if given.uuid else None for _name, given in hints)]
     of = {id(given): nic for (_name, given), nic in zip(hints, nics, strict=True)}

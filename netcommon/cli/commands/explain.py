@@ -33,7 +33,7 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
     labels = {record.key: record.nic.label for record in records}
     found: dict[str, Explanation] = {}
     for name in names:
-        meant = matching(records, name)
+        meant = matching(records, name, view=view)
         found |= {record.key: explained(node, view, record, labels) for record in meant}
         if not meant:
             one = _defined(app, name)

@@ -22,7 +22,8 @@ LIMIT = 600.0
 def gc(ctx: click.Context, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Undo what no NIC needs any more: of records whose device is gone or whose hook died, and whatever else bears our mark.
 
-    What others made is never touched. Nothing is removed before the whole host was read.
+    What others made is never touched, but for policy rules that Ganeti's own script has left of devices that are gone. Nothing is
+    removed before the whole host was read.
     """
     from netcommon.lifecycle.gc import gc as collect
 

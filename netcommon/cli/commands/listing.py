@@ -9,6 +9,7 @@ from netcommon.cli.names import chosen
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
+from netcommon.lifecycle.renamed import name_of
 from runtime import definitions
 from runtime.errors import NetcommonError
 from runtime.nic import Nic
@@ -29,7 +30,7 @@ def list_(app: App, as_json: bool) -> None:
     for problem in problems + wrong:
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
-    rows = [(record.nic, _state(node, view, record)) for record in records]
+    rows = [(_nic(node, view, record), _state(node, view, record)) for record in records]
     rows += [(nic, "defined") for nic in nics if not any(record.uuid == nic.uuid for record in records)]
     if as_json:
         answer("list", nics=[_row(nic, state) for nic, state in rows])
@@ -42,6 +43,14 @@ def list_(app: App, as_json: bool) -> None:
 def _row(nic: Nic, state: str) -> dict[str, object]:
     values = (nic.label, nic.mode, nic.link, nic.interface, nic.ip, nic.mac, str(nic.vlan), state, nic.uuid)
     return dict(zip(map(str.lower, HEADINGS), values, strict=True))
+
+
+def _nic(node: Node, view: View, record: Record) -> Nic:
+    """The NIC with the name that its device has now."""
+    try:
+        return record.nic._replace(interface=name_of(node, view, record))
+    except NetcommonError:
+        return record.nic
 
 
 def _state(node: Node, view: View, record: Record) -> str:

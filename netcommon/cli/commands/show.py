@@ -13,8 +13,9 @@ from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.host.base import View
 from netcommon.lifecycle.node import Node, alive
+from netcommon.lifecycle.renamed import follow
 from netcommon.lifecycle.steps import decode
-from netcommon.operations.base import Operation
+from netcommon.operations.base import WAITS, Operation
 from netcommon.operations.guard import NicGuard
 from netcommon.operations.guard_counters import dropped
 from runtime.environment import environment_of
@@ -55,7 +56,7 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
     view = node.host.view()
     documents: dict[str, Document] = {}
     for name in names:
-        found = matching(records, name)
+        found = matching(records, name, view=view)
         for record in found:
             documents[record.key] = describe(node, view, record)
         if not found:
@@ -74,6 +75,7 @@ def _defined(app: App, name: str) -> dict[str, Document]:
 
 def describe(node: Node, view: View, record: Record) -> Document:
     """Everything about a NIC on record, as --json has it."""
+    record = follow(node, view, record)
     operations, unknown = decode(record)
     there = alive(node, view, record)
     shown = [_operation(node, view, record, one, there) for one in operations]
@@ -133,7 +135,8 @@ def text(document: Document) -> str:
     for number, one in enumerate(document["operations"], 1):
         chose = ", ".join(f"{name} {_shown(value)}" for name, value in one["chose"].items() if value not in ("", None, ()))
         lines.append(f"  {number}. {one['does']}")
-        lines.append(f"     {'DRIFT: ' + one['drift'] if one['drift'] else 'holds'}" + (f"; {chose}" if chose else ""))
+        stands = f"waits for {one['chose'][WAITS]}" if WAITS in one["chose"] else "holds" + (f"; {chose}" if chose else "")
+        lines.append("     " + (f"DRIFT: {one['drift']}; {chose}".rstrip("; ") if one["drift"] else stands))
         if one["shared_with"]:
             lines.append(f"     shared with {', '.join(one['shared_with'])}")
     counts = document.get("dropped")

@@ -1,4 +1,4 @@
-"""What the agent makes of the kernel's events of a bridge's ports: each change that may be drift, and none that is the bridge's own."""
+"""Say what the agent makes of the kernel's events: each change that may be drift, and none that is the bridge's own, or the agent's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from itertools import count
 
 import pytest
 
-from netagent.events import INDEX, Changed, Event, Gone
+from netagent.events import BASE, INDEX, NAME, PORTS, TABLE, UPLINKS, Came, Changed, Event, Gone
 from netagent.kernel_events import KernelEvents
+from netagent.nft_events import NftEvents
+from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.nfnetlink import Nftables
+from netcommon.host.nftables import INET, MARK, Drop, NftTable, Put
+from netcommon.host.requests import NftChange
 from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
 
@@ -38,18 +43,23 @@ def state() -> str:
 
 def told(events: KernelEvents, index: int, change: Callable[[], object]) -> list[Event]:
     """What it says about the device from before ``change`` until a change of another device after it is seen."""
+    return [event for event in heard(events, change) if (INDEX, index) in marks(event)]
+
+
+def marks(event: Event) -> tuple[object, ...]:
+    return event.marks if isinstance(event, Changed | Gone) else ()
+
+
+def heard(events: KernelEvents, change: Callable[[], object]) -> list[Event]:
+    """The same, about all devices."""
     change()
     run("ip", "link", "set", "lo", "alias", f"after {next(CHANGES)}")
     found: list[Event] = []
     lo = (INDEX, 1)
-
-    def marks(event: Event) -> tuple[object, ...]:
-        return event.marks if isinstance(event, Changed | Gone) else ()
-
     while not any(lo in marks(event) for event in found):
         assert select.select([events.descriptor], [], [], 5)[0], "the kernel tells nothing"
         found += events.read()
-    return [event for event in found if (INDEX, index) in marks(event)]
+    return found
 
 
 def carrier(there: bool) -> None:
@@ -81,3 +91,56 @@ def test_a_port_that_leaves_and_comes_back(events: KernelEvents, port: int) -> N
     for _ in range(2):
         assert Gone(((INDEX, port),)) in told(events, port, lambda: run("ip", "link", "set", "tap0", "nomaster"))
         assert told(events, port, lambda: run("ip", "link", "set", "tap0", "master", "br0"))
+
+
+def test_what_may_be_an_uplink_is_told_of_when_it_joins_a_bridge(events: KernelEvents, port: int) -> None:
+    """Once for each time, whatever else is said of it; of taps, which come by the thousand, never."""
+    run("ip", "link", "add", "vx0", "type", "vxlan", "id", "5", "dstport", "4789")
+    bridge = ask("ip", "-j", "link", "show", "dev", "br0")[0]["ifindex"]
+    joined = Came(((PORTS, bridge),))
+    for _ in range(2):
+        found = heard(events, lambda: run("ip", "link", "set", "vx0", "master", "br0"))
+        assert found.count(joined) == 1
+        assert joined not in heard(events, lambda: run("ip", "link", "set", "vx0", "up"))
+        found = heard(events, lambda: run("ip", "link", "set", "vx0", "nomaster", "down"))
+        assert joined not in found and any((NAME, "vx0") in marks(event) for event in found)
+    heard(events, lambda: run("ip", "link", "set", "tap0", "nomaster"))
+    assert joined not in heard(events, lambda: run("ip", "link", "set", "tap0", "master", "br0"))
+
+
+def comes(events: KernelEvents, *change: str) -> list[Came]:
+    """Give what it says has come."""
+    found: list[Event] = []
+    run(*change)
+    run("ip", "link", "set", "lo", "alias", f"after {next(CHANGES)}")
+    while not any(isinstance(event, Changed) and (INDEX, 1) in event.marks for event in found):
+        assert select.select([events.descriptor], [], [], 5)[0], "the kernel tells nothing"
+        found += events.read()
+    return [event for event in found if isinstance(event, Came) and (NAME, "lo") not in event.marks]
+
+
+def test_what_nics_stand_on_comes(events: KernelEvents, port: int) -> None:
+    """A device by its name, however it has got it; a default route of a family."""
+    comes(events, "ip", "link", "set", "br0", "up")
+    assert Came(((BASE, "br9"), (NAME, "br9"))) in comes(events, "ip", "link", "add", "br9", "type", "bridge")
+    assert comes(events, "ip", "link", "set", "br9", "mtu", "1400") == []
+    assert Came(((BASE, "br8"), (NAME, "br8"), (NAME, "br9"))) in comes(events, "ip", "link", "set", "br9", "name", "br8")
+    comes(events, "ip", "addr", "add", "192.0.2.2/24", "dev", "br0")
+    assert Came(((UPLINKS, AF_INET),)) in comes(events, "ip", "route", "add", "default", "dev", "br0", "table", "100")
+    assert Came(((UPLINKS, AF_INET6),)) in comes(events, "ip", "-6", "route", "add", "default", "dev", "br0", "table", "100")
+    assert comes(events, "ip", "route", "del", "default", "dev", "br0", "table", "100") == []
+    assert comes(events, "ip", "route", "add", "198.51.100.0/24", "dev", "br0") == []
+
+
+def test_the_agents_own_changes_of_nftables_are_no_events(node: Node) -> None:
+    """It has looked at what it has made: else each repair would be a reason for looks at all that share the table."""
+    table = NftTable(INET, f"{MARK}-test", comment=MARK)
+    changes, theirs = Nftables(5), Nftables(5)
+    events = NftEvents({changes.netlink.port()})
+    for client in (changes, theirs):
+        for step in (Put(table), Drop(table)):
+            assert client.execute(NftChange("a test", (step,), "")).ok
+    assert events.read() == [Gone(((TABLE, (INET, table.name)),))]
+    events.close()
+    changes.close()
+    theirs.close()

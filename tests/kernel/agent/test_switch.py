@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tests.contract.ovs_by_hand import answers
 from tests.kernel.test_doors_parallel import environment
-from tests.kernel.test_ovs_features import COOKIE, NIC, flows
+from tests.kernel.test_ovs_features import COOKIE, NIC, alter_a_flow, delete_all_flows, delete_some_flow, flows
 from tests.support.agent import Agent, Watched, agent, contention, seconds_until, watched
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
@@ -92,6 +95,73 @@ def test_a_database_that_is_started_anew(placed: Watched, ovs: OpenVswitch) -> N
         running.signal(signal.SIGCONT)
         wait_until(lambda: running.status()["agent"]["connected to Open vSwitch"] is True, 20, running.output)
         seconds_until(lambda: not placed.drift(), 20, running.output)
+
+
+def test_a_database_that_is_started_anew_again_and_again(placed: Watched, ovs: OpenVswitch) -> None:
+    """Its socket is there before it listens: a refusal is no reason to wait for the next resync."""
+    took = []
+    with agent() as running:
+        running.rested()
+        for number in range(6):
+            ovs.kill("ovsdb-server")
+            running.logged("events of ovsdb were lost", number + 1)
+            ovs.start_database()
+            connected = lambda: running.status()["agent"]["connected to Open vSwitch"] is True  # noqa: E731
+            took.append(seconds_until(connected, 5, running.output))
+        seconds_until(lambda: not placed.drift(), 20, running.output)
+        assert "tap0 down" not in running.output, "the switch went on, and so did the guest"
+    print(f"ovsdb-server started anew: the agent is connected after {max(took) * 1e3:.0f} ms at most")
+    assert max(took) < 1 * slowness() * contention()
+
+
+FLOW_DAMAGE = {
+    "one deleted": delete_some_flow,
+    "one altered": alter_a_flow,
+    "one replaced": lambda ovs: run(
+        "ovs-ofctl", "add-flow", "ovs0", "cookie=0x7,priority=65000,reg13=0x60000000/0xe0000000,in_port=tap0,actions=normal"
+    ),
+    "all deleted": delete_all_flows,
+}
+
+
+def test_single_flows_come_back(placed: Watched, ovs: OpenVswitch) -> None:
+    """The bridge tells of them."""
+    took = {}
+    for what, damage in FLOW_DAMAGE.items():
+        with agent() as running:
+            took[what] = mended(running, placed, lambda damage=damage: damage(ovs))  # type: ignore[misc]
+            print(f"{what}: mended after {took[what] * 1e3:.0f} ms")
+    assert sorted(took.values())[1] < BAR * slowness() * contention() * 2
+
+
+def test_flows_that_somebody_restores(placed: Watched, ovs: OpenVswitch, node: Node) -> None:
+    """As ``ovs-ctl restart`` does: a NIC that comes up meanwhile has its guard, and of one that went down meanwhile nothing is left."""
+    second = {**NIC, "INTERFACE": "tap1", "INTERFACE_UUID": "00000001-0667-415f-9a43-786dc01cbf24", "MAC": "aa:00:00:00:00:77"}
+    node.tap("tap1")
+    assert rundoor("kvm-ifup", second).status == 0
+    kept = run("ovs-ofctl", "-O", "OpenFlow14", "--no-names", "--no-stats", "dump-flows", "ovs0")
+    assert rundoor("kvm-ifdown", second, "tap1", "hot-remove").status == 0
+    before = flows()
+    with agent() as running, ThreadPoolExecutor() as pool:
+        running.rested()
+        ovs.kill()
+        ovs.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
+        ovs.start_switch()
+        third = {**second, "INTERFACE": "tap2", "INTERFACE_UUID": "00000002-0667-415f-9a43-786dc01cbf24", "MAC": "aa:00:00:00:00:78"}
+        node.tap("tap2")
+        coming = pool.submit(rundoor, "kvm-ifup", third)
+        wait_until(lambda: "tap2" in run("ovs-vsctl", "list-ports", "ovs0"), 10, "it has its port")
+        wait_until(answers, 10, "the bridge's own socket")
+        Path("/run/kept").write_text(kept)
+        run("ovs-ofctl", "-O", "OpenFlow14", "--bundle", "replace-flows", "ovs0", "/run/kept")
+        assert not coming.done() and len(flows()) > len(before)
+        ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "flow-restore-wait=true")
+        done = coming.result(20)
+        assert done.status == 0, done.stderr
+        wait_until(lambda: not placed.drift() and not placed.drift("tap2"), 5, running.output)
+        took = seconds_until(lambda: len(flows()) == 2 * len(before), 5, f"{len(flows())} flows, {len(before)} each\n{running.output}")
+        print(f"flows restored: those of the NIC that had gone were there {took * 1e3:.0f} ms after the others were whole")
+        assert "somebody else's" not in running.output
 
 
 def test_a_tap_that_goes_takes_its_port_along(placed: Watched, node: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.support.attacks import ENDS, GROUPS, Setting
-from tests.support.attacks_base import Kind
+from tests.support.attacks_base import Kind, raw
 
 ALL = tuple(to.name for to in (*GROUPS, *ENDS))
 NFTABLES, OPENVSWITCH = ("bridged", "routed"), ("openvswitch",)
@@ -105,9 +105,22 @@ LIMITS = (
 )
 
 
+def claims(frame: bytes) -> frozenset[str]:
+    """The rule that is broken by a guest without an address of the frame's family: whatever it speaks for is not its own."""
+    packet = frame[14:]
+    if frame[12:14] == b"\x08\x06" or (frame[12:14] == b"\x08\x00" and any(packet[12:16])):
+        return frozenset({"ip4"})
+    said = [packet[8:24]] if frame[12:14] == b"\x86\xdd" else []
+    if said and packet[6] == 58 and (packet[40] == 136 or (packet[40] == 135 and not any(packet[8:24]))):
+        said.append(packet[48:64])
+    return frozenset({"ip6"} if any(any(each) and (each[0], each[1] & 0xC0) != (0xFE, 0x80) for each in said) else ())
+
+
 def allowed(mode: str, kind: Kind, end: str, setting: Setting) -> bool:
     """The verdict of ``mode`` on a frame to ``end``: the specification's but for LIMITS."""
+    if mode == "routed" and setting.unknown & claims(raw(kind, ENDS[0]._replace(number=1))):
+        return False
     for limit in LIMITS:
         if mode in limit.modes and kind.name in limit.kinds and end in limit.ends:
-            return setting.off >= frozenset(limit.broken)
-    return kind.broken <= setting.off
+            return setting.off_in(mode) >= frozenset(limit.broken)
+    return kind.broken <= setting.off_in(mode)

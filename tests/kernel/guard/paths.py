@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from tests.support import attacks_ip4
+from tests.support import attacks_ip4, attacks_ip6
 from tests.support.attacks import ENDS, GROUPS, KINDS, Setting
 from tests.support.attacks_base import (
     HOST_MAC,
     MAC,
     OWN4,
+    OWN6,
     PEER_MAC,
     Kind,
     To,
@@ -117,6 +118,7 @@ class Network(NamedTuple):
     senders: Mapping[str, Callable[[bytes], object]]  #: for each path, how its end sends a frame
     changes: Mapping[str, str]  #: of the NIC's variables
     ends: tuple[To, ...] = ENDS  #: where frames to one end go
+    six: bool = False  #: the guest has IPv6 alone, and so have the frames that surely arrive
 
     def up(self, setting: Setting, **changes: str) -> None:
         """kvm-ifup, as Ganeti calls it."""
@@ -208,7 +210,8 @@ class Network(NamedTuple):
     def _sentinel(self, path: str, mac: str = MAC) -> bytes:
         """A frame that no guard stops, to the end of ``path``, and that was not sent before."""
         to = next((end for end in self.ends if end.name == path and self.mode == "routed"), GROUPS[0])
-        return raw(kind("sentinel", attacks_ip4.ip4(OWN4, attacks_ip4.plain(), mac)), to._replace(number=SENTINELS + next(_count) % 15000))
+        made = attacks_ip6.ip6(OWN6, attacks_ip6.plain(), mac) if self.six else attacks_ip4.ip4(OWN4, attacks_ip4.plain(), mac)
+        return raw(kind("sentinel", made), to._replace(number=SENTINELS + next(_count) % 15000))
 
 
 @contextlib.contextmanager

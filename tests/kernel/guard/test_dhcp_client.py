@@ -30,7 +30,7 @@ from tests.support.virtio import VirtioGuest
 OFFERED, SERVER_PORT, CLIENT_PORT, OFFER, ACK = "10.0.0.77", 67, 68, "offer", "ack"
 GSO_UDP = 3  #: VIRTIO_NET_HDR_GSO_UDP
 SCRIPT = '#!/bin/busybox sh\n[ "$1" != bound ] || echo "$ip" >>"$0.bound"\n'
-GUARDED, UNGUARDED = f"netcommon:0:spoof_guard:true {ADDRESSES}", "netcommon:0:spoof_guard:false"
+GUARDED, UNGUARDED = f"netcommon:0:spoof_guard:true {ADDRESSES}", f"netcommon:0:spoof_guard:false {ADDRESSES}"
 
 
 class Answer(NamedTuple):

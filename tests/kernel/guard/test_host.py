@@ -10,7 +10,7 @@ from tests.support.attacks import NO_GUARD, SETTINGS, Setting
 from tests.support.attacks_base import EUI64, FOREIGN4, FOREIGN6, HOST4, HOST6, MAC, kind
 from tests.support.attacks_ip4 import arp
 from tests.support.attacks_ip6 import ip6
-from tests.support.netns import ask, run, sysctl
+from tests.support.netns import ask, routed_here, run, sysctl
 from tests.support.sample import FULL
 
 LINK = ICMPv6NDOptSrcLLAddr(lladdr=MAC)
@@ -40,6 +40,7 @@ def test_what_the_host_learns(network: paths.Network, setting: Setting, end: str
     device = "br0" if network.mode == "bridged" and end != "nearest bridge" else "tap0"
     for address in (f"{HOST4}/32", f"{HOST6}/128"):
         run("ip", "address", "add", address, "dev", device, *(("nodad",) if ":" in address else ()))
+        routed_here(device, address)
     sysctl(f"net/ipv6/conf/{device}/accept_ra", "2")
     network.seen({key: frame for key, frame in paths.batch(network.ends, FORGED).items() if key[1] == end})
     assert learned() == LEARNED[setting.name]

@@ -19,7 +19,7 @@ MODES = ("bridged", "routed", "openvswitch")
 def deviations(network: paths.Network, setting: Setting) -> list[str]:
     """Kinds that do not fare as they should: sent to whom, each is seen on which other paths than it should be."""
     frames = paths.batch(network.ends)
-    seen = network.seen(frames)
+    seen = network._replace(six=network.mode == "routed" and not setting.ip).seen(frames)
     wrong = []
     for kind in KINDS:
         found = []

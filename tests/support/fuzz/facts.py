@@ -68,6 +68,6 @@ def of(setting: Setting, mode: str, vlans: frozenset[int] = frozenset()) -> Fact
         (network6.network_address.packed, network6.prefixlen if PREFIX6 in setting.tags else 0),
         packed(EUI64),
         vlans,
-        frozenset(RULES) - setting.off,
+        frozenset(RULES) - setting.off_in(mode),
         mode,
     )

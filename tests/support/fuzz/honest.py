@@ -40,8 +40,9 @@ class Grammar:
     def __init__(self, mode: str, facts: Facts, uso: bool = True, fragments: bool = True) -> None:
         """``uso``: the kernel has it (Linux 6.2). ``fragments``: one arrives without the others."""
         self.mode, self.facts, self.count, self.uso = mode, facts, 0, uso
-        self.makers: list[Callable[[Random], Honest]] = [self.datagram, self.segment, self.large, self.datagram6, self.large6]
-        self.makers += [self.fragments, self.fragment6] if fragments else []
+        self.makers: list[Callable[[Random], Honest]] = [self.datagram, self.segment, self.large, *([self.fragments] if fragments else [])]
+        if facts.knows6(OWN6):
+            self.makers += [self.datagram6, self.large6, *([self.fragment6] if fragments else [])]
         if mode != "routed":
             self.makers += [self.dhcp, self.dhcp6, self.arp, self.solicitation, self.advertisement, self.report, self.report6]
             self.makers += [self.renewal, self.router_solicitation, self.detection]

@@ -6,6 +6,7 @@ and what arrives differs by what the kernel, or its IP header, has made of it.
 
 from __future__ import annotations
 
+from tests.support.fuzz.facts import NO6
 from tests.support.fuzz.offload import NEEDS_CSUM, UDP_EACH, UDP_WHOLE
 from tests.support.fuzz.oracle import CHADDR, IPV4, IPV6, PLAIN, QTAG, SERVER, STAG, UDP, Header, judge
 from tests.support.fuzz.oracle6 import FRAGMENT, SERVER6, walk
@@ -20,6 +21,7 @@ SHARED = "UDP fragmentation offload over IPv6 on Open vSwitch's kernel datapath:
 LATER = "UDP segmentation offload: a later datagram to a DHCP server"
 SHORT = "UDP segmentation offload: the first datagram to a DHCP server is cut short, and no message"
 PADDING = "bytes beyond the IP length: the guard read them, the datagram has none of them, and no message"
+ANSWER = "the node's own answer to an echo request from ::, by its default route"
 
 FRAGMENTS = frozenset({"dhcp-fragment", "dhcp-short", "dhcp6-message"})  #: what the first fragment to a server has too little of
 #: What a message to a server says.
@@ -37,6 +39,8 @@ class Limits:
     def name(self, sent: Sent, arrival: Arrival, reason: Reason) -> str | None:
         """The limit by which a frame that was sent alone has come through; None: there is none."""
         header, frame = sent
+        if self.place.mode == "routed" and answered(frame, arrival.frame):
+            return ANSWER
         if header.flags & NEEDS_CSUM and self._without_checksum(sent, arrival, reason):
             return CHECKSUM
         if self._broken(stretched(frame), arrival._replace(header=PLAIN)):
@@ -101,6 +105,14 @@ class Limits:
     def _broken(self, frame: bytes, arrival: Arrival) -> set[str]:
         """The rules that a frame would break in the arrival's place."""
         return {each.rule for each in judge(frame, self.place.seen_by(arrival), arrival.header)}
+
+
+def answered(frame: bytes, came: bytes) -> bool:
+    """Tell whether ``came`` is an echo reply of whom ``frame`` was sent to from ``::``: no router forwards what is to ``::``."""
+    one, other = frame[14:], came[14:]
+    if family(frame) != (IPV6, 14) or family(came) != (IPV6, 14) or len(one) < 40:
+        return False
+    return one[8:24] == NO6 and other[6:8] == b"\x3a\x40" and other[8:40] == one[24:40] + NO6 and other[40:42] == b"\x81\0"
 
 
 def family(frame: bytes) -> tuple[bytes, int]:

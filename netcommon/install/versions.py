@@ -1,0 +1,88 @@
+"""Ganeti's scripts, of which Debian has several versions beside each other (ganeti-3.0, ganeti-3.1).
+
+What Ganeti calls, /usr/lib/ganeti/kvm-ifup, leads by links into the folder of one version: /usr/lib/ganeti/default, /etc/ganeti/lib,
+/usr/lib/ganeti/3.0. `gnt-cluster upgrade` moves the second of these links on every node (client/gnt_cluster.py), and no package does
+anything then. So our doors stand in the folder of each version, and who could notice looks if what is called is still ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from netcommon.install import manifest
+from netcommon.install.manifest import SAVED
+from netcommon.install.rooted import outside, resolved
+from netcommon.ours import is_door, is_marked
+
+#: Ganeti's folder of helpers; also, within the folder of a version, the same.
+PKGLIBDIR = "/usr/lib/ganeti"
+
+#: What it calls there: 3.0 and 3.1 the first, 3.2 the last.
+DOORS = ("kvm-ifup", "kvm-ifdown", "kvm-nic-setup")
+
+#: Where a change can have Ganeti call another script: its links, and the scripts.
+LINKS = (PKGLIBDIR, "/etc/ganeti")
+
+DPKG_LOCK = "/var/lib/dpkg/lock"
+FLOCK = struct.Struct("@hhqqi4x")  #: struct flock (fcntl(2)): type, whence, start, length, process
+
+
+def scripts(root: str) -> list[str]:
+    """Return the scripts in the versions' folders that have doors of ours."""
+    try:
+        versions = sorted(os.listdir(outside(root, PKGLIBDIR)))
+    except OSError:
+        return []
+    paths = [f"{PKGLIBDIR}/{version}{PKGLIBDIR}/{door}" for version in versions for door in DOORS]
+    return [path for path in paths if not is_gone(root, path)]
+
+
+def is_script(path: str) -> bool:
+    """Tell if ``path`` is in the folder of a version."""
+    folder = os.path.dirname(path)
+    return folder.startswith(PKGLIBDIR + "/") and folder.endswith(PKGLIBDIR)
+
+
+def is_gone(root: str, path: str) -> bool:
+    """Tell if Ganeti has no script there: neither in its place, where our own door may be left, nor saved by us."""
+    here = outside(root, path)
+    if os.path.lexists(here + SAVED):
+        return False
+    try:
+        with open(here, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            return is_marked(stream.read(1 << 16))
+    except OSError:
+        return True
+
+
+def missing(root: str, hooks: str) -> list[str]:
+    """Return the scripts that Ganeti calls and that are no doors of ours, where our install has put them in place; else none.
+
+    Raises HostRefused where it cannot be told.
+    """
+    if "ganeti" not in manifest.read(root):
+        return []
+    called = [resolved(root, f"{PKGLIBDIR}/{door}") for door in DOORS]
+    return [path for path in called if os.path.isfile(outside(root, path)) and not is_door(outside(root, path), hooks)]
+
+
+def folders(root: str) -> list[str]:
+    """Return the folders in which a change can have Ganeti call another script. Raises HostRefused for links in a circle."""
+    last = os.path.dirname(resolved(root, f"{PKGLIBDIR}/{DOORS[0]}"))
+    return [outside(root, folder) for folder in dict.fromkeys((*LINKS, last))]
+
+
+def dpkg_at_work(root: str) -> bool:
+    """Tell if dpkg holds its lock: it may be about to put scripts in place, and has our package look after them at its end."""
+    try:
+        descriptor = os.open(outside(root, DPKG_LOCK), os.O_RDONLY | os.O_CLOEXEC)  # the agent may not write there
+    except OSError:
+        return False
+    try:
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        held: int = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0]
+        return held != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)

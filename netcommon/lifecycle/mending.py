@@ -1,0 +1,141 @@
+"""Say what it takes to make one record hold again, worked out before anything is changed: for one NIC, or for many on one picture."""
+
+from __future__ import annotations
+
+from netcommon.host.facts import PROTOCOL
+from netcommon.lifecycle import steps
+from netcommon.lifecycle.incoming import arrived, owed
+from netcommon.lifecycle.renamed import left
+from netcommon.operations.base import intent, to_json
+from netcommon.operations.bridge import BridgePort
+from netcommon.operations.vlan import PortVlans
+from runtime.errors import HostRefused
+from runtime.record import UP
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from netcommon.host.base import View
+    from netcommon.lifecycle.node import Node
+    from netcommon.log import Log
+    from netcommon.operations.base import Operation
+    from runtime.record import Record
+
+
+class Mending(NamedTuple):
+    """Say what is to be done for a record, as ``follow`` gives it."""
+
+    record: Record
+    unknown: tuple[Mapping[str, object], ...]
+    resolved: tuple[Operation, ...]  #: what holds once it is done
+    outdated: tuple[Operation, ...]  #: what was found elsewhere before, and goes
+    leaving: tuple[Operation, ...]  #: what is left under a name that the device had before, and goes
+    staying: tuple[Operation, ...]  #: the same, and is not wanted to go
+    stuck: tuple[Operation, ...]  #: what the host refuses to have done anew
+    todo: tuple[Operation, ...]  #: what does not hold, and can be made to
+    hopeless: tuple[str, ...]  #: why the host refuses what does not hold
+    stale: bool  #: something of the record does not hold, though what it means today does
+    here: bool  #: its guest has arrived
+    given_up: frozenset[object]  #: the intents of what another NIC has by now
+
+    @property
+    def needed(self) -> bool:
+        """Tell whether there is anything to do."""
+        return bool(self.todo or self.outdated or self.here or self.stale or self.leaving)
+
+    @property
+    def simple(self) -> bool:
+        """Tell whether all that is to be done is to apply what is wanted."""
+        return not (self.outdated or self.leaving or self.staying or self.hopeless or self.here)
+
+    def stored(self, *more: Operation) -> Record:
+        """Give the record with what holds once it is done, and ``more``."""
+        return self.record._replace(operations=(*self.unknown, *map(to_json, [*self.resolved, *more])))
+
+    def drifted(self, view: View, wanted: Callable[[Operation], bool]) -> list[Operation]:
+        """Select what does not hold now, and can be made to; where something cannot, nothing that lets the guest's frames in."""
+        blocked = bool(self.hopeless)
+        found = [each for each, _text in steps.drift(view, self.resolved) if self.wants(each, wanted) and each not in self.stuck]
+        return [operation for operation in found if not (blocked and operation.lets_in())]
+
+    def wants(self, operation: Operation, wanted: Callable[[Operation], bool]) -> bool:
+        """Tell whether it is to be looked after."""
+        return wanted(operation) and intent(operation) not in self.given_up
+
+    def order(self, todo: list[Operation]) -> list[Operation]:
+        """Give what is applied for ``todo``: where a tap that has VLANs joins its bridge again, it is down meanwhile."""
+        down = steps.shut(self.record.device, self.record.ifindex)
+        joins = any(operation.KIND == BridgePort.KIND for operation in todo)
+        if not joins or not any(each.KIND == PortVlans.KIND for each in self.resolved):
+            return todo
+        return [down, *(operation for operation in self.resolved if operation in todo or operation.place() == down.place())]
+
+    def done(self, view: View, todo: list[Operation]) -> None:
+        """Raise HostRefused for what the host refuses, and for what of ``todo`` does not hold although it was applied."""
+        again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(view, todo)]
+        if again or self.hopeless:
+            raise HostRefused("; ".join([*self.hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
+
+    def text(self, todo: list[Operation], was: str = "") -> str:
+        """Say what was done; ``was``: the name that the device had before."""
+        did = "; ".join(step.describe() for step in todo or self.outdated) or "nothing more was to be done"
+        why = "its guest has arrived: " if self.here else "repaired "
+        return f"{self.record.nic.label} on {self.record.device}: {f'it was {was}, ' if was else ''}{why}{did}"
+
+
+def intended(node: Node, record: Record) -> list[Operation]:
+    """Give everything that the record stands for, what is left under old names too, and what was owed if its guest is here."""
+    here = record.state == UP and arrived(node, record)
+    return [*steps.in_order(steps.decode(record)[0]), *(owed(node, record) if here else ())]
+
+
+def kept_up(view: View, record: Record, operation: Operation) -> bool:
+    """Tell whether ``operation`` is to be made again; of a NIC that is closing not what another one has by now.
+
+    Its guest is still there, and is guarded until its device goes. One that has come up on another device has its address there.
+    """
+    if record.state == UP:
+        return True
+    if record.moved and (operation.exclusive() or operation.KIND == "file"):
+        return False
+    way = steps.destination(operation)
+    index = operation._asdict().get("ifindex")
+    return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
+
+
+def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[Operation], bool]) -> Mending:
+    """Work out what it takes, of what is ``wanted``. Changes nothing. Raises TryAgain, and NicInvalid for tags that are taken no more."""
+    known, unknown = steps.decode(record)
+    former = left(record, known)
+    operations = [operation for operation in steps.in_order(known) if operation not in former]
+    all_of_it = [operation for operation in intended(node, record) if operation not in former]
+    given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(view, record, operation))
+
+    def wants(operation: Operation) -> bool:
+        return wanted(operation) and intent(operation) not in given_up
+
+    here = record.state == UP and arrived(node, record)
+    planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
+    resolved, refused = steps.resolve_each(node, view, planned.values(), operations, record.key, log)
+    stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
+    # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
+    elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
+    outdated = [operation for operation, _text in steps.drift(view, elsewhere) if wants(operation)]
+    resolved += [old for old in elsewhere if old not in outdated]
+    drifted = [operation for operation, _text in steps.drift(view, resolved) if wants(operation)]
+    hopeless = tuple(dict.fromkeys(str(why) for one, why in refused if wants(one) and not _holds(one, stuck, drifted)))
+    stale = any(wants(operation) and operation not in stuck for operation, _text in steps.drift(view, operations))
+    later = any(one.exclusive() for one, _why in refused)
+    leaving = tuple(operation for operation in former if wanted(operation))
+    staying = tuple(operation for operation in former if operation not in leaving)
+    record = record._replace(incoming=record.incoming and (later or not here))
+    todo = tuple(one for one in drifted if one not in stuck and not (hopeless and one.lets_in()))
+    all_resolved, old = tuple(resolved), tuple(outdated)
+    return Mending(record, tuple(unknown), all_resolved, old, leaving, staying, tuple(stuck), todo, hopeless, stale, here, given_up)
+
+
+def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:
+    """Tell whether what the host refuses to be done anew is there as it was."""
+    as_it_was = [operation for operation in stuck if intent(operation) == intent(refused)]
+    return bool(as_it_was) and not any(operation in drifted for operation in as_it_was)
