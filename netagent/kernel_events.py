@@ -166,28 +166,31 @@ class KernelEvents(Listener):
     def _link(self, kind: int, body: bytes) -> Iterator[Event]:
         family, _, index, flags, _ = IFINFO.unpack_from(body)
         found = attributes(body, IFINFO.size)
-        if kind == RTM_DELLINK and family != AF_BRIDGE:
-            self._links.pop(index, None)
-            self._ports.pop(index, None)
-            yield LinkGone(index)
-            if vid := decode.link(body).vlan:
-                yield Gone(((VLAN, (0, vid)),))
-            return
         name = string(found.get(IFLA_IFNAME))
         if family == AF_BRIDGE:  # a port's flags and VLANs; or it is none any more
             yield from self._port(kind, index, found)
             return
-        wanted, linkinfo = (IFLA_ADDRESS, IFLA_MTU, IFLA_IFALIAS, IFLA_CARRIER), found.get(IFLA_LINKINFO, b"")
-        told = (name, found.get(IFLA_MASTER), flags & IFF_UP, *(found.get(each) for each in wanted), _vlans(linkinfo))
+        info = attributes(found.get(IFLA_LINKINFO, b""))
+        sort = string(info.get(INFO_KIND))
+        if kind == RTM_DELLINK:
+            self._links.pop(index, None)
+            self._ports.pop(index, None)
+            yield LinkGone(index)
+            if sort == "vlan":
+                yield Gone(((VLAN, (0, decode.link(body).vlan)),))
+            return
+        wanted = (IFLA_ADDRESS, IFLA_MTU, IFLA_IFALIAS, IFLA_CARRIER)
+        vlans = _vlans(info) if sort == "bridge" else ()
+        told = (name, found.get(IFLA_MASTER), flags & IFF_UP, *(found.get(each) for each in wanted), vlans)
         before = self._links.get(index)
         names = dict.fromkeys((name, str(before[0]) if before else name))  # the earlier name is what records have
         if before != told:  # the kernel says so of much that is nothing to us
             self._links[index] = told
-            info = attributes(linkinfo)
-            vrf = "vrf" in (string(info.get(INFO_KIND)), string(info.get(INFO_SLAVE_KIND)))
-            of_vrf = ((UPLINKS, AF_INET), (UPLINKS, AF_INET6)) if vrf else ()
+            of_vrf = ((UPLINKS, AF_INET), (UPLINKS, AF_INET6)) if "vrf" in (sort, string(info.get(INFO_SLAVE_KIND))) else ()
             yield Changed(((INDEX, index), *((NAME, each) for each in names), *of_vrf))
-            yield from _among_vlans(decode.link(body), before is None or before[1] != told[1])
+            joined = IFLA_MASTER in found and (before is None or before[1] != told[1])
+            if joined or sort == "vlan":
+                yield from _among_vlans(decode.link(body), joined)
         if before is None or (before[0], before[-1]) != (told[0], told[-1]):  # it is new, or has that name or VLANs only now
             yield Came(((BASE, name), *((NAME, each) for each in names)))
 
@@ -217,12 +220,9 @@ def _either(gone: bool, *marks: Mark) -> Event:
     return Gone(marks) if gone else Changed(marks)
 
 
-def _vlans(info: bytes) -> tuple[bytes | None, ...]:
-    """Tell whether a bridge has VLANs, and of which protocol, by IFLA_LINKINFO; nothing for other devices."""
-    found = attributes(info)
-    if string(found.get(INFO_KIND)) != "bridge":
-        return ()
-    data = attributes(found.get(decode.INFO_DATA, b""))
+def _vlans(info: Mapping[int, bytes]) -> tuple[bytes | None, ...]:
+    """Tell whether a bridge has VLANs, and of which protocol, by its IFLA_LINKINFO."""
+    data = attributes(info.get(decode.INFO_DATA, b""))
     return data.get(decode.BR_VLAN_FILTERING), data.get(decode.BR_VLAN_PROTOCOL)
 
 

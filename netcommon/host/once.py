@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from netcommon.host.base import View
-    from netcommon.host.facts import Route
+    from netcommon.host.facts import Link, Route
 
 
 class Once:
@@ -18,6 +18,20 @@ class Once:
     def __init__(self, view: View) -> None:
         self._view = view
         self._found: dict[tuple[int, int | None, str], Sequence[Route]] = {}
+        self._links: dict[int | str, Link | None] = {}
+
+    def link(self, name: str) -> Link | None:
+        """The link of this name is asked for by its index next."""
+        if name not in self._links:
+            found = self._links[name] = self._view.link(name)
+            if found is not None:
+                self._links.setdefault(found.index, found)
+        return self._links[name]
+
+    def link_at(self, index: int) -> Link | None:
+        if index not in self._links:
+            self._links[index] = self._view.link_at(index)
+        return self._links[index]
 
     def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
         """What is asked of a table is looked for in one list of it: the kernel tells a table only as a whole."""

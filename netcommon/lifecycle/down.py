@@ -31,7 +31,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
     """
     device = hint.device
     for _attempt in range(5):
-        view = node.host.view()
+        view = steps.once(node)
         hint = _as_recorded(node, view, hint._replace(device=device))
         found = find(node.store, node.paths, hint)
         named = call.log.bind(hint.instance, hint.index, hint.uuid, hint.device)
@@ -51,11 +51,11 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
             if record.device != found.record.device or meant is None or meant.key != record.key:
                 continue
-            call = about(call, record)
+            call, view = about(call, record), steps.once(node)
             strange = _another(node, view, device, hint, record, call)
             if strange:
                 return Outcome(False, strange)
-            return _down(node, record, call, held)
+            return _down(node, view, record, call, held)
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
 
 
@@ -88,13 +88,13 @@ def _named(hint: DownHint) -> str:
     return ", ".join(filter(None, (hint.uuid, hint.device, where))) or "this NIC"
 
 
-def _down(node: Node, record: Record, call: Call, held: Locks) -> Outcome:
-    held_by = holder(node, node.host.view(), record, call)
+def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Outcome:
+    held_by = holder(node, view, record, call)
     if held_by and not call.final:
         if record.state != CLOSING:
             node.store.write(record._replace(state=CLOSING))
         return Outcome(False, f"{record.device} is still held by {held_by}: {record.nic.label} is closed when the device goes")
-    finish(node, record, call, held)
+    finish(node, record, call, held, view)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
 
 
@@ -137,12 +137,12 @@ def _note(node: Node, record: Record, call: Call, earlier: Record | None = None)
         call.log.warning(f"the record could not be written: {error}")
 
 
-def finish(node: Node, record: Record, call: Call, held: Locks) -> None:
-    """Undoes a record whole, under the locks of its device and UUID, and removes it.
+def finish(node: Node, record: Record, call: Call, held: Locks, view: View | None = None) -> None:
+    """Undoes a record whole, under the locks of its device and UUID, and removes it. ``view``: what was seen under these locks.
 
     The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
     """
-    stored, record = record, follow(node, node.host.view(), record)
+    stored, record = record, follow(node, view or node.host.view(), record)
     operations = steps.decode(record)[0]
     twin = node.store.read(record.uuid) if record.moved else None
     if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
