@@ -1,8 +1,7 @@
 """Records of earlier versions get what their operations lack, where the host or the record itself tells it.
 
-An operation that has got a field since is read with that field's default, which may mean less than is known: without the tap's index,
-the VLAN of an uplink is not taken away while the tap is still there. What the host was like before our first change cannot be told
-any more, and stays unsaid.
+An operation that has got a field since is read with that field's default, which may mean less than is known. What the host was like
+before our first change cannot be told any more, and stays unsaid.
 """
 
 from __future__ import annotations

@@ -93,10 +93,7 @@ def _resolve(
     node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str
 ) -> tuple[list[Operation], list[Failure], list[str]]:
     """What was resolved, what was refused, and what is to be said of the rest."""
-    if not node.settings.tap_alias:
-        from netcommon.lifecycle.recorded import Recorded
-
-        view = cast("View", Recorded(view, node))
+    view = _with_marks(node, view)
     warnings: list[str] = []
     made: list[Operation] = []
     refused: list[Failure] = []
@@ -123,6 +120,15 @@ def _resolve(
             refused.append((operation, error))
             made += [old for old in earlier if intent(old) == intent(operation)]
     return made, refused, warnings
+
+
+def _with_marks(node: Node, view: View) -> View:
+    """Give the view on which every tap of ours bears our mark."""
+    if node.settings.tap_alias:
+        return view
+    from netcommon.lifecycle.recorded import Recorded
+
+    return cast("View", Recorded(view, node))
 
 
 def destination(operation: Operation) -> tuple[object, ...]:
@@ -275,6 +281,7 @@ class Undoing(NamedTuple):
 
 def undo(node: Node, view: View, operations: Sequence[Operation], record_key: str, log: Log) -> Undoing:
     """What reverts them, in reverse order."""
+    view = _with_marks(node, view)
     failures: list[Failure] = []
     done: list[Operation] = []
     pairs: list[tuple[Operation, Request]] = []

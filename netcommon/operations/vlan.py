@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.host.facts import DOT1Q, BridgeVlan
 from netcommon.host.requests import AddVlan, DeleteVlan
 from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting
-from netcommon.operations.link import bridge_link, device_link, link_of
+from netcommon.operations.link import bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -205,11 +205,11 @@ class UplinkVlan(UplinkVlanFields, Operation):
     def _needs(self, link: Link | None, ways: Set[str]) -> bool:
         """Whether what carries the VLAN is a port of the bridge, or the bridge itself, for which the uplink must go on carrying it.
 
-        Other NICs of ours have their records. This is for what others have put there meanwhile.
+        Other NICs of ours have their records, and may have left this uplink for another. This is for what others have put there meanwhile.
         """
         if link is None or self.master not in (link.master, link.index):
             return False
-        return link.index != self.tap and link.name not in ways
+        return link.index != self.tap and link.name not in ways and not marked(link)
 
     def identity(self) -> str:
         return f"uplink-vlan {self.ifindex} {self.vid}"

@@ -146,6 +146,29 @@ def test_several_uplinks_that_leave(sim: Sim) -> None:
     assert vids(sim) == vids(sim, "bond0") == {1}
 
 
+@pytest.mark.parametrize("marks", [True, False])
+def test_an_uplink_that_two_nics_leave_for_a_better_one_and_come_back_to(sim: Sim, marks: bool) -> None:
+    """The last of them takes its VLAN away, although the other one's tap carries the same."""
+    sim.settings = Settings(tap_alias=marks)
+    other = nic("bridged, access", INTERFACE_UUID=UUIDS[1], INTERFACE="tap1", INTERFACE_INDEX="1", MAC="52:54:00:00:00:22")
+    sim.tap("tap1")
+    leave(sim)
+    sim.host.add_link(Link(0, "up0", "veth", up=True, master=sim.index("brv")))
+    sim.host.add_link(Link(0, "bond0", "bond", up=True))
+    for each in (ACCESS, other):
+        sim.up(each)
+    for _ in range(2):
+        join(sim, "bond0")
+        mend(sim)
+        assert (vids(sim, "up0"), vids(sim, "bond0")) == ({1}, {1, 10})
+        leave(sim, "bond0")
+        mend(sim)
+        assert vids(sim, "up0") == {1, 10}
+    for each in (ACCESS, other):
+        sim.down(each)
+    assert vids(sim, "up0") == {1} and sim.records() == []
+
+
 def test_an_uplink_that_gets_another_name(sim: Sim) -> None:
     sim.up(ACCESS)
     sim.host.rename_link("eth-brv", "uplink0")
