@@ -98,13 +98,14 @@ class Tender:
         wanted: dict[str, dict[str, str]] = {}
         again: dict[str, float] = {}
         results: dict[str, Result] = {}
+        differs: dict[str, list[tuple[Operation, str]]] = {}
         for key in keys[:TOGETHER]:
             record = self.read(key)
             if record is None or record.state != UP or record.incoming or record.nic.mode == "openvswitch" or not self.ours(record):
                 continue
             if not alive(node, view, record) or follow(node, view, record) is not record or _at_work(node, record.uuid):
                 continue
-            drifted = _drift(view, record, steps.decode(record)[0], known)
+            drifted = differs[key] = _drift(view, record, steps.decode(record)[0], known)
             self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
             found, again[key] = self._judged(record, drifted, self.call(record, PATIENCE).log)
             if found:
@@ -117,6 +118,8 @@ class Tender:
         for key, result in made.items():
             became = self._became(records[key], wanted[key], result)
             results[key] = became._replace(again=min(filter(None, (again[key], became.again)), default=0.0))
+        for key in results:  # the others are looked at, and counted, each by itself
+            self._counted(differs[key])
         return results
 
     def ours(self, record: Record) -> bool:
@@ -180,6 +183,7 @@ class Tender:
             return Result(BUSY)
         self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
         wanted, again = self._judged(record, drifted, self.call(record, PATIENCE).log)
+        self._counted(drifted)
         if not (wanted or here or renamed):
             return Result(REPORTED, again)
         result = self._repair(record, wanted, here)
@@ -239,7 +243,6 @@ class Tender:
         ]
         waits = any(verdict.again and not verdict.why for _operation, _text, verdict in judged)
         for operation, text, verdict in judged:
-            self._meter.count("netcommon_drift_total", kind=operation.KIND)
             if verdict.repair and waits and operation.lets_in():
                 continue  # it is looked at again with what waits
             if verdict.repair:
@@ -252,6 +255,10 @@ class Tender:
                 log.warning(f"not repaired, {verdict.why}: {operation.describe()}: {text}")
                 self._meter.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
         return wanted, again
+
+    def _counted(self, drifted: list[tuple[Operation, str]]) -> None:
+        for operation, _text in drifted:
+            self._meter.count("netcommon_drift_total", kind=operation.KIND)
 
     def _count(self, wanted: dict[str, str], outcome: str) -> None:
         for kind in wanted.values():

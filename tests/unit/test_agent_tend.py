@@ -180,6 +180,52 @@ def test_what_cannot_be_mended_is_tried_less_and_less(place: Place) -> None:
     assert place.look() == MENDED and place.look() == NOTHING
 
 
+def together(place: Place) -> tuple[Tender, list[str]]:
+    """A second NIC, and what looks after both on one picture."""
+    place.sim.tap("tap1")
+    place.sim.up(nic("routed, table", INTERFACE_UUID=UUIDS[1], INTERFACE="tap1", INTERFACE_INDEX="1", IP="10.0.0.6"))
+    return Tender(place.sim.node, place.repairs, place.metrics, place.sim.log), UUIDS[:2]
+
+
+def test_two_that_are_mended_together(place: Place) -> None:
+    tender, keys = together(place)
+    up = place.sim.picture()
+    place.drop_rule()
+    place.sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap1", 100))
+    results = tender.look_together(keys)
+    assert [results[key].did for key in keys] == [MENDED, MENDED] and place.sim.picture() == up
+    assert place.metrics.counted["netcommon_drift_total", "rule"] == 2
+    assert place.metrics.counted["netcommon_repairs_total", "rule", "repaired"] == 2
+
+
+def test_what_is_mended_together_keeps_the_pause_of_what_failed(place: Place) -> None:
+    tender, keys = together(place)
+    place.drop_rule()
+    with place.sim.failing(0, Answer(errno.EPERM, "not permitted")):
+        assert place.look() == FAILURE
+    pause = place.result.again
+    tap, kernel = place.sim.index("tap0"), place.sim.host.kernel
+    kernel.delete_route(next(route for route in kernel.routes if route.index == tap))
+    assert tender.look_together(keys)[UUIDS[0]] == (MENDED, pause)
+    assert place.sim.picture()["routes"] and place.look() == REPORTED
+
+
+def test_what_is_only_reported_together_is_told_of_and_counted_once(place: Place) -> None:
+    tender, keys = together(place)
+    place.sim.host.kernel.set_link(SetLink(place.sim.index("tap0"), alias="nobody"))
+    assert tender.look_together(keys)[UUIDS[0]].did == REPORTED
+    assert sum("the settings say to report it" in line for line in place.sim.lines) == 1
+    assert place.metrics.counted["netcommon_drift_total", "link"] == 1
+
+
+def test_what_cannot_be_mended_together_is_left_to_a_look_of_its_own(place: Place) -> None:
+    tender, keys = together(place)
+    place.state(CLOSING)
+    place.drop_rule()
+    assert UUIDS[0] not in tender.look_together(keys)
+    assert place.look() == MENDED and place.metrics.counted["netcommon_drift_total", "rule"] == 1
+
+
 def test_what_waits_keeps_nothing_else_from_being_mended(place: Place) -> None:
     """And attempts that failed are no fight with anybody: when it works at last, it may be undone as often as ever."""
     place.drop_rule()
