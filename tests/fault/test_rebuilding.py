@@ -256,9 +256,14 @@ class Rebuilt:
         run("ip", "link", "set", "ovs0", "up")
 
     def database_restarted(self) -> None:
+        """Whole is the switch when ovs-vswitchd has found its database, which it looks for after 1, 2, 4, then every 8 seconds.
+
+        Until then its datapath in user space forwards nothing, with or without us (bridge_run in vswitchd/bridge.c returns early).
+        """
         self.ovs.kill("ovsdb-server")
         self.pause()
         self.ovs.start_database()
+        self.ovs.vsctl("--timeout=60", "set", "Open_vSwitch", ".", f"external_ids:found={time.monotonic()}")
 
     def flows_replaced(self) -> None:
         """By somebody who takes them for his own."""
