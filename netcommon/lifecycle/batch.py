@@ -381,7 +381,7 @@ def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
 def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
     """Undoes them: requests first, since none of them takes away what another needs."""
     undoing = {
-        number: steps.undo(node, view, steps.in_order(operations), record.key, calls[number].log)
+        number: steps.undo(node, view, steps.in_place(steps.in_order(operations)), record.key, calls[number].log)
         for number, (record, operations) in going.items()
     }
     records = {number: farewell(node, record, calls[number], known=True) for number, (record, _operations) in going.items()}

@@ -14,11 +14,8 @@ from runtime.record import CLOSING, REVERTING
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netcommon.host.base import View
     from netcommon.lifecycle.node import Call, Node
-    from netcommon.operations.base import Operation
     from runtime.environment import DownHint
     from runtime.locks import Locks
     from runtime.record import Record
@@ -152,25 +149,13 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     if record.device != stored.device:
         for key in set(steps.keys_of(steps.decode(stored)[0])) - set(steps.keys_of(operations)):
             node.store.owners.release(key, record.key)
-    left = _in_place(steps.in_order(operations))
+    left = steps.in_place(steps.in_order(operations))
     if record.door == ADOPT:
         # it did not come to its end, which says that the device was not up before: the guest was on the network without us, and stays
         left = [operation for operation in left if not (steps.opens(operation) and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
     close(node, record, steps.revert(node, left, record.key, call.log), call)
-
-
-def _in_place(operations: Sequence[Operation]) -> list[Operation]:
-    """Put what an unfinished up has replaced, which stands last on the record, beside what has its place.
-
-    Else a guard whose rules still hold would be undone before the link is down, and frames would pass unchecked.
-    """
-    first: dict[str, int] = {}
-    places = [operation.place() or f"#{number}" for number, operation in enumerate(operations)]
-    for number, place in enumerate(places):
-        first.setdefault(place, number)
-    return [operations[number] for number in sorted(range(len(operations)), key=lambda number: (first[places[number]], number))]
 
 
 def close(node: Node, record: Record, failures: list[steps.Failure], call: Call) -> None:

@@ -87,7 +87,7 @@ class Mending(NamedTuple):
 def intended(node: Node, record: Record) -> list[Operation]:
     """Give everything that the record stands for, what is left under old names too, and what was owed if its guest is here."""
     here = record.state == UP and arrived(node, record)
-    return [*steps.in_order(steps.decode(record)[0]), *(owed(node, record) if here else ())]
+    return [*steps.replacing(steps.in_order(steps.decode(record)[0]))[0], *(owed(node, record) if here else ())]
 
 
 def kept_up(view: View, record: Record, operation: Operation) -> bool:
@@ -108,7 +108,7 @@ def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[
     """Work out what it takes, of what is ``wanted``. Changes nothing. Raises TryAgain, and NicInvalid for tags that are taken no more."""
     known, unknown = steps.decode(record)
     former = left(record, known)
-    operations = [operation for operation in steps.in_order(known) if operation not in former]
+    operations, replaced = steps.replacing([operation for operation in steps.in_order(known) if operation not in former])
     all_of_it = [operation for operation in intended(node, record) if operation not in former]
     given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(view, record, operation))
 
@@ -122,7 +122,8 @@ def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
     elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
     outdated = [operation for operation, _text in steps.drift(view, elsewhere) if wants(operation)]
-    resolved += [old for old in elsewhere if old not in outdated]
+    outdated += [operation for operation in replaced if wants(operation)]
+    resolved += [old for old in [*elsewhere, *replaced] if old not in outdated]
     drifted = [operation for operation, _text in steps.drift(view, resolved) if wants(operation)]
     hopeless = tuple(dict.fromkeys(str(why) for one, why in refused if wants(one) and not _holds(one, stuck, drifted)))
     stale = any(wants(operation) and operation not in stuck for operation, _text in steps.drift(view, operations))

@@ -143,6 +143,27 @@ def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None
     return next((old for old in earlier if place and old.place() == place), None)
 
 
+def in_place(operations: Sequence[Operation]) -> list[Operation]:
+    """Put what an unfinished up has replaced, which stands last on the record, beside what has its place.
+
+    Else a guard whose rules still hold would be undone before the link is down, and frames would pass unchecked.
+    """
+    first: dict[str, int] = {}
+    places = [operation.place() or f"#{number}" for number, operation in enumerate(operations)]
+    for number, place in enumerate(places):
+        first.setdefault(place, number)
+    return [operations[number] for number in sorted(range(len(operations)), key=lambda number: (first[places[number]], number))]
+
+
+def replacing(operations: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Split what is wanted from what an unfinished up has replaced by it."""
+    wanted: list[Operation] = []
+    gone: list[Operation] = []
+    for operation in operations:
+        (gone if superseded(operation, wanted) else wanted).append(operation)
+    return wanted, gone
+
+
 def same(old: Operation, new: Operation) -> bool:
     """Tell whether two operations ask for the same on the same device (and uplink, table of a template, number of a routing table)."""
     places = ("ifindex", "port", "table", "number")

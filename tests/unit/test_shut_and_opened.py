@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,17 @@ import pytest
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Route, Rule
 from netcommon.host.requests import AddRule, AddVlan, DeleteRule, NftChange, Request, SetLink, SetSysctl
-from netcommon.lifecycle.batch import up_all
+from netcommon.lifecycle.batch import down_all, up_all
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.node import ADOPT
+from netcommon.lifecycle.node import ADOPT, Outcome
 from netcommon.lifecycle.up import up
 from netcommon.operations.base import to_json
 from netcommon.operations.link import LinkSetting
 from netcommon.settings import Settings
+from runtime.environment import down_hint
 from runtime.errors import HostRefused
-from tests.support.sim import MODES, UUIDS, Sim, nic
+from runtime.record import CLOSING
+from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic
 
 ROUTED = [mode for mode in MODES if mode.startswith("routed, ") and mode != "routed, bridge"]
 OPENED = [mode for mode in MODES if mode.startswith(("bridged", "routed"))]
@@ -214,6 +217,49 @@ def test_what_the_administrator_has_on_the_device(sim: Sim, mode: str) -> None:
     sim.host.kernel.add_route(theirs)
     sim.up(nic(mode))
     assert (theirs in sim.host.kernel.routes) == (mode == "routed, table") == (places(sim.requests())[1] == [])
+
+
+def killed_again(tmp_path: Path) -> Iterator[tuple[int, Sim]]:
+    """Nodes with a guarded NIC whose second up, with another address, was killed before each of its steps; and one where it was not."""
+    guarded = {"TAGS": "netcommon:*:spoof_guard"}
+    for life in range(1 << 30):
+        sim = Sim(str(tmp_path / str(life)))
+        sim.up(nic("bridged", IP="10.0.0.5", **guarded))
+        with Mortal(sim, life) as process:
+            sim.up(nic("bridged", IP="10.0.0.6", **guarded))
+        sim.requests()
+        yield life, sim
+        if len(process.steps) < life:
+            assert life > 5
+            return
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_second_up_that_was_killed_leaves_the_guard_until_the_device_is_down(tmp_path: Path, together: bool) -> None:
+    """Wherever it was killed, and whoever takes it down: one call, or one of many."""
+    hint = down_hint({"INTERFACE": "tap0", "INTERFACE_UUID": UUIDS[0]})
+    for life, sim in killed_again(tmp_path):
+        if together:
+            (result,) = (result for _hint, result in down_all(sim.node, [hint], lambda _hint, sim=sim: sim.call("hot-remove")))  # type: ignore[misc]
+            assert isinstance(result, Outcome)
+        else:
+            sim.down(hint)
+        _made, shut, ways = places(sim.requests())
+        assert shut and shut[0] < min(ways), life
+        assert sim.picture() == sim.before and sim.records() == [], life
+
+
+def test_a_nic_that_closes_after_a_killed_second_up_comes_to_rest(tmp_path: Path) -> None:
+    """One repair is enough, and down leaves nothing."""
+    for life, sim in killed_again(tmp_path):
+        sim.shutdown(nic("bridged"))
+        assert sim.record().state == CLOSING, life
+        repair(sim.node, UUIDS[0], sim.call())
+        sim.requests()
+        assert not repair(sim.node, UUIDS[0], sim.call()).changed and sim.requests() == [], life
+        assert not check(sim.node, sim.host.view(), sim.record()).drift, life
+        sim.down(nic("bridged"))
+        assert sim.picture() == sim.before and sim.records() == [], life
 
 
 def test_the_guest_of_an_adopted_nic_notices_nothing(sim: Sim) -> None:
