@@ -296,7 +296,7 @@ def bridged(node: Node, profile: str) -> None:
 
 
 @pytest.mark.vm
-@pytest.mark.parametrize("profile", ["limited", "protected"])
+@pytest.mark.parametrize("profile", [pytest.param("limited", marks=pytest.mark.slow), "protected"])
 def test_a_bridged_nic(node: Node, profile: str) -> None:
     """In the machine: the running kernel tracks no connections on bridges."""
     bridged(node, profile)
@@ -369,8 +369,8 @@ def test_behind_the_node(node: Node) -> None:
 
 
 @pytest.mark.vm
-@pytest.mark.parametrize("translated", [False, True], ids=["routed", "masqueraded"])
-@pytest.mark.parametrize("profile", ["limited", "protected"])
+@pytest.mark.parametrize("translated", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["routed", "masqueraded"])
+@pytest.mark.parametrize("profile", [pytest.param("limited", marks=pytest.mark.slow), "protected"])
 def test_behind_the_node_with_connection_tracking(node: Node, profile: str, translated: bool) -> None:
     """Masqueraded, it has the node's own address, and is not the node's all the same."""
     behind(node, profile, translated)

@@ -117,7 +117,7 @@ def test_frames_are_held_back(node: Node) -> None:
 
 
 @pytest.mark.vm
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["bridged", pytest.param("routed", marks=pytest.mark.slow)])
 def test_what_the_guest_sends(node: Node, mode: str) -> None:
     """In the machine: this needs classifiers. A flood of the guest's is cut to its bucket; one frame now and then passes."""
     node.bridge("br0")

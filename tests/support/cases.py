@@ -142,8 +142,8 @@ def prepared(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
     return Host(node, environment(0, **CASES[case]))
 
 
-#: The names of CASES; those that need a kernel that filters VLANs are for the virtual machine.
-NAMES = [pytest.param(case, marks=[pytest.mark.vm] if "VLAN" in case else []) for case in CASES]
+#: The names of CASES; those that need a kernel that filters VLANs are for the virtual machine, where each takes most of a minute.
+NAMES = [pytest.param(case, marks=[pytest.mark.vm, pytest.mark.slow] if "VLAN" in case else []) for case in CASES]
 
 
 def sampled(names: Collection[str]) -> list[Any]:

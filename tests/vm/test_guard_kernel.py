@@ -84,6 +84,7 @@ def test_two_lives(taps: dict[str, Tap]) -> None:
     assert diff(before, snapshot()) == []
 
 
+@pytest.mark.slow
 def test_the_taps_go(taps: dict[str, Tap]) -> None:
     """Their base chains with them, the rest at the next gc."""
     before = snapshot()

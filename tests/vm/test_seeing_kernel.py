@@ -37,7 +37,7 @@ def traced(way: str, data: bytes | None = None) -> Way:
         return trace(view, of, way, frame(view, of, way, Wanted(), {}) if data is None else data, {})
 
 
-@pytest.mark.parametrize("vid", [0, 20, 30])
+@pytest.mark.parametrize("vid", [*(pytest.param(vid, marks=pytest.mark.slow) for vid in (0, 20)), 30])
 def test_frames_leave_in_the_vlan_that_trace_says(node: Node, vid: int) -> None:
     """Untagged in the access VLAN, tagged in a trunk's, and not at all in another's."""
     outside = node.outside("up0")

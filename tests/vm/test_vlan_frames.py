@@ -164,6 +164,7 @@ def test_what_others_still_need_stays(place: Place) -> None:
     assert "50" in vlans("up0") and "20" in vlans("up0")
 
 
+@pytest.mark.slow
 def test_a_vlan_that_an_interface_of_the_uplink_takes(place: Place) -> None:
     """Refused with both names, and nothing was changed; another VLAN, and one that is in use already, are not."""
     run("ip", "link", "add", "link", "up0", "name", "storage", "type", "vlan", "id", "10")
@@ -201,6 +202,7 @@ def test_drift_and_repair(place: Place) -> None:
     assert diff(before, snapshot()) == []
 
 
+@pytest.mark.slow
 def test_a_nic_whose_vlans_change(place: Place) -> None:
     """Static entries leave with the VLANs they were in."""
     before = snapshot()
