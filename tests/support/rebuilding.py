@@ -127,7 +127,7 @@ class Guests:
         while os.getppid() == parent:
             now = time.monotonic()
             if now >= due:
-                due = max(due + PACE, now - 0.05)  # what a busy machine has kept from us is not made good in one burst
+                due = max(due + PACE * slowness(), now - 0.05)  # what a busy machine has kept from us is not made good in one burst
                 turn += 1
                 self._send(FAMILIES[turn % 2], True)
                 if turn % HONEST < 2:
