@@ -93,10 +93,10 @@ class Flows(FlowsFields, Operation):
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
         if template == GUARD and unchanged(view.template(GUARD)):
-            return list(guard_flows(dict(self.words), dict(self.lists)))
+            return list(guard_flows(self._given(view), dict(self.lists)))
         from netcommon.templates import render  # takes longer than all the rest
 
-        variables: dict[str, object] = {**dict(self.words), **{name: list(words) for name, words in self.lists}}
+        variables: dict[str, object] = {**self._given(view), **{name: list(words) for name, words in self.lists}}
         lines = [line.strip() for line in render(template, variables, view.template).splitlines()]
         prefix = "" if template == GUARD else template.removeprefix("ovs/").removesuffix(".j2") + "."
         named = [_named(line, prefix) for line in lines if line and not line.startswith("#")]
@@ -108,6 +108,12 @@ class Flows(FlowsFields, Operation):
             if template != GUARD and _priority(flow) >= GUARDED:
                 raise SettingsInvalid(f"template {template}: {flow}: priorities of table 0 from {GUARDED} on are the spoof guard's")
         return [(name, flow) for (name, _), flow in zip(named, flows, strict=True)]
+
+    def _given(self, view: View) -> dict[str, str]:
+        """The words for a template; one depends on who forwards for the bridge."""
+        from netcommon.operations.guard import in_front  # which asks this module
+
+        return {**dict(self.words), "in_front": "yes" if GUARD in self.templates and in_front(view, self.bridge) else ""}
 
     def apply(self) -> Sequence[Request]:
         return [PutFlows(self.switch, self.device, self.cookie, self.flows)]

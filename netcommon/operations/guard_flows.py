@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Named = tuple[str, str]
 
 #: SHA-256 of the template that this follows.
-FOLLOWED = "25d43f6cc2142e53a78d03d30342596db4369dba6ec93b828814177757922fe8"
+FOLLOWED = "61932cacc683ff1f7648c7b0361e500d040932dc3143fab81814415c90b63933"
 
 LINK_LOCAL = "fe80::/10"
 #: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.flowwire writes these.
@@ -75,10 +75,11 @@ def _messages(words: Mapping[str, str]) -> Iterator[Named]:
         yield "query", _flow(65040, 2, "ip", "nw_dst=224.0.0.1", "nw_proto=2")
         yield "query", _flow(65040, 2, "icmp6", "icmp_type=130")
         yield "", _flow(65045, 2, "icmp6", "nw_frag=first", to=5, first=TYPE)
-    for protocol in ("ipv6", "ip"):
-        yield "malformed", _flow(65040, 2, protocol, "nw_proto=0")
-    for protocol in ("udp", "udp6"):
-        yield "malformed", _flow(65040, 2, protocol, "nw_frag=no", "tp_src=0", "tp_dst=0")
+    if not words["in_front"]:
+        for protocol in ("ipv6", "ip"):
+            yield "malformed", _flow(65040, 2, protocol, "nw_proto=0")
+        for protocol in ("udp", "udp6"):
+            yield "malformed", _flow(65040, 2, protocol, "nw_frag=no", "tp_src=0", "tp_dst=0")
     for header in (135, 139, 140):
         yield "malformed", _flow(65040, 2, "ipv6", f"nw_proto={header}")
     if words["check_mac"] or words["check_ipv4"]:
@@ -104,7 +105,8 @@ def _fragments(words: Mapping[str, str]) -> Iterator[Named]:
                 yield "dhcp", _flow(65010, 5, protocol, f"reg14={port << 16:#x}/0xffff0000")
     if not words["allow_mcast_router"]:
         yield "query", _flow(65010, 5, "icmp6", "reg14=0x82")
-    yield "malformed", _flow(65010, 5, "", "reg14=0")
+    if not words["in_front"]:
+        yield "malformed", _flow(65010, 5, "", "reg14=0")
     yield "", _flow(65000, 5, to=3, first=CLEARED)
 
 
@@ -113,10 +115,12 @@ def _targets(words: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> It
         yield "", _flow(65000, 4, to=3)
         return
     one = ("icmp6", "icmp_type=136", "icmp_code=0")
-    for address in (*(lists["ipv6"] if words["check_ipv6"] else ()), *lists["link_local"]):
+    hidden = ("::",)  #: the target of an advertisement that is cut off
+    free = hidden if words["in_front"] and words["check_ipv6"] else ()
+    for address in (*(lists["ipv6"] if words["check_ipv6"] else ()), *lists["link_local"], *free):
         yield "", _flow(65010, 4, *one, f"nd_target={address}", to=3)
     if not words["check_ipv6"]:
-        for address in (LINK_LOCAL, "::"):
+        for address in (LINK_LOCAL, *(() if words["in_front"] else hidden)):
             yield "ip", _flow(65007, 4, *one, f"nd_target={address}")
         yield "", _flow(65005, 4, *one, to=3)
     yield "ip", _flow(65000, 4)

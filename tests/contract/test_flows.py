@@ -154,13 +154,14 @@ GUARDED = {
 }
 
 
+@pytest.mark.parametrize("in_front", ["yes", ""])
 @pytest.mark.parametrize("kind", GUARDED)
-def test_the_guards_flows_need_no_program(ports: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guards_flows_need_no_program(ports: World, kind: str, in_front: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sent as we write them, and printed by Open vSwitch as the texts they were made from."""
     tags, vlans, ip = GUARDED[kind]
     one = nic("openvswitch", IP=ip, VLAN=vlans, TAGS=tags)
     _end, made = openvswitch_flows.flows(one, options_of(one, Settings(nic={"spoof_guard": True})))
-    texts = tuple(flow for _name, flow in guard_flows(dict(made.words), dict(made.lists)))
+    texts = tuple(flow for _name, flow in guard_flows({**dict(made.words), "in_front": in_front}, dict(made.lists)))
 
     def none(*arguments: object, **more: object) -> None:
         raise AssertionError("ovs-ofctl is run")

@@ -30,11 +30,11 @@ SWITCHES = ("allow_mac_spoofing", "allow_ip_spoofing", "allow_dhcp_spoofing", "a
 PREFIXES = ("10.0.0.6", "10.9.0.0/24", "fd00::5", "fd02::/64", "2001:db8::1")
 
 
-def by_template(made: Flows) -> list[tuple[str, str]]:
+def by_template(made: Flows, words: dict[str, str]) -> list[tuple[str, str]]:
     """As a site's copy of the template makes them."""
     patience = cast(Patience, SimpleNamespace(seconds=20.0))
     switch = OpenFlow(NOBODYS, patience, time.monotonic, lambda bridge, names: {}, lambda seconds: True)
-    text = render(GUARD, {**dict(made.words), **{name: list(words) for name, words in made.lists}}, lambda name: read(name, NOBODYS))
+    text = render(GUARD, {**words, **{name: list(words) for name, words in made.lists}}, lambda name: read(name, NOBODYS))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     named = [(name, flow) if flow else ("", name) for name, _, flow in (line.partition(": ") for line in lines)]
     return list(zip((name for name, _ in named), switch.texts([flow for _, flow in named]), strict=True))
@@ -47,15 +47,17 @@ def by_template(made: Flows) -> list[tuple[str, str]]:
     st.sets(st.integers(1, 40), max_size=12),
     st.sampled_from(["", "eui64"]),
     st.sampled_from(["10.0.0.5", ""]),
+    st.sampled_from(["yes", ""]),
 )
-def test_the_same_as_the_template(allowed: set[str], more: set[str], vids: set[int], link_local: str, ip: str) -> None:
+def test_the_same_as_the_template(allowed: set[str], more: set[str], vids: set[int], link_local: str, ip: str, in_front: str) -> None:
     tags = [f"netcommon:0:{name}" for name in allowed]
     tags += [f"netcommon:0:{'prefixes' if '/' in address else 'addresses'}:{address}" for address in more]
     tags += [f"netcommon:0:link_local:{link_local}"] if link_local else []
     one = nic("openvswitch", IP=ip, VLAN="".join(f":{vid}" for vid in sorted(vids)), TAGS=" ".join(sorted(tags)))
     _end, made = openvswitch_flows.flows(one, options_of(one, Settings(nic={"spoof_guard": True})))
-    flows = list(guard_flows(dict(made.words), dict(made.lists)))
-    assert flows == by_template(made)
+    words = {**dict(made.words), "in_front": in_front}
+    flows = list(guard_flows(words, dict(made.lists)))
+    assert flows == by_template(made, words)
     for _name, flow in flows:
         encode(flow, 1)  # raises StrangeError for what ovs-ofctl would have to be run for
 
@@ -116,6 +118,9 @@ def test_the_guard_before_the_flows(tmp_path: object, monkeypatch: pytest.Monkey
     assert [each.vlans for each in guards if isinstance(each, NicGuard)] == ([] if userspace or template else [(3, 4)])
     view = sim.host.view()
     assert [each.differs(view) for each in guards] == [""] * len(guards)
+    if not template:  # what is cut off is dropped once: by the flows only where nobody else does
+        hidden = [flow for flow in sim.host.openflow.all if "nw_proto=0 " in flow.text or "reg14=0 " in flow.text]
+        assert bool(hidden) == userspace
 
 
 def test_the_counts_of_both_are_summed(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
