@@ -33,12 +33,14 @@ def link_of(view: View, ifindex: int, device: str) -> Link | None:
     return link if link is not None and link.name == device else None
 
 
-def bridge_link(view: View, name: str, index: int = 0) -> Link:
-    """The bridge ``name``; the one that had this name when ``index`` was noted, while it is there, whatever it is called now.
+def bridge_link(view: View, name: str, index: int = 0, port: Link | None = None) -> Link:
+    """The bridge ``name``; where ``port``, the NIC's device, is still in the one that had this name when ``index`` was noted, that one.
+
+    An index alone tells nothing: where a bridge was deleted, another may have its index by now, and be another network.
 
     Raises HostRefused where there is none, or it is something else.
     """
-    noted = view.link_at(index) if index > 0 else None
+    noted = view.link_at(index) if index > 0 and port is not None and port.master == index else None
     bridge = noted if noted is not None and noted.kind == "bridge" else view.link(name)
     if bridge is None:
         raise HostRefused(f"bridge {name} does not exist", "create it, or correct the NIC's LINK")

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET6, Link
+from netcommon.host.facts import AF_INET6, BridgeVlan, Link
 from netcommon.host.nftables import NETDEV
+from netcommon.host.requests import AddVlan, SetLink
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.renamed import follow
 from netcommon.operations.guard import EVERY_TABLE, table_of
 from netcommon.operations.sysctl import path_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint
+from runtime.errors import HostRefused
 from runtime.record import CLOSING, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
@@ -265,6 +267,27 @@ class TestUplinks:
             sim.host.remove_link(guest.link)
         sim.host.rename_link("old0", guest.link)
         assert sim.picture() == sim.before and sim.files() == []
+
+    @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("bridged")])
+    @pytest.mark.parametrize("anew", [False, True])
+    def test_another_bridge_that_has_the_index_of_one_that_is_gone(self, sim: Sim, mode: str, anew: bool) -> None:
+        """It is another network: the guest comes into none, or into the bridge that has the name again."""
+        sim.up(nic(mode))
+        name, index = nic(mode).link, sim.index(nic(mode).link)
+        bridge, uplink = sim.host.kernel.links[index], sim.index(f"eth-{name}")
+        sim.host.remove_link(name)
+        sim.host.add_link(bridge._replace(name="other"), index)
+        sim.host.execute([SetLink(uplink, master=index), AddVlan(uplink, BridgeVlan(10))], stop=True)
+        if anew:
+            sim.host.add_bridge(name, vlan_filtering=bridge.vlan_filtering)
+            assert repair(sim.node, UUIDS[0], sim.call()).changed and drift(sim) == []
+        else:
+            with pytest.raises(HostRefused, match=f"bridge {name} does not exist"):
+                repair(sim.node, UUIDS[0], sim.call())
+        tap = sim.host.view().link("tap0")
+        assert tap is not None and tap.master == (sim.index(name) if anew else 0)
+        sim.down(nic(mode))
+        assert 10 in sim.host.kernel.vlans[uplink] and sim.files() == []
 
 
 class TestDownOfAnotherDevice:
