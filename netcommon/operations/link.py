@@ -65,6 +65,7 @@ class LinkSettingFields(NamedTuple):
     ifindex: int = 0
     value: str | int | bool = ""
     was: str | int | bool = ""
+    master: int = 0  #: the index of ``bridge``
 
 
 class LinkSetting(LinkSettingFields, Operation):
@@ -81,7 +82,7 @@ class LinkSetting(LinkSettingFields, Operation):
 
     __slots__ = ()
     KIND = "link"
-    CHOSEN = frozenset({"ifindex", "value", "was"})
+    CHOSEN = frozenset({"ifindex", "value", "was", "master"})
     BEFORE = frozenset({"was"})
 
     def lets_in(self) -> bool:
@@ -89,13 +90,15 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
-        value = self.wanted
+        value, master = self.wanted, 0
         if self.setting == ADDRESS:
             value = self.wanted or "fe" + link.address[2:]
         elif self.setting == MTU:
-            # on record: its bridge may have another name by now
-            value = bridge_link(view, self.bridge, link.master if self.ifindex and view.link(self.bridge) is None else 0).mtu
-        return [self._replace(ifindex=link.index, value=value, was=self._now(link))]
+            # a record of an earlier version does not tell which bridge it was, which may have another name by now
+            untold = link.master if self.ifindex and not self.master and view.link(self.bridge) is None else 0
+            bridge = bridge_link(view, self.bridge, self.master or untold, link)
+            value, master = bridge.mtu, bridge.index
+        return [self._replace(ifindex=link.index, value=value, was=self._now(link), master=master)]
 
     def inherited(self) -> Operation:
         """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""

@@ -268,6 +268,22 @@ class TestUplinks:
         sim.host.rename_link("old0", guest.link)
         assert sim.picture() == sim.before and sim.files() == []
 
+    @pytest.mark.parametrize("moved", [False, True])
+    def test_the_mtu_is_that_of_the_bridge_that_was_renamed(self, sim: Sim, moved: bool) -> None:
+        """A smaller one would shrink that bridge, which has nothing to do with the one that has its name now."""
+        bridge = sim.host.kernel.named("br0")
+        assert bridge is not None
+        sim.host.execute([SetLink(bridge.index, mtu=9000)], stop=True)
+        sim.up(nic("bridged"))
+        sim.host.rename_link("br0", "old0")
+        sim.host.add_bridge("br0")
+        if moved:
+            sim.host.execute([SetLink(sim.index("tap0"), master=0)], stop=True)
+        repair(sim.node, UUIDS[0], sim.call())
+        tap = sim.host.view().link("tap0")
+        assert tap is not None and (tap.mtu, tap.master) == ((1500, sim.index("br0")) if moved else (9000, bridge.index))
+        assert drift(sim) == [] and not repair(sim.node, UUIDS[0], sim.call()).changed
+
     @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("bridged")])
     @pytest.mark.parametrize("anew", [False, True])
     def test_another_bridge_that_has_the_index_of_one_that_is_gone(self, sim: Sim, mode: str, anew: bool) -> None:
