@@ -9,6 +9,7 @@ import pytest
 from netcommon.host.facts import AF_INET6, BridgeVlan, Link
 from netcommon.host.nftables import NETDEV
 from netcommon.host.requests import AddVlan, SetLink
+from netcommon.lifecycle.backfill import backfill
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.renamed import follow
 from netcommon.operations.guard import EVERY_TABLE, table_of
@@ -16,7 +17,7 @@ from netcommon.operations.sysctl import path_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint
 from runtime.errors import HostRefused
-from runtime.record import CLOSING, UP
+from runtime.record import CLOSING, SCHEMA, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 NEW = "guest1"
@@ -233,6 +234,21 @@ class TestUplinks:
         sim.down(guests[1 - first])
         assert self.switch(sim, "wan0") == "0" and sim.files() == []
 
+    @pytest.mark.parametrize("first", [0, 1])
+    @pytest.mark.parametrize("mode", ["routed", "routed, IPv6"])
+    def test_who_replaces_it_after_the_renaming_keeps_its_address(self, sim: Sim, mode: str, first: int) -> None:
+        """Both have one entry, under two names of its uplink: the last one takes it away."""
+        guests = (nic(mode, **WANTED), nic(mode, INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", **WANTED))
+        sim.up(guests[0])
+        sim.host.rename_link("eth-br0", "wan0")
+        sim.tap("tap1")
+        sim.up(guests[1])
+        entries = [one for one in sim.host.kernel.neighbours if one.protocol == 174 and one.index == sim.index("wan0")]
+        sim.down(guests[first])
+        assert entries and [one for one in sim.host.kernel.neighbours if one in entries] == entries
+        sim.down(guests[1 - first])
+        assert not [one for one in sim.host.kernel.neighbours if one in entries] and sim.files() == []
+
     @pytest.mark.parametrize("mode", ["bridged, access", "bridged, hybrid"])
     @pytest.mark.parametrize("repaired", [False, True])
     def test_a_vlan_of_a_renamed_uplink(self, sim: Sim, mode: str, repaired: bool) -> None:
@@ -245,6 +261,21 @@ class TestUplinks:
         sim.down(guest)
         sim.host.rename_link("wan0", "eth-brv")
         assert sim.picture() == sim.before and sim.files() == []
+
+    def test_who_came_with_an_earlier_version_keeps_its_address(self, sim: Sim) -> None:
+        """That one knew the uplink's entry by the uplink's name alone; the upgrade tells the rest."""
+        guests = (nic("routed", **WANTED), nic("routed", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", **WANTED))
+        sim.up(guests[0])
+        sim.node.store.owners.release(f"neighbour-10.0.0.5@:{sim.index('eth-br0')}", UUIDS[0])
+        path = Path(sim.paths.state, "nics", f"{UUIDS[0]}.json")
+        path.write_bytes(path.read_bytes().replace(b'"schema":%d' % SCHEMA, b'"schema":4'))
+        assert backfill(sim.node, UUIDS[0], sim.call())
+        sim.host.rename_link("eth-br0", "wan0")
+        sim.tap("tap1")
+        sim.up(guests[1])
+        entries = [one for one in sim.host.kernel.neighbours if one.protocol == 174]
+        sim.down(guests[1])
+        assert entries and [one for one in sim.host.kernel.neighbours if one.protocol == 174] == entries
 
     @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("bridged")])
     @pytest.mark.parametrize("another", [False, True])
