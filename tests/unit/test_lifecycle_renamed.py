@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from netcommon.operations.sysctl import path_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint
 from runtime.errors import HostRefused
-from runtime.record import CLOSING, SCHEMA, UP
+from runtime.record import CLOSING, REVERTING, SCHEMA, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 NEW = "guest1"
@@ -192,6 +193,23 @@ def test_a_name_that_no_record_may_hold_is_left_alone(sim: Sim) -> None:
     sim.host.rename_link("tap0", "a%d")
     assert not check(sim.node, sim.host.view(), sim.record()).good
     assert sim.gc() == [] and sim.record().device == "tap0"
+
+
+@pytest.mark.parametrize("name", ["*", "a$b", "-x"])
+@pytest.mark.parametrize("mode", ["bridged", "routed, table", "openvswitch", "ext"])
+def test_a_down_does_not_pass_over_such_a_name(sim: Sim, mode: str, name: str) -> None:
+    """The device is shut; the record stays for what goes by its name, until it has another one, or has gone."""
+    sim.up(nic(mode))
+    sim.host.rename_link("tap0", name)
+    with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
+        repair(sim.node, UUIDS[0], sim.call())
+    with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
+        sim.down(DownHint(UUIDS[0]))
+    link = sim.host.kernel.named(name)
+    assert link is not None and not link.up and sim.record().state == REVERTING
+    sim.host.rename_link(name, "tap0")
+    assert [found.action for found in sim.gc()] == ["removed"]
+    assert sim.picture() == sim.before and sim.files() == []
 
 
 WANTED = {"TAGS": "netcommon:*:uplink_proxy:both"}
