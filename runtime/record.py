@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
-SCHEMA = 4
+SCHEMA = 5
 
 #: The longest record that is read or written, in bytes.
 LONGEST = 4 << 20
@@ -116,8 +116,13 @@ def _from_3(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def _from_4(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 4 had fewer fields in its operations, which are read with their defaults."""
+    return stored
+
+
 #: From each older schema to the next one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
 
 
 def _record(stored: Mapping[str, Any]) -> Record:

@@ -180,10 +180,10 @@ class MemoryHost:
 
     # What only tests, and whoever describes a node, do.
 
-    def add_link(self, link: Link) -> Link:
-        """A new device like ``link``, under an index of its own; its address is made up where there is none."""
+    def add_link(self, link: Link, index: int = 0) -> Link:
+        """A new device like ``link``, under an index of its own or ``index``; its address is made up where there is none."""
         master = link.master
-        made = self.kernel.add(link._replace(master=0))
+        made = self.kernel.add(link._replace(master=0), index)
         if master:
             self.kernel.set_link(SetLink(made.index, master=master))
         self.switch.look()

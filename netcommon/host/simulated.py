@@ -87,10 +87,10 @@ class Kernel:
     def ports(self, bridge: int) -> list[Link]:
         return [link for link in self.links.values() if link.master == bridge]
 
-    def add(self, link: Link) -> Link:
-        """A new device, under the next free index, with its settings."""
-        made = link._replace(index=self._next, address=link.address or f"02:00:00:00:{self._next >> 8:02x}:{self._next & 255:02x}")
-        self._next += 1
+    def add(self, link: Link, index: int = 0) -> Link:
+        """A new device, under the next free index or the one that is asked for, with its settings."""
+        made = link._replace(index=index or self._next, address=link.address or f"02:00:00:00:{self._next >> 8:02x}:{self._next & 255:02x}")
+        self._next = max(self._next, index) + 1
         self.links[made.index] = made
         self.settings.add_device(made.name)
         if made.kind == "bridge":

@@ -6,6 +6,7 @@ before our first change cannot be told any more, and stays unsaid.
 
 from __future__ import annotations
 
+from netcommon.lifecycle import steps
 from netcommon.lifecycle.node import about, alive, locks
 from netcommon.lifecycle.renamed import name_of
 from netcommon.operations import from_json
@@ -52,7 +53,11 @@ def backfill(node: Node, key: str, call: Call) -> list[str]:
         if record.schema < SCHEMA:
             told.append(f"schema {record.schema} became {SCHEMA}")
         if told or operations != record.operations:
-            node.store.write(record._replace(operations=operations))
+            written = record._replace(operations=operations)
+            node.store.write(written)
+            lasting = steps.decode(written)[0]
+            held.keys(steps.keys_of(lasting))  # an earlier version had fewer of them
+            steps.claim(node, lasting, record.key)
         return told
 
 

@@ -7,7 +7,7 @@ from netcommon.lifecycle.incoming import arrived, owed
 from netcommon.lifecycle.mending import examine, intended
 from netcommon.lifecycle.node import Outcome, alive, locks
 from netcommon.lifecycle.renamed import drift as drift_of
-from netcommon.lifecycle.renamed import follow, name_of
+from netcommon.lifecycle.renamed import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -88,6 +88,7 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         stored, record = record, follow(node, view, record)
         if record.device not in names:
             raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
+        refuse_strange(node, view, record)
         renamed = seen.device if record.device != seen.device else ""
         held.keys(steps.keys_of(intended(node, record)))
         mending = examine(node, steps.once(node), record, call.log, wanted)

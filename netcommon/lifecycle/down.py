@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import scripts, steps
 from netcommon.lifecycle.node import ADOPT, SHUTDOWN, Outcome, about, alive, locks
-from netcommon.lifecycle.renamed import follow, name_of, on_device
+from netcommon.lifecycle.renamed import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
 from runtime import ganeti
@@ -14,8 +14,11 @@ from runtime.record import CLOSING, REVERTING
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.host.base import View
     from netcommon.lifecycle.node import Call, Node
+    from netcommon.operations.base import Operation
     from runtime.environment import DownHint
     from runtime.locks import Locks
     from runtime.record import Record
@@ -139,8 +142,10 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
 
     The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
     """
-    stored, record = record, follow(node, view or node.host.view(), record)
+    view = view or node.host.view()
+    stored, record = record, follow(node, view, record)
     operations = steps.decode(record)[0]
+    _shut_strange(node, view, record, operations, call)
     twin = node.store.read(record.uuid) if record.moved else None
     if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
         node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
@@ -156,6 +161,20 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
     close(node, record, steps.revert(node, left, record.key, call.log), call)
+
+
+def _shut_strange(node: Node, view: View, record: Record, operations: Sequence[Operation], call: Call) -> None:
+    """Shut a device whose name no record may hold, and raise HostRefused: nothing else that goes by its name could be undone.
+
+    The record stays: the rest is undone when the device has another name, or has gone.
+    """
+    try:
+        refuse_strange(node, view, record)
+    except HostRefused:
+        _note(node, record._replace(state=REVERTING), call)
+        if any(operation.lets_in() for operation in operations):
+            steps.apply(node, [steps.shut(record.device, record.ifindex)], call.log)
+        raise
 
 
 def close(node: Node, record: Record, failures: list[steps.Failure], call: Call) -> None:

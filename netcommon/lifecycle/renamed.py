@@ -10,7 +10,7 @@ from __future__ import annotations
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.node import alive
 from netcommon.operations.base import to_json
-from runtime.errors import NicInvalid
+from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.typed import TYPE_CHECKING
 from runtime.validate import interface
 
@@ -32,6 +32,14 @@ def name_of(node: Node, view: View, record: Record) -> str:
         return interface(link.name)
     except NicInvalid:
         return record.device
+
+
+def refuse_strange(node: Node, view: View, record: Record) -> None:
+    """Raise HostRefused where the record, as ``follow`` gives it, does not name its device: that has a name that no record may hold."""
+    link = view.link_at(record.ifindex)
+    if link is not None and link.name != record.device and alive(node, view, record):
+        text = f"device {record.device} is called {escaped(link.name)} now, which no record may hold"
+        raise HostRefused(text, f"rename it, such as to {record.device}, and try again")
 
 
 def follow(node: Node, view: View, record: Record) -> Record:

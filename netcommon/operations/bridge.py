@@ -34,7 +34,8 @@ class BridgePort(BridgePortFields, Operation):
     BEFORE = frozenset({"was"})
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge, self.master)
+        link = device_link(view, self.device)
+        bridge = bridge_link(view, self.bridge, self.master, link)
         if link.port_kind == "openvswitch" and not marked(link):
             raise HostRefused(f"{self.device} is a port of Open vSwitch", f"ovs-vsctl del-port {self.device}, or correct the NIC's MODE")
         return [self._replace(ifindex=link.index, master=bridge.index, was=link.master)]

@@ -48,7 +48,8 @@ class StaticEntry(StaticEntryFields, Operation):
         return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge, self.master)
+        link = device_link(view, self.device)
+        bridge = bridge_link(view, self.bridge, self.master, link)
         made = self._replace(ifindex=link.index, master=bridge.index)
         joined = link.master == bridge.index
         vids = made._vids(view, bridge) if joined or self.vid or not bridge.vlan_filtering else [bridge.default_pvid]

@@ -33,12 +33,14 @@ def link_of(view: View, ifindex: int, device: str) -> Link | None:
     return link if link is not None and link.name == device else None
 
 
-def bridge_link(view: View, name: str, index: int = 0) -> Link:
-    """The bridge ``name``; the one that had this name when ``index`` was noted, while it is there, whatever it is called now.
+def bridge_link(view: View, name: str, index: int = 0, port: Link | None = None) -> Link:
+    """The bridge ``name``; where ``port``, the NIC's device, is still in the one that had this name when ``index`` was noted, that one.
+
+    An index alone tells nothing: where a bridge was deleted, another may have its index by now, and be another network.
 
     Raises HostRefused where there is none, or it is something else.
     """
-    noted = view.link_at(index) if index > 0 else None
+    noted = view.link_at(index) if index > 0 and port is not None and port.master == index else None
     bridge = noted if noted is not None and noted.kind == "bridge" else view.link(name)
     if bridge is None:
         raise HostRefused(f"bridge {name} does not exist", "create it, or correct the NIC's LINK")
@@ -63,6 +65,7 @@ class LinkSettingFields(NamedTuple):
     ifindex: int = 0
     value: str | int | bool = ""
     was: str | int | bool = ""
+    master: int = 0  #: the index of ``bridge``
 
 
 class LinkSetting(LinkSettingFields, Operation):
@@ -79,7 +82,7 @@ class LinkSetting(LinkSettingFields, Operation):
 
     __slots__ = ()
     KIND = "link"
-    CHOSEN = frozenset({"ifindex", "value", "was"})
+    CHOSEN = frozenset({"ifindex", "value", "was", "master"})
     BEFORE = frozenset({"was"})
 
     def lets_in(self) -> bool:
@@ -87,13 +90,15 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
-        value = self.wanted
+        value, master = self.wanted, 0
         if self.setting == ADDRESS:
             value = self.wanted or "fe" + link.address[2:]
         elif self.setting == MTU:
-            # on record: its bridge may have another name by now
-            value = bridge_link(view, self.bridge, link.master if self.ifindex and view.link(self.bridge) is None else 0).mtu
-        return [self._replace(ifindex=link.index, value=value, was=self._now(link))]
+            # a record of an earlier version does not tell which bridge it was, which may have another name by now
+            untold = link.master if self.ifindex and not self.master and view.link(self.bridge) is None else 0
+            bridge = bridge_link(view, self.bridge, self.master or untold, link)
+            value, master = bridge.mtu, bridge.index
+        return [self._replace(ifindex=link.index, value=value, was=self._now(link), master=master)]
 
     def inherited(self) -> Operation:
         """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""

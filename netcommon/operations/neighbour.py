@@ -51,7 +51,7 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return True
 
     def shared(self) -> tuple[str, ...]:
-        return (_key(self.address, self.port),)
+        return _keys(self.address, self.port, self.ifindex)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
@@ -110,12 +110,14 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
                 ways = [view.link_at(route.index) for route in routes if route.protocol == PROTOCOL]
                 device = next((link.name for link in [*ways, at] if link is not None and link.holders >= 0), "")
                 text = f"proxy neighbour {entry.address} on {at.name if at else f'device {entry.index}'}"
-                keys = (_key(entry.address, at.name if at else ""),)
+                keys = _keys(entry.address, at.name if at else "", entry.index)
                 yield Owned(_identity(entry), text, (DeleteNeighbour(entry),), device=device, shared=keys)
 
 
-def _key(address: str, port: str) -> str:
-    return f"neighbour-{address}" + (f"@{port}" if port else "")
+def _keys(address: str, port: str, index: int) -> tuple[str, ...]:
+    """By the uplink's name, as earlier versions have it, and by its index, which a NIC that comes after a renaming knows too."""
+    key = f"neighbour-{address}"
+    return (f"{key}@{port}", f"{key}@:{index}") if port else (key,)
 
 
 class GatewayNeighbourFields(NamedTuple):

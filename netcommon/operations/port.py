@@ -43,7 +43,8 @@ class PortFlag(PortFlagFields, Operation):
         return self.flag in (LEARNING, FLOOD)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge, self.master)
+        link = device_link(view, self.device)
+        bridge = bridge_link(view, self.bridge, self.master, link)
         now = view.port(link.index) if link.master == bridge.index else None
         return [self._replace(ifindex=link.index, master=bridge.index, was=getattr(now or Port(), self.flag))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.requests import SetSysctl
 from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting, before
 from netcommon.operations.link import device_link, link_of
@@ -175,8 +175,13 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         return "it is 0" if now == "0" else ""
 
     def revert(self, view: View) -> Sequence[Request]:
-        """The switch went with its device; another of the same name is not ours to change. Renamed, it has the switch still."""
+        """The switch went with its device; another of the same name is not ours to change. Renamed, it has the switch still.
+
+        Another device may have its index by now: one of another name is ours only if it has entries of ours, which go with a device too.
+        """
         link = view.link_at(self.ifindex) if self.port and self.ifindex > 0 else None
+        if link and link.name != self.port and not any(entry.protocol == PROTOCOL for entry in view.neighbours(self.family, link.index)):
+            return []
         path = path_of(self.family, link.name, self.name) if link else ""
         return [SetSysctl(path, "0", self.ifindex)] if path and self.found != FOREIGN and view.sysctl(path) == "1" else []
 

@@ -55,7 +55,8 @@ class PortVlans(PortVlansFields, Operation):
         return [*named, BridgeVlan(self.default, pvid=not self.access, untagged=True)]
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link, bridge = device_link(view, self.device), bridge_link(view, self.bridge, self.master)
+        link = device_link(view, self.device)
+        bridge = bridge_link(view, self.bridge, self.master, link)
         if not bridge.vlan_filtering:
             raise HostRefused(
                 f"the NIC has VLANs, but bridge {self.bridge} is not VLAN-aware",
@@ -142,11 +143,11 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return True
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        bridge = bridge_link(view, self.bridge, self.master)
+        tap = view.link(self.device)  # a record of an earlier version names none
+        bridge = bridge_link(view, self.bridge, self.master, tap)
         ports = _uplinks(view, bridge, self.uplinks)
         if not ports:
             return [Waiting(self, f"an uplink of {self.bridge}")]
-        tap = view.link(self.device)  # a record of an earlier version names none
         known = self._replace(master=bridge.index, ways=tuple(port.name for port in ports), tap=tap.index if tap else 0)
         made = []
         for port in ports:
@@ -172,9 +173,13 @@ class UplinkVlan(UplinkVlanFields, Operation):
         return "" if self._joined(view) else f"it waits for an uplink of {self.bridge}: {self.port} is none now"
 
     def _joined(self, view: View) -> Link | None:
-        """The bridge, while the uplink is a port of it, whatever it is called by now."""
-        port = view.link_at(self.ifindex)
-        return view.link_at(self.master) if port is not None and port.master == self.master else None
+        """The bridge, while the uplink is a port of it, whatever it is called by now.
+
+        One of another name, in which the tap is not, may be another bridge that has its index by now.
+        """
+        port, tap = view.link_at(self.ifindex), link_of(view, self.tap, self.device)
+        bridge = view.link_at(self.master) if port is not None and port.master == self.master else None
+        return None if bridge and tap and bridge.name != self.bridge and tap.master != self.master else bridge
 
     def _there(self, view: View) -> BridgeVlan | None:
         """The VLAN as the uplink has it, whoever added it."""
@@ -188,7 +193,7 @@ class UplinkVlan(UplinkVlanFields, Operation):
     def _uplinks_now(self, view: View) -> set[str]:
         """The bridge's uplinks; none where that cannot be told at the moment: those on record are good enough then."""
         try:
-            return {port.name for port in _uplinks(view, bridge_link(view, self.bridge, self.master), self.uplinks)}
+            return {port.name for port in _uplinks(view, bridge_link(view, self.bridge, self.master, view.link(self.device)), self.uplinks)}
         except HostRefused:
             return set()
 

@@ -237,10 +237,11 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
 
 
 def _renamed(view: View, record: Record) -> bool:
-    """Tell whether the bridge that the NIC's device joined is there under another name."""
+    """Tell whether the NIC's device is in the bridge that it joined, which has another name then."""
     bridges = [one.master for one in steps.decode(record)[0] if isinstance(one, BridgePort)]
     try:
-        return any(view.link_at(index) for index in bridges)
+        link = view.link_at(record.ifindex)
+        return link is not None and link.master in bridges
     except NetcommonError:
         return False
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET6, Link
+from netcommon.host.facts import AF_INET6, BridgeVlan, Link
 from netcommon.host.nftables import NETDEV
+from netcommon.host.requests import AddVlan, SetLink
+from netcommon.lifecycle.backfill import backfill
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.renamed import follow
 from netcommon.operations.guard import EVERY_TABLE, table_of
 from netcommon.operations.sysctl import path_of
 from netcommon.settings import Settings
 from runtime.environment import DownHint
-from runtime.record import CLOSING, UP
+from runtime.errors import HostRefused
+from runtime.record import CLOSING, REVERTING, SCHEMA, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 NEW = "guest1"
@@ -191,6 +195,23 @@ def test_a_name_that_no_record_may_hold_is_left_alone(sim: Sim) -> None:
     assert sim.gc() == [] and sim.record().device == "tap0"
 
 
+@pytest.mark.parametrize("name", ["*", "a$b", "-x"])
+@pytest.mark.parametrize("mode", ["bridged", "routed, table", "openvswitch", "ext"])
+def test_a_down_does_not_pass_over_such_a_name(sim: Sim, mode: str, name: str) -> None:
+    """The device is shut; the record stays for what goes by its name, until it has another one, or has gone."""
+    sim.up(nic(mode))
+    sim.host.rename_link("tap0", name)
+    with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
+        repair(sim.node, UUIDS[0], sim.call())
+    with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
+        sim.down(DownHint(UUIDS[0]))
+    link = sim.host.kernel.named(name)
+    assert link is not None and not link.up and sim.record().state == REVERTING
+    sim.host.rename_link(name, "tap0")
+    assert [found.action for found in sim.gc()] == ["removed"]
+    assert sim.picture() == sim.before and sim.files() == []
+
+
 WANTED = {"TAGS": "netcommon:*:uplink_proxy:both"}
 
 
@@ -231,6 +252,21 @@ class TestUplinks:
         sim.down(guests[1 - first])
         assert self.switch(sim, "wan0") == "0" and sim.files() == []
 
+    @pytest.mark.parametrize("first", [0, 1])
+    @pytest.mark.parametrize("mode", ["routed", "routed, IPv6"])
+    def test_who_replaces_it_after_the_renaming_keeps_its_address(self, sim: Sim, mode: str, first: int) -> None:
+        """Both have one entry, under two names of its uplink: the last one takes it away."""
+        guests = (nic(mode, **WANTED), nic(mode, INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", **WANTED))
+        sim.up(guests[0])
+        sim.host.rename_link("eth-br0", "wan0")
+        sim.tap("tap1")
+        sim.up(guests[1])
+        entries = [one for one in sim.host.kernel.neighbours if one.protocol == 174 and one.index == sim.index("wan0")]
+        sim.down(guests[first])
+        assert entries and [one for one in sim.host.kernel.neighbours if one in entries] == entries
+        sim.down(guests[1 - first])
+        assert not [one for one in sim.host.kernel.neighbours if one in entries] and sim.files() == []
+
     @pytest.mark.parametrize("mode", ["bridged, access", "bridged, hybrid"])
     @pytest.mark.parametrize("repaired", [False, True])
     def test_a_vlan_of_a_renamed_uplink(self, sim: Sim, mode: str, repaired: bool) -> None:
@@ -243,6 +279,21 @@ class TestUplinks:
         sim.down(guest)
         sim.host.rename_link("wan0", "eth-brv")
         assert sim.picture() == sim.before and sim.files() == []
+
+    def test_who_came_with_an_earlier_version_keeps_its_address(self, sim: Sim) -> None:
+        """That one knew the uplink's entry by the uplink's name alone; the upgrade tells the rest."""
+        guests = (nic("routed", **WANTED), nic("routed", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", **WANTED))
+        sim.up(guests[0])
+        sim.node.store.owners.release(f"neighbour-10.0.0.5@:{sim.index('eth-br0')}", UUIDS[0])
+        path = Path(sim.paths.state, "nics", f"{UUIDS[0]}.json")
+        path.write_bytes(path.read_bytes().replace(b'"schema":%d' % SCHEMA, b'"schema":4'))
+        assert backfill(sim.node, UUIDS[0], sim.call())
+        sim.host.rename_link("eth-br0", "wan0")
+        sim.tap("tap1")
+        sim.up(guests[1])
+        entries = [one for one in sim.host.kernel.neighbours if one.protocol == 174]
+        sim.down(guests[1])
+        assert entries and [one for one in sim.host.kernel.neighbours if one.protocol == 174] == entries
 
     @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("bridged")])
     @pytest.mark.parametrize("another", [False, True])
@@ -265,6 +316,43 @@ class TestUplinks:
             sim.host.remove_link(guest.link)
         sim.host.rename_link("old0", guest.link)
         assert sim.picture() == sim.before and sim.files() == []
+
+    @pytest.mark.parametrize("moved", [False, True])
+    def test_the_mtu_is_that_of_the_bridge_that_was_renamed(self, sim: Sim, moved: bool) -> None:
+        """A smaller one would shrink that bridge, which has nothing to do with the one that has its name now."""
+        bridge = sim.host.kernel.named("br0")
+        assert bridge is not None
+        sim.host.execute([SetLink(bridge.index, mtu=9000)], stop=True)
+        sim.up(nic("bridged"))
+        sim.host.rename_link("br0", "old0")
+        sim.host.add_bridge("br0")
+        if moved:
+            sim.host.execute([SetLink(sim.index("tap0"), master=0)], stop=True)
+        repair(sim.node, UUIDS[0], sim.call())
+        tap = sim.host.view().link("tap0")
+        assert tap is not None and (tap.mtu, tap.master) == ((1500, sim.index("br0")) if moved else (9000, bridge.index))
+        assert drift(sim) == [] and not repair(sim.node, UUIDS[0], sim.call()).changed
+
+    @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("bridged")])
+    @pytest.mark.parametrize("anew", [False, True])
+    def test_another_bridge_that_has_the_index_of_one_that_is_gone(self, sim: Sim, mode: str, anew: bool) -> None:
+        """It is another network: the guest comes into none, or into the bridge that has the name again."""
+        sim.up(nic(mode))
+        name, index = nic(mode).link, sim.index(nic(mode).link)
+        bridge, uplink = sim.host.kernel.links[index], sim.index(f"eth-{name}")
+        sim.host.remove_link(name)
+        sim.host.add_link(bridge._replace(name="other"), index)
+        sim.host.execute([SetLink(uplink, master=index), AddVlan(uplink, BridgeVlan(10))], stop=True)
+        if anew:
+            sim.host.add_bridge(name, vlan_filtering=bridge.vlan_filtering)
+            assert repair(sim.node, UUIDS[0], sim.call()).changed and drift(sim) == []
+        else:
+            with pytest.raises(HostRefused, match=f"bridge {name} does not exist"):
+                repair(sim.node, UUIDS[0], sim.call())
+        tap = sim.host.view().link("tap0")
+        assert tap is not None and tap.master == (sim.index(name) if anew else 0)
+        sim.down(nic(mode))
+        assert 10 in sim.host.kernel.vlans[uplink] and sim.files() == []
 
 
 class TestDownOfAnotherDevice:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET6, Link
+from netcommon.host.facts import AF_INET6, Link, Neighbour
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.sysctl import path_of
 from tests.support.sim import Sim, nic
@@ -41,6 +41,19 @@ def test_another_device_of_that_name_keeps_its_administrators(sim: Sim) -> None:
     sim.host.kernel.settings.write(path_of(AF_INET6, "eth-br0", "proxy_ndp"), "1")
     sim.down(guest)
     assert switch(sim, "eth-br0") == "1" and switch(sim, "wan0") == "0"
+
+
+def test_another_device_that_has_its_index_keeps_its_administrators(sim: Sim) -> None:
+    guest = nic("routed, IPv6", **WANTED)
+    sim.up(guest)
+    index = sim.index("eth-br0")
+    sim.host.remove_link("eth-br0")
+    sim.host.add_link(Link(0, "adm0", "", up=True), index)
+    sim.host.kernel.settings.write(path_of(AF_INET6, "adm0", "proxy_ndp"), "1")
+    theirs = Neighbour(AF_INET6, "fd00::5", index, protocol=0)
+    sim.host.kernel.neighbours.append(theirs)
+    sim.down(guest)
+    assert switch(sim, "adm0") == "1" and theirs in sim.host.kernel.neighbours and sim.records() == []
 
 
 def test_an_uplink_that_comes_back_is_told_of_and_mended(sim: Sim) -> None:
