@@ -18,7 +18,7 @@ from netcommon.lifecycle.down import close, down, farewell, holder
 from netcommon.lifecycle.leftovers import left_behind
 from netcommon.lifecycle.mending import examine, intended
 from netcommon.lifecycle.node import Outcome, about, alive, locks
-from netcommon.lifecycle.renamed import name_of
+from netcommon.lifecycle.renamed import as_recorded
 from netcommon.lifecycle.up import give_back, up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
@@ -263,7 +263,7 @@ def _repair_together(
             view, sharing = node.host.snapshot(), _Mended()
             going: dict[str, Mending] = {}
             for key, record in records.items():
-                if record == seen[key] and alive(node, view, record) and name_of(node, view, record) == record.device:
+                if record == seen[key] and alive(node, view, record) and as_recorded(node, view, record):
                     with suppress(NetcommonError):  # alone it says so
                         mending = examine(node, view, record, calls[key].log, partial(wanted, key))
                         if not (mending.needed or mending.hopeless):
@@ -360,7 +360,7 @@ def undo_together(
             calls = {number: about(calls[number], record) for number, (record, _operations) in now.items()}
             held.keys({key for _record, operations in now.values() for key in steps.keys_of(operations)})
             view = node.host.snapshot()
-            same = {number: each for number, each in now.items() if name_of(node, view, each[0]) == each[0].device}
+            same = {number: each for number, each in now.items() if as_recorded(node, view, each[0])}
             going = {number: each for number, each in same.items() if leaves(view, each[0], calls[number])}
             last = _last(going)
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)

@@ -34,10 +34,16 @@ def name_of(node: Node, view: View, record: Record) -> str:
         return record.device
 
 
+def as_recorded(node: Node, view: View, record: Record) -> bool:
+    """Tell whether the record's device has the name on record, or is gone."""
+    link = view.link_at(record.ifindex)
+    return link is None or link.name == record.device or not alive(node, view, record)
+
+
 def refuse_strange(node: Node, view: View, record: Record) -> None:
     """Raise HostRefused where the record, as ``follow`` gives it, does not name its device: that has a name that no record may hold."""
     link = view.link_at(record.ifindex)
-    if link is not None and link.name != record.device and alive(node, view, record):
+    if link is not None and not as_recorded(node, view, record):
         text = f"device {record.device} is called {escaped(link.name)} now, which no record may hold"
         raise HostRefused(text, f"rename it, such as to {record.device}, and try again")
 

@@ -11,6 +11,7 @@ from netcommon.host.facts import AF_INET6, BridgeVlan, Link
 from netcommon.host.nftables import NETDEV
 from netcommon.host.requests import AddVlan, SetLink
 from netcommon.lifecycle.backfill import backfill
+from netcommon.lifecycle.batch import down_all
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.renamed import follow
 from netcommon.operations.guard import EVERY_TABLE, table_of
@@ -196,15 +197,22 @@ def test_a_name_that_no_record_may_hold_is_left_alone(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("name", ["*", "a$b", "-x"])
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("mode", ["bridged", "routed, table", "openvswitch", "ext"])
-def test_a_down_does_not_pass_over_such_a_name(sim: Sim, mode: str, name: str) -> None:
+def test_a_down_does_not_pass_over_such_a_name(sim: Sim, mode: str, name: str, together: bool) -> None:
     """The device is shut; the record stays for what goes by its name, until it has another one, or has gone."""
     sim.up(nic(mode))
     sim.host.rename_link("tap0", name)
     with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
         repair(sim.node, UUIDS[0], sim.call())
+    hint = DownHint(UUIDS[0], "tap0")
     with pytest.raises(HostRefused, match=re.escape(f"tap0 is called '{name}' now")):
-        sim.down(DownHint(UUIDS[0]))
+        if together:
+            for _hint, result in down_all(sim.node, [hint], lambda _hint: sim.call("hot-remove")):
+                assert isinstance(result, HostRefused)
+                raise result
+        else:
+            sim.down(hint)
     link = sim.host.kernel.named(name)
     assert link is not None and not link.up and sim.record().state == REVERTING
     sim.host.rename_link(name, "tap0")
