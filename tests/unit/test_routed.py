@@ -293,3 +293,20 @@ def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monke
         counted.append(sorted(lists))
         sim.down(guest)
     assert counted[0] == counted[1] != []
+
+
+def test_a_node_whose_new_devices_have_no_ipv6(sim: Sim) -> None:
+    """The guest has an IPv6 address, so its tap has IPv6, whoever takes it away meanwhile; after the NIC it is as it was."""
+    setting, settings = "net/ipv6/conf/tap1/disable_ipv6", sim.host.kernel.settings
+    settings.write("net/ipv6/conf/default/disable_ipv6", "1")
+    sim.tap("tap1")
+    six = nic("routed, IPv6", INTERFACE="tap1")
+    sim.up(six)
+    assert settings.get(setting) == "0" and sim.host.view().routes(AF_INET6, 100, "fd00::5/128")
+    settings.write(setting, "1")
+    assert "repaired echo 0 >/proc/sys/" + setting in check.repair(sim.node, UUIDS[0], sim.call()).text
+    assert settings.get(setting) == "0"
+    sim.down(six)
+    assert settings.get(setting) == "1"
+    sim.up(nic("routed", INTERFACE="tap1"))
+    assert settings.get(setting) == "1"  # nothing of its business
