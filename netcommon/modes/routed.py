@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.addresses import addresses_of, routed_families
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
-from netcommon.operations.link import ADDRESS, UP, LinkSetting
+from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DISABLE_IPV6, RP_FILTER, DeviceSysctl, no_ipv6
@@ -33,7 +33,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     families = routed_families(addresses, options)
     operations = [*_settings(tap, options, addresses, families), *([LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else [])]
     operations += _selected(nic, settings, families)
-    operations.append(LinkSetting(tap, UP, True))
+    operations += [LinkSetting(tap, MASTER, 0), LinkSetting(tap, UP, True)]
     if AF_INET6 in addresses.families:
         operations += _gateway6(nic, options, addresses)
     operations += _proxies(nic, options, addresses)
