@@ -64,16 +64,28 @@ class Proc:
         return self.write(request.path, request.value, request.index)
 
     def write(self, path: str, value: str, index: int = 0) -> Answer:
-        """Sets a kernel setting; with ``index``, only that of the device which had the path's name all the time."""
+        """Sets a kernel setting; with ``index``, only that of the device which had the path's name all the time.
+
+        Where /proc/sys is read-only, as in some containers, one that has the value is as it should be.
+        """
         if not inside(path):
             return Answer(errno.EINVAL, "not a path below /proc/sys")
+        wanted, name, readonly = value.encode("utf-8", "surrogateescape"), f"{self.root}/sys/{path}", None
         try:
-            file = os.open(f"{self.root}/sys/{path}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                file = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+            except OSError as problem:
+                if problem.errno != errno.EROFS:
+                    raise
+                file, readonly = os.open(name, os.O_RDONLY | os.O_CLOEXEC), problem
             try:
                 # what is open is one device's own: looked at in this order, it is that of ``index``, or of one that is gone
                 if index and self.index_of(path.split("/")[3]) != index:
                     return Answer(errno.ENODEV, f"{self.root}/sys/{path}: another device has that name now")
-                os.write(file, value.encode("utf-8", "surrogateescape") + b"\n")
+                if readonly is None:
+                    os.write(file, wanted + b"\n")
+                elif os.read(file, LONGEST).rstrip(b"\n") != wanted:
+                    raise readonly
             finally:
                 os.close(file)
         except OSError as problem:

@@ -11,7 +11,7 @@ from netcommon.host.facts import AF_INET
 from netcommon.operations.address import DeviceAddress
 from netcommon.operations.daemon import NodeDaemon
 from netcommon.operations.file import NicFile
-from netcommon.operations.link import ADDRESS, UP, LinkSetting
+from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.sysctl import no_ipv6
 from netcommon.options import COMMUNICATION
@@ -72,6 +72,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     return [
         *(() if options.spoof_guard else (no_ipv6(tap),)),
         LinkSetting(tap, ADDRESS, TAP_MAC),
+        LinkSetting(tap, MASTER, 0),
         LinkSetting(tap, UP, True),
         DeviceAddress(AF_INET, tap, NODE_ADDRESS, 32),
         GuestRoute(AF_INET, f"{ip}/32", "", tap),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from netcommon.addresses import addresses_of, routed_families
 from netcommon.host.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
-from netcommon.operations.link import ADDRESS, UP, LinkSetting
+from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
-from netcommon.operations.sysctl import RP_FILTER, DeviceSysctl, no_ipv6
+from netcommon.operations.sysctl import DISABLE_IPV6, RP_FILTER, DeviceSysctl, no_ipv6
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
@@ -31,9 +31,9 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     tap, addresses = nic.interface, addresses_of(nic, options)
     _check(nic, options, addresses)
     families = routed_families(addresses, options)
-    operations = [*_settings(tap, options, families), *([LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else [])]
+    operations = [*_settings(tap, options, addresses, families), *([LinkSetting(tap, ADDRESS, options.tap_mac)] if options.tap_mac else [])]
     operations += _selected(nic, settings, families)
-    operations.append(LinkSetting(tap, UP, True))
+    operations += [LinkSetting(tap, MASTER, 0), LinkSetting(tap, UP, True)]
     if AF_INET6 in addresses.families:
         operations += _gateway6(nic, options, addresses)
     operations += _proxies(nic, options, addresses)
@@ -44,13 +44,14 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
     return [*operations, *_routes(nic, addresses)]
 
 
-def _settings(tap: str, options: Options, families: tuple[int, ...]) -> list[Operation]:
+def _settings(tap: str, options: Options, addresses: Addresses, families: tuple[int, ...]) -> list[Operation]:
     """Those of the tap, as Ganeti's script makes them.
 
     What is sent in a family without an address is dropped by the spoof guard. Without the guard the node forwards nothing of it: IPv6 has
     no such switch for one device, which has no IPv6 then.
     """
-    made: list[Operation] = []
+    # first: without IPv6 the kernel takes no route to the device, and a node may have it off for devices that are made
+    made: list[Operation] = [DeviceSysctl(AF_INET6, tap, DISABLE_IPV6, "0")] if AF_INET6 in addresses.families else []
     if AF_INET in families or options.spoof_guard:
         made += [DeviceSysctl(AF_INET, tap, "proxy_arp", "1"), DeviceSysctl(AF_INET, tap, "forwarding", "1")]
     else:

@@ -1,4 +1,4 @@
-"""Settings of the NIC's own device: its alias (our mark), MAC address, MTU, and being up (ip-link(8))."""
+"""Settings of the NIC's own device: its alias (our mark), MAC address, MTU, being up, and being no port (ip-link(8))."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from netcommon.host.facts import Link
     from netcommon.host.requests import Request
 
-ALIAS, ADDRESS, MTU, UP = "alias", "address", "mtu", "up"
+ALIAS, ADDRESS, MTU, UP, MASTER = "alias", "address", "mtu", "up", "master"
 ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL
 
 
@@ -55,6 +55,11 @@ def marked(link: Link) -> bool:
     return bool(space and rest) and len(uuid) == 36 and uuid.count("-") == 4 and set(uuid) <= set("0123456789abcdef-")
 
 
+def _bridge(link: Link) -> int:
+    """Give the index of what the link is a port of, 0 for none; a VRF takes none of its frames from those who route."""
+    return 0 if link.port_kind == "vrf" else link.master
+
+
 class LinkSettingFields(NamedTuple):
     """The fields of LinkSetting."""
 
@@ -75,6 +80,8 @@ class LinkSetting(LinkSettingFields, Operation):
     address  the one wanted; else its own MAC with the first octet fe, so that a bridge never takes it for its own
     mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
     up       IFF_UP
+    master   none: it is no port of a bridge, which would take its frames; a VRF is left. ``value`` is the one that it is taken out of,
+             which it never gets back
 
     All of it goes with the device. For a device that stays (a persistent tap), what was there before is put back, but only while the
     value is still the one that we set. One that was up stays up only if nobody holds it: the guest would speak to the node itself.
@@ -90,6 +97,8 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
+        if self.setting == MASTER:
+            return [self._replace(ifindex=link.index, value=_bridge(link), was=0)]
         value, master = self.wanted, 0
         if self.setting == ADDRESS:
             value = self.wanted or "fe" + link.address[2:]
@@ -109,6 +118,8 @@ class LinkSetting(LinkSettingFields, Operation):
         return now
 
     def apply(self) -> Sequence[Request]:
+        if self.setting == MASTER:
+            return [self._request(0)] if self.value else []
         return [self._request(self.value)]
 
     def _request(self, value: str | int | bool) -> SetLink:
@@ -119,13 +130,16 @@ class LinkSetting(LinkSettingFields, Operation):
         link = link_of(view, self.ifindex, self.device)
         if link is None:
             return "the device is gone"
+        if self.setting == MASTER:
+            other = view.link_at(link.master)
+            return f"it is a port of {other.name if other else 'another device'}" if _bridge(link) else ""
         now = self._now(link)
         shown = repr(now) if self.setting != UP else "up" if now else "down"
         return "" if now == self.value else f"it is {shown}"
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        if link is None or self._now(link) != self.value:
+        if link is None or self.setting == MASTER or self._now(link) != self.value:
             return []
         was = False if self.setting == UP and link.holders else self.was
         return [self._request(was)] if was != self.value else []
@@ -136,10 +150,14 @@ class LinkSetting(LinkSettingFields, Operation):
     def describe(self) -> str:
         if self.setting == UP:
             return f"ip link set dev {self.device} {'up' if self.wanted else 'down'}"
+        if self.setting == MASTER:
+            return f"ip link set dev {self.device} nomaster"
         unknown = "<its own, first octet fe>" if self.setting == ADDRESS else f"<that of {self.bridge}>"
         return f"ip link set dev {self.device} {self.setting} {self.value or self.wanted or unknown}"
 
     def undo(self) -> str:
         if self.setting == UP:
             return f"ip link set dev {self.device} down" + (", unless nobody holds it: it was up before" if self.was else "")
+        if self.setting == MASTER:
+            return "nothing: it is no port"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.facts import AF_INET, AF_INET6, Port
 from netcommon.operations.base import ABSENT, FOREIGN, OURS
-from netcommon.operations.link import ADDRESS, ALIAS, MTU, UP
+from netcommon.operations.link import ADDRESS, ALIAS, MASTER, MTU, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ TYPES: dict[str, Callable[[object], bool]] = {
 
 #: Fields that take few values only.
 VALUES: dict[str, frozenset[object]] = {
-    "setting": frozenset({ALIAS, ADDRESS, MTU, UP}),
+    "setting": frozenset({ALIAS, ADDRESS, MTU, UP, MASTER}),
     "family": frozenset({AF_INET, AF_INET6}),
     "found": frozenset({ABSENT, OURS, FOREIGN}),
     "flag": frozenset(Port._fields),

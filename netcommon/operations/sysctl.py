@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netcommon.host.base import View
     from netcommon.host.requests import Request
 
-RP_FILTER, PROXY_NDP = "rp_filter", "proxy_ndp"
+RP_FILTER, PROXY_NDP, DISABLE_IPV6 = "rp_filter", "proxy_ndp", "disable_ipv6"
 
 
 def path_of(family: int, device: str, name: str) -> str:
@@ -90,7 +90,7 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
 def no_ipv6(device: str) -> DeviceSysctl:
     """The device takes and sends no IPv6 at all."""
-    return DeviceSysctl(AF_INET6, device, "disable_ipv6", "1")
+    return DeviceSysctl(AF_INET6, device, DISABLE_IPV6, "1")
 
 
 class UplinkSysctlFields(NamedTuple):

@@ -24,6 +24,7 @@ LINKS = {
     "address": "The host's side of the device has the MAC {value}.",
     "mtu": "The device takes frames as long as its bridge does: mtu {value}.",
     "up": "The device is switched on.",
+    "master": "The device is no port of a bridge: the node routes what the guest sends.",
 }
 #: What a flag of a bridge port means: when it is on, and when it is off.
 PORTS = {

@@ -10,6 +10,7 @@ from netcommon.addresses import eui64
 from tests.support.netns import ask, run, sysctl
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, MAC, NODE4, NODE6, TABLE, Site, drift, mend, options, proxies, reaches
+from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
@@ -203,3 +204,24 @@ def test_the_taps_own_settings(tabled: Site) -> None:
     assert drift() == []
     tabled.down(nic)
     assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_settings_that_cannot_be_written(tabled: Site, right: bool) -> None:
+    """As /proc/sys is in a container: what has its value already needs no writing; what has another one is refused, by its name."""
+    tabled.guest(HOST4, HOST6)
+    for name in ("ipv4/conf/tap0/proxy_arp", "ipv4/conf/tap0/forwarding", "ipv6/conf/tap0/proxy_ndp", "ipv6/conf/up0/proxy_ndp"):
+        sysctl(f"net/{name}", "1")
+    sysctl("net/ipv6/conf/tap0/forwarding", "1" if right else "0")
+    nic = tabled.nic(IP=HOST4, TAGS=options(f"addresses:{HOST6}"))
+    run("mount", "--bind", "/proc/sys", "/proc/sys")
+    try:
+        run("mount", "-o", "remount,ro,bind", "/proc/sys")
+        done = rundoor("kvm-ifup", nic)
+    finally:
+        run("umount", "/proc/sys")
+    if right:
+        assert (done.status, done.stderr, drift()) == (0, "", []), done
+        tabled.down(nic)
+    else:
+        assert done.status == 69 and "net/ipv6/conf/tap0/forwarding: Read-only file system" in done.stderr, done

@@ -186,7 +186,7 @@ def test_the_routes_come_last_and_the_prefixes_after_the_way_to_them() -> None:
 
 def test_tap_mac_comes_before_up() -> None:
     made = [operation for operation in planned("routed", "tap_mac:fe:00:00:00:00:01") if isinstance(operation, LinkSetting)]
-    assert [operation.setting for operation in made] == ["alias", "address", "up"]
+    assert [operation.setting for operation in made] == ["alias", "address", "master", "up"]
     with pytest.raises(NicInvalid, match="MAC="):
         planned("routed", "tap_mac:aa:00:00:00:00:01")
 
@@ -293,3 +293,61 @@ def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monke
         counted.append(sorted(lists))
         sim.down(guest)
     assert counted[0] == counted[1] != []
+
+
+def test_a_node_whose_new_devices_have_no_ipv6(sim: Sim) -> None:
+    """The guest has an IPv6 address, so its tap has IPv6, whoever takes it away meanwhile; after the NIC it is as it was."""
+    setting, settings = "net/ipv6/conf/tap1/disable_ipv6", sim.host.kernel.settings
+    settings.write("net/ipv6/conf/default/disable_ipv6", "1")
+    sim.tap("tap1")
+    six = nic("routed, IPv6", INTERFACE="tap1")
+    sim.up(six)
+    assert settings.get(setting) == "0" and sim.host.view().routes(AF_INET6, 100, "fd00::5/128")
+    settings.write(setting, "1")
+    assert "repaired echo 0 >/proc/sys/" + setting in check.repair(sim.node, UUIDS[0], sim.call()).text
+    assert settings.get(setting) == "0"
+    sim.down(six)
+    assert settings.get(setting) == "1"
+    sim.up(nic("routed", INTERFACE="tap1"))
+    assert settings.get(setting) == "1"  # nothing of its business
+
+
+@pytest.mark.parametrize("mend", ["repair", "second up", "down and up"])
+def test_a_tap_that_somebody_puts_into_a_bridge(sim: Sim, mend: str) -> None:
+    """The bridge would take the guest's frames: it is drift, and never again what is put back."""
+    sim.up(nic("routed"))
+    if mend == "down and up":
+        sim.host.persistent.add("tap0")
+    sim.host.execute([SetLink(sim.index("tap0"), master=sim.index("br0"))], stop=True)
+    (report,) = [check.check(sim.node, sim.host.view(), record) for record in sim.records()]
+    assert report.drift == (("ip link set dev tap0 nomaster", "it is a port of br0"),)
+    if mend == "repair":
+        assert check.repair(sim.node, UUIDS[0], sim.call()).changed
+    elif mend == "second up":
+        assert sim.up(nic("routed")).changed
+    else:
+        sim.down(nic("routed"))
+        assert sim.host.kernel.links[sim.index("tap0")].master == sim.index("br0")  # somebody's own, and of no NIC now
+        with pytest.raises(HostRefused, match="tap0 is a port of br0, so nothing can be routed to it"):
+            sim.up(nic("routed"))
+        return
+    assert sim.host.kernel.links[sim.index("tap0")].master == 0
+    assert not sim.up(nic("routed")).changed
+    sim.down(nic("routed"))
+    assert not sim.host.kernel.links[sim.index("tap0")].master
+
+
+def test_no_request_where_it_is_no_port(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    real = sim.host.execute
+    monkeypatch.setattr(sim.host, "execute", lambda requests, stop: [asked.extend(requests), real(requests, stop=stop)][1])
+    sim.up(nic("routed"))
+    assert asked and not [one for one in asked if isinstance(one, SetLink) and one.master is not None]
+
+
+def test_a_tap_in_a_vrf_is_routed_still(sim: Sim) -> None:
+    """As a script of the site may have it, after ours."""
+    sim.up(nic("routed"))
+    kernel, index = sim.host.kernel, sim.index("tap0")
+    kernel.links[index] = kernel.links[index]._replace(master=sim.index("br1"), port_kind="vrf")
+    assert [check.check(sim.node, sim.host.view(), record).drift for record in sim.records()] == [()]
