@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from netcommon import install as module
+from netcommon.doctor import findings, kernel
 from netcommon.doors.ganeti import stand
+from netcommon.host.memory import MemoryHost
 from netcommon.install import changes, exclusive, install, manifest, versions
 from netcommon.install.manifest import SAVED
 from netcommon.log import recording
@@ -233,7 +235,7 @@ def test_without_the_lock_no_door_is_saved_over_anything(tmp_path: Path, monkeyp
 
 def test_a_script_that_came_meanwhile_is_not_written_over(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package brings a new version after ours has saved the former, and before it is replaced."""
-    original, path = changes.flush_folder, system.at(SCRIPTS[0])
+    original, path = manifest.flush_folder, system.at(SCRIPTS[0])
 
     def upgraded(folder: str) -> None:
         original(folder)
@@ -267,6 +269,17 @@ def test_nobody_puts_back_what_is_being_taken_back(system: System, monkeypatch: 
     assert len(seen) > 20 and not any(seen) and system.lines == []
     assert system.install(keeping=True) == []
     assert system.picture() == before
+
+
+def test_doctor_says_that_an_uninstall_was_not_finished(system: System) -> None:
+    system.install()
+    killed = Interruption(8, None)
+    with pytest.raises(Killed), killed.active():
+        system.install(uninstall=True)
+    found = findings(system.paths, MemoryHost(), str(system.root), str(system.hooks), lambda: dict.fromkeys(kernel.FEATURES, ""))
+    said = [one for one in found if one.topic == "doors" and "install" in one.remedy]
+    assert {one.remedy for one in said} == {"netcommon install --ganeti --uninstall"}, said
+    assert "was ended before its end" in said[0].text
 
 
 def test_a_killed_uninstall_is_finished_by_the_next(tmp_path: Path) -> None:
