@@ -110,14 +110,17 @@ def tables(patient: Patient) -> Iterator[Finding]:
 
 def doors(patient: Patient) -> Iterator[Finding]:
     """Whose scripts Ganeti and QEMU call, against what our install has on record."""
-    installs: manifest.Installs = {}
+    installs = manifest.Installs()
     try:
         installs = manifest.read(patient.root)
     except NetcommonError as error:
         yield Finding("error", "doors", str(error), "move it away, then netcommon install again")
     told = {change.path for changes in installs.values() for change in changes}
+    for kind in sorted(installs.leaving):
+        text = f"netcommon install --{kind} --uninstall is at work, or was ended before its end: changes on record: {len(installs[kind])}"
+        yield Finding("warning", "doors", text, f"netcommon install --{kind} --uninstall")
     for kind, changes in installs.items():
-        for change in changes:
+        for change in changes if installs.wanted(kind) else ():
             if change.kind == "file" and change.path.rsplit(".", 1)[-1] != "conf" and not is_door(patient.at(change.path), patient.hooks):
                 text = f"{change.path} is no longer ours: a package upgrade, or somebody, has replaced it"
                 yield Finding("error", "doors", text, f"netcommon install --{kind}")
@@ -130,17 +133,17 @@ def doors(patient: Patient) -> Iterator[Finding]:
         yield Finding("info", "doors", "Ganeti is not there")
     elif is_door(patient.at(up), patient.hooks):
         yield Finding("ok", "doors", f"Ganeti's {up} is our door")
-        for word in OPERATIONS:
+        for word in OPERATIONS if "ganeti" not in installs.leaving else ():
             folder = f"{HOOKS_DIR}/instance-{word}-post.d"
             if not any(is_door(f"{patient.at(folder)}/{name}", patient.hooks) for name in _names(patient.at(folder))):
                 text = f"no hook of ours in {folder}: after {word} nothing takes the NICs down on Ganeti 3.0 and 3.1"
                 yield Finding("warning", "doors", text, "netcommon install --ganeti")
-    elif "ganeti" in installs and up not in told:
+    elif installs.wanted("ganeti") and up not in told:
         text = f"Ganeti calls {up}, which is no door of ours: its link was moved, as gnt-cluster upgrade does; NICs come up without us"
         yield Finding("error", "doors", text, "netcommon install --ganeti")
     elif "ganeti" not in installs and not _wired(patient):
         yield Finding("warning", "doors", f"Ganeti's {up} is not our door", "netcommon install --ganeti")
-    for path in versions.scripts(patient.root) if "ganeti" in installs else ():
+    for path in versions.scripts(patient.root) if installs.wanted("ganeti") else ():
         if path not in (up, *told) and not is_door(patient.at(path), patient.hooks):
             text = f"{path} is not our door: gnt-cluster upgrade to that version would have Ganeti call it"
             yield Finding("warning", "doors", text, "netcommon install --ganeti")

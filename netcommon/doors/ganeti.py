@@ -62,7 +62,7 @@ def stand(paths: Paths, log: Log, hooks: str = HOOKS) -> bool:
             log.info(f"no door of ours: {', '.join(lost)}; dpkg is at work, and ends with putting them in place")
             return True
         log.warning(f"no door of ours, though Ganeti calls it: {', '.join(lost)}; putting ours in place")
-        for action in install("ganeti", root, hooks=hooks):
+        for action in install("ganeti", root, hooks=hooks, keeping=True):
             log.info(f"{action.what} {action.path} {action.text}".rstrip())
         left = versions.missing(root, hooks)
     except NetcommonError as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 from netcommon.custom import HOOKS
 from netcommon.install import manifest, versions
 from netcommon.install.changes import Action, Run, Step, plan_step, run_command, take, undo, undo_action
+from netcommon.install.exclusive import alone
 from netcommon.install.manifest import Change, Installs
 from netcommon.install.rooted import outside, placed
 from netcommon.install.targets import KINDS, NETWORKD, targets
@@ -23,22 +25,27 @@ def install(
     uninstall: bool = False,
     hooks: str = HOOKS,
     run: Run = run_command,
+    keeping: bool = False,
 ) -> list[Action]:
     """Installs or uninstalls one kind of door ("ganeti", "qemu", "xen") on the system below ``root``; what was, or would be, done.
 
     Installing twice changes nothing the second time. Everything is looked at before the first change, and each place once more right
     before its own; each change is on record before it is made, so a run that was killed is completed or taken back by the next.
-    Raises HostRefused where something is in the way, SettingsInvalid where the settings must first say what becomes of the site's own
-    scripts.
+    ``keeping``: who calls has not been told to install, but found doors missing: nothing is done where they are not wanted any more.
+    One run at a time; a dry run waits for nobody. Raises TryAgain where another one does not end, HostRefused where something is in the
+    way, SettingsInvalid where the settings must first say what becomes of the site's own scripts.
     """
     if kind not in KINDS:
         raise HostRefused(f"{kind}: known are {', '.join(KINDS)}")
     mask = os.umask(0o022)  # folders are as /etc and /usr/lib are, whoever calls
     try:
-        installs = manifest.read(root)
-        if kind == "ganeti" and not (dry_run or uninstall):
-            _forget(root, installs, run)
-        return _uninstall(kind, root, dry_run, installs, run) if uninstall else _install(kind, root, dry_run, installs, hooks, run)
+        with nullcontext() if dry_run else alone(root):
+            installs = manifest.read(root)
+            if keeping and not installs.wanted(kind):
+                return []
+            if kind == "ganeti" and not (dry_run or uninstall):
+                _forget(root, installs, run)
+            return _uninstall(kind, root, dry_run, installs, run) if uninstall else _install(kind, root, dry_run, installs, hooks, run)
     except OSError as error:
         raise HostRefused(f"{error.filename or root}: {error.strerror}") from None
     finally:
@@ -55,6 +62,9 @@ def _install(kind: str, root: str, dry_run: bool, installs: Installs, hooks: str
         # A folder that another kind has made is needed by us too: the last of its users takes it away.
         shared = [change for change in recorded.values() if change.kind == "folder" and step.target.path.startswith(change.path + "/")]
         mine.update({change.path: change for change in (*shared, *step.changes)})
+    if kind in installs.leaving:
+        installs.leaving.remove(kind)
+        manifest.write(root, installs)
     _record(root, installs, kind, mine)
     _compile(os.path.dirname(os.path.realpath(hooks)), run)
     done = []
@@ -115,9 +125,14 @@ def _uninstall(kind: str, root: str, dry_run: bool, installs: Installs, run: Run
     """Take back what is on record for ``kind``, the last first, folders after what is in them.
 
     What cannot be taken back stays on record, with its folders, and keeps nothing else from it; the first error is raised at the end.
+    First of all it is on record that nobody shall put the doors in place again: who finds some missing meanwhile, or after a run that was
+    killed, would.
     """
+    if not dry_run and installs.wanted(kind):
+        installs.leaving.add(kind)
+        manifest.write(root, installs)
     if not dry_run and not installs:
-        manifest.write(root, {})  # what an install left that was killed before its first change
+        manifest.write(root, installs)  # what an install left that was killed before its first change
     actions, errors = [], []
     mine = _places(root, installs.get(kind, ()))
     others = {place: name for name, theirs in installs.items() if name != kind for place in _places(root, theirs)}

@@ -22,13 +22,16 @@ from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, u
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.targets import Target
 from netcommon.ours import is_door, is_marked
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 
 Run = Callable[[Sequence[str]], int]
 
 #: Why a file of ours is removed, where that says which.
 UNFINISHED = "it is the file itself: the install did not get further"
-LOST = "what stood here first is lost: version 0.1.0 saved a door of ours in its place. Bring it back from its package, or a backup"
+LOST = "what stood here first is lost: an earlier version saved a door of ours in its place. Bring it back from its package, or a backup"
+
+#: What is said of a path that is another thing than a moment ago.
+OTHERS = " is being changed by somebody else: what stands there was left alone"
 
 
 class Action(NamedTuple):
@@ -47,6 +50,7 @@ class Step(NamedTuple):
     target: Target
     changes: tuple[Change, ...]
     actions: tuple[Action, ...]
+    kept: os.stat_result | None = None  #: what is saved already
     save: bool = False
     write: bool = False
     divert: bool = False
@@ -89,26 +93,48 @@ def plan_step(root: str, target: Target, hooks: str, recorded: Change | None) ->
         raise HostRefused(f"{path} is not ours any more, and {saved} is its package's: move one of the two away")
     text = f"as {saved}" + (", also for package upgrades" if divert else "")
     actions = (Action("save", target.path, text), Action("write", target.path))
-    return Step(target, (change,), actions, save=True, write=True, divert=divert)
+    return Step(target, (change,), actions, kept, save=True, write=True, divert=divert)
 
 
 def take(root: str, step: Step, run: Run) -> None:
-    """Does what the step says. Raises OSError."""
+    """Does what the step says. Raises OSError, and TryAgain where things have become others since it was planned."""
     path = outside(root, step.target.path)
     for change in step.changes:
         if change.kind == "folder":
             os.mkdir(outside(root, change.path), 0o755)
     if step.save:
-        temporary = path + SAVED + TEMPORARY
-        unlink(temporary)
-        os.link(path, temporary, follow_symlinks=False)
-        os.rename(temporary, path + SAVED)
-        unlink(temporary)  # rename(2) leaves it where both names are one file already
-        flush_folder(os.path.dirname(path))
+        try:
+            _save(path, step.kept)
+        except (FileNotFoundError, FileExistsError):
+            raise TryAgain(f"{path}{OTHERS}") from None
     if step.write:
+        status, kept = _lstat(path), _lstat(path + SAVED)
+        if status and not (_is_marked(path) or (step.save and kept and _one_file(kept, status))):
+            raise TryAgain(f"{path}{OTHERS}")  # it came after we looked, and is nowhere else
         write_file(path, step.target.text.encode(), step.target.mode)
     if step.divert:
         run(packages.divert(root, "--add", step.target.path, step.target.path + SAVED))
+
+
+def _save(path: str, before: os.stat_result | None) -> None:
+    """Give what stands at ``path`` its second name; in place of ``before``, if that is saved there, never of anything else.
+
+    Raises TryAgain where it is a door of ours by now, or another one is saved; OSError, FileExistsError too.
+    """
+    saved, temporary = path + SAVED, path + SAVED + TEMPORARY
+    unlink(temporary)
+    os.link(path, temporary, follow_symlinks=False)  # from here on it is one file, whatever comes to stand at ``path``
+    try:
+        now = _lstat(saved)
+        if _is_marked(temporary) or (before and not (now and _one_file(now, before))):
+            raise TryAgain(f"{path}{OTHERS}")
+        if before:
+            os.rename(temporary, saved)
+        else:
+            os.link(temporary, saved, follow_symlinks=False)  # link(2) replaces nothing
+    finally:
+        unlink(temporary)  # rename(2), too, leaves it where both names are one file already
+    flush_folder(os.path.dirname(path))
 
 
 def undo_action(root: str, change: Change) -> Action:

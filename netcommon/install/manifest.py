@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from netcommon.install.rooted import outside, placed
@@ -28,20 +29,30 @@ class Change(NamedTuple):
     diverted: bool = False  #: dpkg-divert(1) knows: new versions of the package's file go to ``saved``
 
 
-Installs = dict[str, tuple[Change, ...]]
+class Installs(dict[str, tuple[Change, ...]]):
+    """The changes of each install, in the order they were made. ``leaving``: the installs whose changes are only kept to be taken back."""
+
+    def __init__(self, changes: Mapping[str, tuple[Change, ...]] | None = None, leaving: Iterable[str] = ()) -> None:
+        super().__init__(changes or {})
+        self.leaving = set(leaving)
+
+    def wanted(self, kind: str) -> bool:
+        """Tell if the doors of ``kind`` shall be in place."""
+        return kind in self and kind not in self.leaving
 
 
 def read(root: str) -> Installs:
-    """The changes of each install, in the order they were made. Raises HostRefused for a file that we cannot understand."""
+    """Return what is on record. Raises HostRefused for a file that we cannot understand."""
     path = outside(root, placed(root, FILE))
     try:
         with open(path, encoding="utf-8") as stream:
             stored = json.load(stream)
         if stored["schema"] > SCHEMA:
             raise HostRefused(f"{path}: was written by a newer version (schema {stored['schema']})")
-        return {kind: tuple(Change(**change) for change in changes) for kind, changes in stored["installs"].items()}
+        installs = {kind: tuple(Change(**change) for change in changes) for kind, changes in stored["installs"].items()}
+        return Installs(installs, stored.get("leaving", ()))
     except FileNotFoundError:
-        return {}
+        return Installs()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise HostRefused(f"{path}: cannot be read: {error}") from None
 
@@ -66,7 +77,8 @@ def write(root: str, installs: Installs) -> None:
             unlink(path)
         return
     there = os.path.lexists(folder)
-    stored = {"schema": SCHEMA, "made": not there if made is None else made, "installs": kept}
+    leaving = sorted(installs.leaving & kept.keys())
+    stored = {"schema": SCHEMA, "made": not there if made is None else made, "leaving": leaving, "installs": kept}
     data = (json.dumps(stored, indent=1) + "\n").encode()
     if there:
         write_file(path, data, 0o644)

@@ -58,11 +58,10 @@ def is_gone(root: str, path: str) -> bool:
 
 
 def missing(root: str, hooks: str) -> list[str]:
-    """Return the scripts that Ganeti calls and that are no doors of ours, where our install has put them in place; else none.
-
-    Raises HostRefused where it cannot be told.
+    """Return the scripts that Ganeti calls and that are no doors of ours, where our install has put them in place and nobody takes
+    it back; else none. Raises HostRefused where it cannot be told.
     """
-    if "ganeti" not in manifest.read(root):
+    if not manifest.read(root).wanted("ganeti"):
         return []
     called = [resolved(root, f"{PKGLIBDIR}/{door}") for door in DOORS]
     return [path for path in called if os.path.isfile(outside(root, path)) and not is_door(outside(root, path), hooks)]
