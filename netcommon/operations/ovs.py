@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, STOPPED, OvsPort
 from netcommon.host.requests import DeleteOvsPort, PutOvsPort
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ def standing(view: View, device: str, bridge: str, owner: str) -> OvsPort | None
     """The device's port, where it is this NIC's and of this bridge, and Open vSwitch has it: then it is kept, with its number."""
     port = view.ovs_port(device)
     return port if port is not None and (port.bridge, port.owner) == (bridge, owner) and port.ofport > 0 else None
+
+
+def running(view: View) -> None:
+    """Raise TryAgain where Open vSwitch is stopped: what is not there of it may be in its database, and come back."""
+    if view.ovs_away():
+        raise TryAgain(STOPPED)
 
 
 class PortFields(NamedTuple):
@@ -72,6 +78,7 @@ class Port(PortFields, Operation):
         link = device_link(view, self.device)
         # only a NIC with a limit needs to know more of its bridge than that it is there
         if not (view.ovs_switch(self.bridge) if self.policing else view.ovs_bridge(self.bridge)):
+            running(view)
             raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist", "create it, or correct the NIC's LINK")
         there = view.ovs_port(self.device)
         if there and not there.owner:
@@ -85,6 +92,7 @@ class Port(PortFields, Operation):
     def differs(self, view: View) -> str:
         now = view.ovs_port(self.device)
         if now is None:
+            running(view)
             return "the port is gone"
         if now.error or now.ofport == -1:
             return f"Open vSwitch says: {now.error or 'the interface could not be opened'}"
