@@ -14,6 +14,7 @@ class Paths(NamedTuple):
     ganeti_etc: str = "/etc/ganeti"
     ganeti_lib: str = "/usr/lib/ganeti"
     ovsdb: str = "/var/run/openvswitch/db.sock"
+    ovs_kept: str = "/etc/openvswitch/conf.db"  #: the database on disk, while its server is stopped too
     iproute2: tuple[str, ...] = ("/usr/share/iproute2", "/usr/lib/iproute2", "/etc/iproute2")
     proc: str = "/proc"
     log: str = "/dev/log"

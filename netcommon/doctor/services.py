@@ -21,6 +21,9 @@ def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterat
     path = patient.paths.ovsdb
     if not os.path.exists(path):
         level = "error" if patient.uses("openvswitch") else "info"
+        if patient.view.ovs_away():
+            yield Finding(level, "ovs", f"Open vSwitch is stopped: {path} is not there", "systemctl start openvswitch-switch")
+            return
         yield Finding(level, "ovs", f"{path} is not there: openvswitch NICs are refused", "where you need them: install openvswitch-switch")
         return
     query = {"op": "select", "table": "Interface", "where": [], "columns": ["name", "type", "ofport", "error"]}

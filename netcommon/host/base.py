@@ -184,7 +184,10 @@ class View(Protocol):
 
     def ovs_shapers(self) -> Sequence[OvsShaper]: ...
     def ovs_away(self) -> bool:
-        """Tell whether Open vSwitch has no database now: what that says of no port may be of one that is there (ovs-vswitchd goes on)."""
+        """Tell whether Open vSwitch has no database now, but had, and will have: of ports and bridges nothing can be told meanwhile.
+
+        A port that is not told of may be there, and ovs-vswitchd may go on. Where Open vSwitch was removed for good it is not away.
+        """
         ...
 
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:

@@ -19,6 +19,9 @@ DOT1Q, DOT1AD = 0x8100, 0x88A8
 #: Our key in the external_ids of OVS ports; its value is the NIC's UUID.
 OVS_MARK = "netcommon-uuid"
 
+#: What is said where it is on this node, and has no socket.
+STOPPED = "Open vSwitch does not answer: start it (systemctl start openvswitch-switch)"
+
 
 class Link(NamedTuple):
     """A network interface (rtnetlink(7), RTM_GETLINK)."""

@@ -125,7 +125,7 @@ class LinuxHost:
         if self._ovsdb is None:
             from netcommon.host.ovsdb import Ovsdb  # two modes of three do without
 
-            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self.clock, self.view().listened_to)
+            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self.clock, self.view().listened_to, self.paths.ovs_kept)
         return self._ovsdb
 
     @property

@@ -160,7 +160,7 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
         return [] if switch is None else switch.switches()
 
     def ovs_away(self) -> bool:
-        return False
+        return self._host.switch.away
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch

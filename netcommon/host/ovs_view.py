@@ -29,7 +29,7 @@ class OvsView:
         return self._host.ovsdb.shapers()
 
     def ovs_away(self) -> bool:
-        return not os.path.exists(self._host.paths.ovsdb)
+        return self._host.ovsdb.away()
 
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         return openflow(self._host).flows(bridge, cookie)

@@ -7,7 +7,7 @@ import errno
 from netcommon.host import ovschange, ovsrows
 from netcommon.host.attributes import MalformedError
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, STOPPED, OvsPort
 from netcommon.host.jsonrpc import Lost
 from netcommon.host.ovsread import DATABASE, OvsReader
 from netcommon.host.ovsrows import select
@@ -30,8 +30,15 @@ READ_BACK = 0.2  #: the part of a request's time that is kept for reading what b
 class Ovsdb(OvsReader):
     """The changes. Each method takes ``timeout`` seconds at most. ``attached``: whether a switch has the device of that name."""
 
-    def __init__(self, path: str, timeout: float, clock: Callable[[], float], attached: Callable[[str], bool] = lambda name: True) -> None:
-        super().__init__(path, timeout, clock)
+    def __init__(
+        self,
+        path: str,
+        timeout: float,
+        clock: Callable[[], float],
+        attached: Callable[[str], bool] = lambda name: True,
+        kept: str = "",
+    ) -> None:
+        super().__init__(path, timeout, clock, kept)
         self.attached = attached
 
     def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
@@ -78,7 +85,7 @@ class Ovsdb(OvsReader):
                     refused = errno.EINVAL if failed < len(results) - 1 else errno.EEXIST
                     return Answer(refused if "constraint" in why else errno.EIO, f"OVS port {port.name}: {why}")
             except FileNotFoundError:
-                return Answer(errno.ENOENT, f"Open vSwitch does not run: there is no {self.rpc.path}")
+                return self._none()
             except Lost as lost:
                 if lost.late:
                     self.patience.lost()
@@ -109,7 +116,7 @@ class Ovsdb(OvsReader):
                     self._let_go(self._count(results[-1], "next_cfg"), self._clock() + self._timeout * LET_GO)
                 return DONE
             except FileNotFoundError:
-                return Answer(errno.ENOENT, f"Open vSwitch does not run: there is no {self.rpc.path}")
+                return self._none()
             except Lost as lost:
                 try:
                     there = self._port(name, end)
@@ -133,12 +140,18 @@ class Ovsdb(OvsReader):
                 return DONE if rows and port.owner else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now")
             _, failed, why = self._transact(ovschange.take(port, rows[0], owner), deadline)
         except FileNotFoundError:
-            return Answer(errno.ENOENT, f"Open vSwitch does not run: there is no {self.rpc.path}")
+            return self._none()
         except (MalformedError, KeyError) as problem:
             return Answer(errno.EIO, f"OVS port {name}: {problem}")
         except TryAgain as lost:
             return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is marked is not known ({lost})")
         return DONE if failed < 0 else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now ({why})")
+
+    def _none(self) -> Answer:
+        """Say that there is no socket. Of a switch that is only stopped nothing has gone."""
+        if self.away():
+            return Answer(errno.EAGAIN, STOPPED)
+        return Answer(errno.ENOENT, f"there is no Open vSwitch on this node: no {self.rpc.path}")
 
     def together(self, operations: Sequence[Operation], words: str, wait: bool = True, gone: bool = False) -> bool:
         """One transaction for many ports; whether it was done, and is taken by vswitchd, which need not be known where ports go."""

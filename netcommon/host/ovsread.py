@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from netcommon.host import ovsrows
 from netcommon.host.attributes import MalformedError
 from netcommon.host.facts import OVS_MARK, OvsBridge, OvsShaper
@@ -27,10 +29,14 @@ NUMBERED = (("Port", ["_uuid"]), ("Interface", ["ofport"]))
 
 
 class OvsReader:
-    """A connection that is made when first needed, and kept. Each method takes ``timeout`` seconds at most."""
+    """A connection that is made when first needed, and kept. Each method takes ``timeout`` seconds at most.
 
-    def __init__(self, path: str, timeout: float, clock: Callable[[], float]) -> None:
-        self.rpc = JsonRpc(path, clock)
+    Where there is no socket there are no ports, and no bridges: ``away`` tells whether that is all there is to say. ``kept``: the
+    database's file.
+    """
+
+    def __init__(self, path: str, timeout: float, clock: Callable[[], float], kept: str = "") -> None:
+        self.rpc, self._kept = JsonRpc(path, clock), kept
         self.patience, self._clock = Patience(timeout, clock), clock
 
     def close(self) -> None:
@@ -39,6 +45,14 @@ class OvsReader:
     @property
     def _timeout(self) -> float:
         return self.patience.seconds
+
+    def away(self) -> bool:
+        """Tell whether Open vSwitch is stopped, rather than not on this node: no socket, but its folder, or the database on disk.
+
+        Its ports are in that database, and come back with it.
+        """
+        socket = self.rpc.path
+        return not os.path.exists(socket) and (os.path.exists(os.path.dirname(socket)) or os.path.exists(self._kept))
 
     def bridge(self, name: str) -> bool:
         """Whether there is such a bridge, a real one or a fake one. Raises TryAgain."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, Link, OvsBridge, OvsShaper
+from netcommon.host.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsShaper
 from netcommon.host.ovschange import OURS
 from netcommon.host.ovsrows import Fake, inside, shown
 from netcommon.host.requests import PutOvsPort, TakeOvsPort
@@ -39,6 +39,14 @@ class Switch:
         self._kernel = kernel
         self._ports: dict[str, OvsPort] = {}
         self._count = 0
+
+    @property
+    def away(self) -> bool:
+        """Tell whether it is stopped: one that was never there, or was removed, has no bridges."""
+        return not self.condition.there and bool(self.bridges)
+
+    def _none(self) -> Answer:
+        return Answer(errno.EAGAIN, STOPPED) if self.away else Answer(errno.ENOENT, "there is no Open vSwitch on this node")
 
     def add_bridge(self, name: str, system: bool) -> None:
         self.condition = self.condition._replace(there=True)
@@ -142,7 +150,7 @@ class Switch:
     def put(self, port: OvsPort) -> Answer:
         """See PutOvsPort."""
         if not self.condition.there:
-            return Answer(errno.ENOENT, "Open vSwitch does not run")
+            return self._none()
         if not self.condition.database:
             return Answer(errno.ETIMEDOUT, f"OVS port {port.name}: whether it was made is not known")
         if port.bridge not in self.bridges:
@@ -166,7 +174,7 @@ class Switch:
     def take(self, request: TakeOvsPort) -> Answer:
         """See TakeOvsPort."""
         if not self.condition.there:
-            return Answer(errno.ENOENT, "Open vSwitch does not run")
+            return self._none()
         if not self.condition.database:
             return Answer(errno.ETIMEDOUT, f"OVS port {request.name}: whether it is marked is not known")
         port = self.port(request.name)
@@ -179,7 +187,7 @@ class Switch:
     def delete(self, name: str, owner: str) -> Answer:
         """See DeleteOvsPort."""
         if not self.condition.there:
-            return Answer(errno.ENOENT, "Open vSwitch does not run")
+            return self._none()
         if not self.condition.database:
             return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known")
         port, shaper = self._ports.get(name), OvsShaper(name, owner)

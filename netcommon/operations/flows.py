@@ -7,7 +7,7 @@ from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard_flows import FOLLOWED, guard_flows
 from netcommon.operations.link import device_link
-from netcommon.operations.ovs import standing
+from netcommon.operations.ovs import running, standing
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -121,6 +121,7 @@ class Flows(FlowsFields, Operation):
     def differs(self, view: View) -> str:
         port = standing(view, self.device, self.bridge, self.owner)
         if port is None:
+            running(view)
             return "the port is gone"  # or will be made anew, with another number
         found = view.flows(self.switch, self.cookie)
         now = [flow.text for flow in found if flow.port == port.ofport]
@@ -238,6 +239,7 @@ def _switch(view: View, bridge: str) -> OvsBridge:
     """The real bridge that ``bridge`` is or is a VLAN of. Raises HostRefused."""
     switch = view.ovs_switch(bridge)
     if switch is None:
+        running(view)
         raise HostRefused(f"Open vSwitch bridge {bridge} does not exist", "create it, or correct the NIC's LINK")
     return switch
 

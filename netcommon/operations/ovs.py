@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.facts import OVS_MARK, STOPPED, OvsPort
 from netcommon.host.requests import DeleteOvsPort, PutOvsPort
 from netcommon.operations.base import Operation, Owned
-from netcommon.operations.link import device_link
-from runtime.errors import HostRefused
+from netcommon.operations.link import device_link, link_of, marked
+from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from netcommon.host.base import View
+    from netcommon.host.facts import Link
     from netcommon.host.requests import Request
 
 LIMITS = ("policing", "burst", "shaping")
@@ -22,6 +23,18 @@ def standing(view: View, device: str, bridge: str, owner: str) -> OvsPort | None
     """The device's port, where it is this NIC's and of this bridge, and Open vSwitch has it: then it is kept, with its number."""
     port = view.ovs_port(device)
     return port if port is not None and (port.bridge, port.owner) == (bridge, owner) and port.ofport > 0 else None
+
+
+def running(view: View) -> None:
+    """Raise TryAgain where Open vSwitch is stopped: what is not there of it may be in its database, and come back."""
+    if view.ovs_away():
+        raise TryAgain(STOPPED)
+
+
+def _bridge_of(view: View, link: Link) -> str:
+    """Give the name of the Linux bridge that has the device for a port; "" for none. A datapath in user space takes it all the same."""
+    master = view.link_at(link.master) if link.master else None
+    return master.name if master is not None and master.kind == "bridge" else ""
 
 
 class PortFields(NamedTuple):
@@ -70,8 +83,15 @@ class Port(PortFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
+        bridge = _bridge_of(view, link)
+        if bridge and not marked(link):  # one that we have put there goes before this is done
+            raise HostRefused(
+                f"{self.device} is a port of the Linux bridge {bridge}, so it cannot be one of Open vSwitch",
+                f"ip link set dev {self.device} nomaster, or correct the NIC's MODE",
+            )
         # only a NIC with a limit needs to know more of its bridge than that it is there
         if not (view.ovs_switch(self.bridge) if self.policing else view.ovs_bridge(self.bridge)):
+            running(view)
             raise HostRefused(f"Open vSwitch bridge {self.bridge} does not exist", "create it, or correct the NIC's LINK")
         there = view.ovs_port(self.device)
         if there and not there.owner:
@@ -83,8 +103,13 @@ class Port(PortFields, Operation):
         return [PutOvsPort(self.port())]
 
     def differs(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        bridge = _bridge_of(view, link) if link is not None else ""
+        if bridge:
+            return f"its device is a port of the Linux bridge {bridge} too: ip link set dev {self.device} nomaster"
         now = view.ovs_port(self.device)
         if now is None:
+            running(view)
             return "the port is gone"
         if now.error or now.ofport == -1:
             return f"Open vSwitch says: {now.error or 'the interface could not be opened'}"

@@ -49,6 +49,11 @@ class Idle(NamedTuple):
     why: str  #: what is missing on the host
 
 
+class Untold(NamedTuple):
+    does: str  #: what was done, as an administrator would type it
+    why: str  #: which service does not answer
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -58,6 +63,7 @@ class Checked(NamedTuple):
     good: bool  #: all of it holds
     drift: tuple[Drift, ...]  #: what does not hold
     unknown: tuple[str, ...]  #: kinds of operations on record that this version, or its extensions, do not know
+    untold: tuple[Untold, ...]  #: of what nobody can tell just now whether it holds
     owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
     idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
     unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start

@@ -14,6 +14,7 @@ from netcommon.host.requests import DeleteOvsPort, PutOvsPort, Request, SetLink
 from netcommon.host.requests_flows import DeleteFlows, PutFlows
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.ovs import Port
+from runtime.errors import HostRefused
 from tests.support.sim import UUIDS, Sim, nic
 
 DOWN, UP = SetLink(0, up=False), SetLink(0, up=True)
@@ -138,3 +139,18 @@ def test_a_change_of_mode(sim: Sim, others: str) -> None:
     assert made[0] == DOWN and made.index(UP) > made.index(DeleteOvsPort)
     sim.down(nic(others))
     assert sim.picture() == sim.before
+
+
+def test_a_port_of_a_linux_bridge(sim: Sim) -> None:
+    """A datapath in user space would take it: the guest was in both, and guarded in one."""
+    bridge = sim.index("br0")
+    sim.host.kernel.set_link(SetLink(sim.index("tap0"), master=bridge))
+    before = sim.picture()
+    with pytest.raises(HostRefused, match="a port of the Linux bridge br0, .*: ip link set dev tap0 nomaster"):
+        sim.up(nic("openvswitch"))
+    assert sim.picture() == before and sim.records() == []
+    sim.host.kernel.set_link(SetLink(sim.index("tap0"), master=0))
+    sim.up(nic("openvswitch"))
+    sim.host.kernel.set_link(SetLink(sim.index("tap0"), master=bridge))
+    (drift,) = check(sim.node, sim.host.view(), sim.record()).drift
+    assert "ovs-vsctl" in drift[0] and "a port of the Linux bridge br0 too" in drift[1]

@@ -11,12 +11,17 @@ from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle import steps
 from netcommon.lifecycle.check import Report
-from netcommon.lifecycle.check import check as examine
 from netcommon.lifecycle.node import Node
 from netcommon.lifecycle.unguarded import UNGUARDED
+from netcommon.views.gather import examine
+from netcommon.views.model import Drift
+from runtime.errors import TEMPORARY
 from runtime.record import CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
+
+#: What was found of one NIC, and of what it cannot be told whether it holds, with why.
+Found = tuple[Report, tuple[Drift, ...]]
 
 
 @click.command("check")
@@ -26,29 +31,34 @@ DRIFT = 1  #: exit status
 @json_option
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: bool, as_json: bool) -> None:
-    """Compare NICs with the host. Exit status 0: all is as recorded; 1: something is not. Changes nothing."""
+    """Compare NICs with the host. Changes nothing.
+
+    Exit status 0: all is as recorded; 1: something is not; 75: of something that cannot be told, since a service does not answer.
+    """
     app: App = ctx.obj
     if names and every:
         raise click.UsageError("name NICs, or give --all, not both")
     node = app.node(strict=False, readonly=True)
     reports = _reports(app, node, names, progress)
     if as_json:
-        answer("check", nics=[_document(report) for report in reports])
+        answer("check", nics=[_document(*found) for found in reports])
     else:
-        for report in reports:
-            say(_text(report))
+        for found in reports:
+            say(_text(*found))
         if not reports:
             say("no NICs are on record")
-    ctx.exit(0 if all(report.good for report in reports) else DRIFT)
+    if any(not report.good for report, _untold in reports):
+        ctx.exit(DRIFT)
+    ctx.exit(TEMPORARY if any(untold for _report, untold in reports) else 0)
 
 
-def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> list[Report]:
+def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> list[Found]:
     problems: list[str] = []
     records = chosen(node.store, names, problems, node.host.view())
     for problem in problems:
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
-    reports: list[Report] = []
+    reports: list[Found] = []
     known: steps.Known = {}
 
     def work(record: Record) -> None:
@@ -58,7 +68,7 @@ def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> li
     return reports
 
 
-def _document(report: Report) -> dict[str, object]:
+def _document(report: Report, untold: tuple[Drift, ...]) -> dict[str, object]:
     nic = report.record.nic
     return {
         "nic": nic.label,
@@ -66,27 +76,30 @@ def _document(report: Report) -> dict[str, object]:
         "device": nic.interface,
         "state": report.record.state,
         "alive": report.alive,
-        "good": report.good,
+        "good": report.good and not untold,
         "drift": [{"does": does, "differs": differs} for does, differs in report.drift],
         "unknown": list(report.unknown),
+        "untold": [{"does": does, "why": why} for does, why in untold],
         "owed": list(report.owed),
         "idle": [{"does": does, "why": why} for does, why in report.idle],
         "unguarded": report.unguarded,
     }
 
 
-def _text(report: Report) -> str:
+def _text(report: Report, untold: tuple[Drift, ...]) -> str:
     record = report.record
     head = f"{record.nic.label} on {record.device} ({record.key}): "
     idle = [f"  {does}: without effect: {why}" for does, why in report.idle]
-    if report.good:
+    if report.good and not untold:
         owed = [f"  {does}: owed, for its guest is still migrating in" for does in report.owed]
         return "\n".join([head + (f"good, but {UNGUARDED}" if report.unguarded else "good"), *owed, *idle])
     if not report.alive:
         return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
-    lines = [head + ("drifted" if record.state == UP else f"{record.state}, not up")]
+    state = "drifted" if not report.good else "not all of it can be told"
+    lines = [head + (state if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
+    lines += [f"  {does}: cannot be told: {why}" for does, why in untold]
     lines += idle
     return "\n".join(lines)
 
@@ -115,27 +128,27 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     node = app.node(strict=False, readonly=dry_run)
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
-        reports = [report for report in reports if report.alive and report.record.state in (UP, CLOSING)]
+        reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING)]
     if dry_run:
         if as_json:
-            answer("check", nics=[_document(report) for report in reports])
+            answer("check", nics=[_document(*found) for found in reports])
         else:
-            say("\n".join(_would(report) for report in reports) or "no NICs: nothing to repair")
+            say("\n".join(_would(*found) for found in reports) or "no NICs: nothing to repair")
         return
     results = Results()
-    mended = repair_all(node, [report.record.key for report in reports], lambda record: app.call(nic=record.nic))
+    mended = repair_all(node, [report.record.key for report, _untold in reports], lambda record: app.call(nic=record.nic))
 
-    def work(report: Report) -> None:
-        with results.of(report.record.nic):
+    def work(found: Found) -> None:
+        with results.of(found[0].record.nic):
             results.became(next(mended)[1])
 
     each(reports, work, "repair", progress)
     ctx.exit(results.show(as_json))
 
 
-def _would(report: Report) -> str:
+def _would(report: Report, untold: tuple[Drift, ...]) -> str:
     if not report.alive or report.record.state not in (UP, CLOSING) or not report.drift:
-        return _text(report)
+        return _text(report, untold)
     head = f"{report.record.nic.label} on {report.record.device}: would repair"
     return "\n".join([head, *(f"  {does}  # {differs}" for does, differs in report.drift)])
 
