@@ -47,12 +47,13 @@ class OvsReader:
         return self.patience.seconds
 
     def away(self) -> bool:
-        """Tell whether Open vSwitch is stopped, rather than not on this node: no socket, but its folder, or the database on disk.
+        """Tell whether Open vSwitch is stopped, rather than not on this node: no socket, but the database on disk.
 
         Its ports are in that database, and come back with it.
         """
-        socket = self.rpc.path
-        return not os.path.exists(socket) and (os.path.exists(os.path.dirname(socket)) or os.path.exists(self._kept))
+        path = self.rpc.path
+        beside = os.path.join(os.path.dirname(path), "conf.db")  # of a switch that somebody tries out
+        return not os.path.exists(path) and (os.path.exists(self._kept) or os.path.exists(beside))
 
     def bridge(self, name: str) -> bool:
         """Whether there is such a bridge, a real one or a fake one. Raises TryAgain."""

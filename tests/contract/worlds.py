@@ -10,6 +10,7 @@ from netcommon.host.facts import Link, Rule
 from netcommon.host.linux import LinuxHost
 from netcommon.host.memory import MemoryHost
 from netcommon.host.requests import Request
+from runtime.paths import Paths
 from tests.support.netns import run, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -126,7 +127,8 @@ class LinuxWorld:
     """A LinuxHost on a node of its own."""
 
     def __init__(self, node: Node, ovs: OpenVswitch | None = None) -> None:
-        self.host = LinuxHost(service_timeout=2 if ovs is None else 1.5)
+        # the machine that tests run on may have Open vSwitch installed: then its database is there, and this is a switch that is stopped
+        self.host = LinuxHost(Paths(ovs_kept="/nonexistent"), service_timeout=2 if ovs is None else 1.5)
         self.holder = os.getpid()
         self._node, self._ovs = node, ovs
         self._taps: dict[str, Tap] = {}

@@ -146,7 +146,7 @@ def test_a_port_of_a_linux_bridge(sim: Sim) -> None:
     bridge = sim.index("br0")
     sim.host.kernel.set_link(SetLink(sim.index("tap0"), master=bridge))
     before = sim.picture()
-    with pytest.raises(HostRefused, match="a port of the Linux bridge br0, .*: ip link set dev tap0 nomaster"):
+    with pytest.raises(HostRefused, match=r"a port of the Linux bridge br0, .*: ip link set dev tap0 nomaster"):
         sim.up(nic("openvswitch"))
     assert sim.picture() == before and sim.records() == []
     sim.host.kernel.set_link(SetLink(sim.index("tap0"), master=0))

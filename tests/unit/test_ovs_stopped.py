@@ -114,8 +114,10 @@ def test_what_tells_stopped_from_removed(tmp_path: Path) -> None:
 
     assert not client.away() and answers() == {errno.ENOENT}
     run.mkdir()
+    assert not client.away()
+    (run / "conf.db").write_text("")
     assert client.away() and client.put(port).errno == client.delete("tap0", "u").errno == errno.EAGAIN
-    run.rmdir()
+    (run / "conf.db").unlink()
     kept.write_text("")
     assert client.away() and client.delete("tap0", "u").text == STOPPED
     os.unlink(kept)

@@ -362,7 +362,7 @@ def test_somebody_else_has_put_it_meanwhile(start: Start) -> None:
 
 
 def test_socket_without_a_server(tmp_path: Path) -> None:
-    """Its file alone, as a crash leaves it, or only its folder, as a stop does: nothing is known of the ports."""
+    """Its file alone, as a crash leaves it: nothing is known of the ports."""
     path = str(tmp_path / "db.sock")
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(path)
@@ -374,8 +374,8 @@ def test_socket_without_a_server(tmp_path: Path) -> None:
     assert client.put(PORT).errno == errno.ETIMEDOUT
     os.unlink(path)
     assert (client.bridge("ovs0"), client.port("tap0"), client.ports()) == (False, None, [])
-    assert client.put(PORT).errno == errno.EAGAIN
-    assert client.delete("tap0", "u").errno == errno.EAGAIN
+    assert client.put(PORT).errno == errno.ENOENT
+    assert client.delete("tap0", "u").errno == errno.ENOENT
 
 
 @pytest.mark.parametrize(
