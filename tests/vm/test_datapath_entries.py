@@ -104,11 +104,6 @@ def place(node: Node) -> Iterator[Place]:
         found.close()
 
 
-def control(*arguments: str) -> str:
-    """An order for ovs-vswitchd."""
-    return run("ovs-appctl", "-t", CONTROL, *arguments)
-
-
 def arrives(place: Place, case: Case) -> bool:
     """Tell whether another guest gets the good frame when it is sent once."""
     return any(case.mark in each.frame for each in place.exchange([case.good]) if each.receiver == "tap1")
@@ -122,16 +117,22 @@ def another_guest(place: Place, case: Case) -> bool:
     return any(case.mark in each.frame for each in place.exchange([]) if each.receiver == "tap2+offloads")
 
 
+def drops() -> list[str]:
+    """What the kernel remembers to drop."""
+    entries = run("ovs-appctl", "-t", CONTROL, "dpctl/dump-flows").splitlines()
+    return [line for line in entries if line.endswith("actions:drop")]
+
+
 def lost(place: Place) -> list[str]:
     """The cases whose good frame does not pass after the bad one."""
     found = []
     for case in CASES:
-        control("revalidator/purge")  # all entries, and what ovs-vswitchd knows of them
+        place.forget()
         place.exchange([case.bad])
         if not any(arrives(place, case) for _ in range(ASKED)):
             assert any(another_guest(place, case) for _ in range(ASKED)), case.name
             found.append(case.name)
-            print(case.name, *(line for line in control("dpctl/dump-flows").splitlines() if line.endswith("actions:drop")), sep="\n  ")
+            print(case.name, *drops(), sep="\n  ")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.support import attacks_base as base
 from tests.support.attacks import NO_GUARD, SETTINGS, Setting
@@ -38,6 +38,7 @@ class Place:
         self.mode, self.world, self.count = mode, pools.WORLDS[mode], 0
         self.trunk = trunk
         self.upcalls = False  #: where the kernel forwards, what it has no entry for takes the way through the switch's program
+        self.forget: Callable[[], None] = lambda: None  #: makes the kernel ask about all frames anew
         self.judged = mode  #: by whose promises: where the kernel forwards the nftables guard stands before flows
         self.guest = node.tap("tap0")
         self.receivers: list[Receiver] = []
@@ -183,7 +184,7 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
     """A switch with the guest and two others, and the node on the switch's own interface."""
     _quiet()
     place = Place("openvswitch", node, trunk)
-    place.upcalls = ovs.datapath != "netdev"
+    place.upcalls, place.forget = ovs.datapath != "netdev", ovs.forget
     place.judged = "bridged" if place.upcalls else "openvswitch"
     _taps(node, place, "tap1", "tap2")
     ovs.bridge("ovs0", "tap1", "tap2")
