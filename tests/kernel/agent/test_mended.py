@@ -76,6 +76,7 @@ ROUTED: dict[str, Callable[[], None]] = {
     "qdisc": shell("tc qdisc del dev tap0 root"),
     "another rate": shell("tc qdisc change dev tap0 root handle ae00: tbf rate 1mbit burst 16k limit 20k"),
     "alias": shell("ip link set dev tap0 alias nobody"),
+    "into a bridge": shell("ip link set dev tap0 master other"),
     "down": shell("ip link set dev tap0 down"),
     "down and up": shell("ip link set dev tap0 down", "ip link set dev tap0 up"),
     "forwarding": set_to("net/ipv4/conf/tap0/forwarding", "0"),
@@ -126,6 +127,7 @@ def routed(node: Node) -> Iterator[tuple[Site, Watched]]:
     """A NIC with everything that a routed one can have."""
     site = Site(node, "100")
     site.tap("tap0")
+    node.bridge("other", mtu=1500)
     with watched() as seen:
         site.up(site.nic(IP="192.0.2.5", NETWORK_SUBNET="192.0.2.0/24", TAGS=TAGS))
         assert seen.drift() == []
