@@ -80,8 +80,7 @@ class LinkSetting(LinkSettingFields, Operation):
     address  the one wanted; else its own MAC with the first octet fe, so that a bridge never takes it for its own
     mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
     up       IFF_UP
-    master   none: it is no port of a bridge, which would take its frames; a VRF is left. ``value`` is the one that it is taken out of,
-             which it never gets back
+    master   none: it is no port of a bridge, which would take its frames; a VRF is left. Right before ``up`` it costs no message
 
     All of it goes with the device. For a device that stays (a persistent tap), what was there before is put back, but only while the
     value is still the one that we set. One that was up stays up only if nobody holds it: the guest would speak to the node itself.
@@ -98,7 +97,7 @@ class LinkSetting(LinkSettingFields, Operation):
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         if self.setting == MASTER:
-            return [self._replace(ifindex=link.index, value=_bridge(link), was=0)]
+            return [self._replace(ifindex=link.index, value=0, was=0)]  # a port of somebody's is refused; what was ours is inherited
         value, master = self.wanted, 0
         if self.setting == ADDRESS:
             value = self.wanted or "fe" + link.address[2:]
@@ -118,8 +117,6 @@ class LinkSetting(LinkSettingFields, Operation):
         return now
 
     def apply(self) -> Sequence[Request]:
-        if self.setting == MASTER:
-            return [self._request(0)] if self.value else []
         return [self._request(self.value)]
 
     def _request(self, value: str | int | bool) -> SetLink:
@@ -139,13 +136,13 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        if link is None or self.setting == MASTER or self._now(link) != self.value:
+        if link is None or self._now(link) != self.value or (self.setting == MASTER and view.link_at(int(self.was)) is None):
             return []
         was = False if self.setting == UP and link.holders else self.was
         return [self._request(was)] if was != self.value else []
 
     def place(self) -> str:
-        return f"link {self.ifindex} {self.setting}"
+        return f"bridge-port {self.ifindex}" if self.setting == MASTER else f"link {self.ifindex} {self.setting}"
 
     def describe(self) -> str:
         if self.setting == UP:
@@ -159,5 +156,5 @@ class LinkSetting(LinkSettingFields, Operation):
         if self.setting == UP:
             return f"ip link set dev {self.device} down" + (", unless nobody holds it: it was up before" if self.was else "")
         if self.setting == MASTER:
-            return "nothing: it is no port"
+            return "nothing: it was no port" if not self.was else f"ip link set dev {self.device} master <as it was>"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"

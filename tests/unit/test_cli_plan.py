@@ -154,7 +154,7 @@ def test_plan_of_flags_and_environments_is_the_same(cli: Cli, tmp_path: Path) ->
     assert cli.json("plan", "--from-environment") == first
     assert first["down"][0] == "ip -4 route del 10.0.0.5/32 dev tap1 table guests protocol 174"
     rule = "ip -4 rule del iif tap1 lookup guests preference 500 protocol 174"
-    assert first["down"][1:4] == ["ip link set dev tap1 down", "nothing: it is no port", rule]
+    assert first["down"][1:4] == ["ip link set dev tap1 down", "nothing: it was no port", rule]
     assert "IP='10.0.0.555'" in cli("plan", *flags[:-1], "10.0.0.555", status=64).stderr
     assert "NIC='tap9'" in cli("plan", "tap9", status=64).stderr
 

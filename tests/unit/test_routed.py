@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from netcommon.host.facts import AF_INET, AF_INET6, Address, Route, Rule
+from netcommon.host.linux import merged
 from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import AddRoute, DeleteRoute, SetLink
+from netcommon.host.requests import AddRoute, DeleteRoute, Request, SetLink
 from netcommon.lifecycle import batch, check
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
@@ -337,12 +338,14 @@ def test_a_tap_that_somebody_puts_into_a_bridge(sim: Sim, mend: str) -> None:
     assert not sim.host.kernel.links[sim.index("tap0")].master
 
 
-def test_no_request_where_it_is_no_port(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+def test_being_no_port_costs_no_message(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It travels with the request that takes the device up."""
+    asked: list[Request] = []
     real = sim.host.execute
     monkeypatch.setattr(sim.host, "execute", lambda requests, stop: [asked.extend(requests), real(requests, stop=stop)][1])
     sim.up(nic("routed"))
-    assert asked and not [one for one in asked if isinstance(one, SetLink) and one.master is not None]
+    tap = sim.index("tap0")
+    assert [SetLink(tap, master=0), SetLink(tap, up=True)] in merged(asked)
 
 
 def test_a_tap_in_a_vrf_is_routed_still(sim: Sim) -> None:

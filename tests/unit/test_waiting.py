@@ -58,7 +58,7 @@ def drift(sim: Sim) -> list[str]:
 
 
 def said(sim: Sim) -> str:
-    return _text(check(sim.node, sim.host.view(), sim.record()))
+    return _text(check(sim.node, sim.host.view(), sim.record()), ())
 
 
 def vids(sim: Sim, uplink: str = "eth-brv") -> set[int]:
