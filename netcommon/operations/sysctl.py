@@ -8,15 +8,21 @@ from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting, befor
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.table import table_number
 from netcommon.operations.uplink import absent, moved, no_uplink, on, uplinks
+from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netcommon.host.base import View
+    from netcommon.host.facts import Link
     from netcommon.host.requests import Request
 
 RP_FILTER, PROXY_NDP, DISABLE_IPV6 = "rp_filter", "proxy_ndp", "disable_ipv6"
+
+
+#: IFAPROT_KERNEL_LO, _RA and _LL (linux/if_addr.h, 5.18 and later): the kernel has made the address, and makes it again.
+OF_THE_KERNEL = (1, 2, 3)
 
 
 def path_of(family: int, device: str, name: str) -> str:
@@ -57,6 +63,8 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
             everywhere = view.sysctl(path_of(AF_INET, "all", RP_FILTER)) or "0"
             if int(everywhere) > int(self.value):
                 warnings.append(f"net.ipv4.conf.all.rp_filter is {everywhere}, which counts for {self.device} too: the larger one does")
+        if (self.name, self.value, was) == (DISABLE_IPV6, "1", "0"):
+            _keep_addresses(view, link)
         if was is not None:
             return [self._replace(ifindex=link.index, was=was)]
         return [] if view.sysctl(path_of(self.family, "all", self.name)) is None else [Waiting(self, f"/proc/sys/{self.path}")]
@@ -86,6 +94,15 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
     def undo(self) -> str:
         return f"echo {before(self.ifindex, self.was)} >/proc/sys/{self.path}"
+
+
+def _keep_addresses(view: View, link: Link) -> None:
+    """Raise HostRefused where the device has IPv6 addresses of somebody's, which go with IPv6 and do not come back with it."""
+    theirs = (each for each in view.addresses(link.index) if each.family == AF_INET6 and each.protocol not in (PROTOCOL, *OF_THE_KERNEL))
+    found = next((each.address for each in theirs if not each.address.startswith("fe80:")), "")
+    if found:
+        text = f"{link.name} has the IPv6 address {found}, which it would lose: the NIC has none, so IPv6 is switched off on its device"
+        raise HostRefused(text, "remove it, give the NIC an IPv6 address, or keep its spoof guard")
 
 
 def no_ipv6(device: str) -> DeviceSysctl:

@@ -338,6 +338,25 @@ def test_a_tap_that_somebody_puts_into_a_bridge(sim: Sim, mend: str) -> None:
     assert not sim.host.kernel.links[sim.index("tap0")].master
 
 
+@pytest.mark.parametrize(("address", "protocol", "lost"), [("2001:db8:77::1", 0, True), ("2001:db8:77::1", 2, False), ("fe80::9", 0, False)])
+def test_somebodys_ipv6_addresses_are_not_lost(sim: Sim, address: str, protocol: int, lost: bool) -> None:
+    """A NIC without IPv6 and without the guard has it off on its tap. Those of router advertisements come again."""
+    before = sim.picture()
+    sim.host.kernel.addresses.append(Address(AF_INET6, address, 64, sim.index("tap0"), protocol))
+    without = nic("routed", TAGS="netcommon:*:spoof_guard:no")
+    if lost:
+        with pytest.raises(HostRefused, match="has the IPv6 address 2001:db8:77::1, which it would lose"):
+            sim.up(without)
+        assert sim.host.kernel.addresses and sim.records() == []
+        sim.host.kernel.addresses.clear()
+    sim.up(without)
+    sim.host.kernel.addresses.clear()
+    sim.down(without)
+    assert sim.picture() == before
+    sim.host.kernel.addresses.append(Address(AF_INET6, address, 64, sim.index("tap0"), protocol))
+    sim.up(nic("routed", TAGS="netcommon:*:spoof_guard"))
+
+
 def test_being_no_port_costs_no_message(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """It travels with the request that takes the device up."""
     asked: list[Request] = []
