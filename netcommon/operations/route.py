@@ -66,8 +66,8 @@ class ThroughTap(Operation, Protocol):
         number = table_number(view, self.table, warnings)
         found = ABSENT
         for other in view.routes(self.family, number, self.destination):
-            if other.metric != METRIC[self.family]:
-                continue
+            if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
+                continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
                 found = OURS
                 away = view.link_at(other.index)
@@ -89,6 +89,10 @@ class ThroughTap(Operation, Protocol):
 
     def differs(self, view: View) -> str:
         routes = view.routes(self.family, self.number, self.destination)
+        first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
+        if first is not None:
+            out = view.link_at(first.index)
+            return f"a route of metric {first.metric} comes first, by {out.name if out else 'nothing'} (protocol {first.protocol})"
         if any(route.index == self.ifindex and route.metric == METRIC[self.family] for route in routes):
             return ""
         away = [view.link_at(route.index) for route in routes]

@@ -229,6 +229,24 @@ def test_a_foreign_address_is_left(sim: Sim) -> None:
     assert sim.host.kernel.addresses == []
 
 
+def test_somebodys_ipv6_route_that_comes_first(sim: Sim) -> None:
+    """One of a lower metric than ours: the NIC is refused, as with IPv4; made since, it is drift. By the tap itself it does no harm."""
+    one, uplink = nic("routed, IPv6"), sim.index("eth-br0")
+    sim.up(one)
+    (ours,) = (each for each in sim.host.view().routes(AF_INET6) if each.index == sim.index("tap0") and each.destination.endswith("/128"))
+    theirs = ours._replace(index=uplink, protocol=186, metric=20)
+    sim.host.kernel.add_route(theirs._replace(index=ours.index))
+    assert check.check(sim.node, sim.host.view(), sim.record()).good
+    sim.host.kernel.add_route(theirs)
+    (drift,) = check.check(sim.node, sim.host.view(), sim.record()).drift
+    assert drift[1] == "a route of metric 20 comes first, by eth-br0 (protocol 186)"
+    with pytest.raises(HostRefused, match="is already routed to eth-br0"):
+        check.repair(sim.node, sim.record().key, sim.call())
+    sim.down(one)
+    with pytest.raises(HostRefused, match="is already routed to eth-br0"):
+        sim.up(one)
+
+
 def test_a_route_in_the_blackholes_place(sim: Sim) -> None:
     """Whatever is there by another's hand: a blackhole is left, a route that leads somewhere is in the way."""
     made = Blackhole(AF_INET6, "fd00::5/128", "guests")
@@ -338,7 +356,9 @@ def test_a_tap_that_somebody_puts_into_a_bridge(sim: Sim, mend: str) -> None:
     assert not sim.host.kernel.links[sim.index("tap0")].master
 
 
-@pytest.mark.parametrize(("address", "protocol", "lost"), [("2001:db8:77::1", 0, True), ("2001:db8:77::1", 2, False), ("fe80::9", 0, False)])
+@pytest.mark.parametrize(
+    ("address", "protocol", "lost"), [("2001:db8:77::1", 0, True), ("2001:db8:77::1", 2, False), ("fe80::9", 0, False)]
+)
 def test_somebodys_ipv6_addresses_are_not_lost(sim: Sim, address: str, protocol: int, lost: bool) -> None:
     """A NIC without IPv6 and without the guard has it off on its tap. Those of router advertisements come again."""
     before = sim.picture()
