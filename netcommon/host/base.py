@@ -170,6 +170,13 @@ class View(Protocol):
 
     def ovs_bridge(self, name: str) -> bool: ...
     def ovs_port(self, name: str) -> OvsPort | None: ...
+    def ovs_held(self, name: str) -> OvsPort | None:
+        """The port of that name, for a NIC to which Open vSwitch can only be in the way. Waits for half a second at most.
+
+        None too where there is no Open vSwitch, or it does not answer: that keeps no such NIC from its network.
+        """
+        ...
+
     def ovs_ports(self) -> Sequence[OvsPort]:
         """Every port that bears our mark. Empty where Open vSwitch is not there at all."""
         ...

@@ -148,6 +148,10 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
         switch = self._switch
         return None if switch is None else switch.port(name)
 
+    def ovs_held(self, name: str) -> OvsPort | None:
+        switch = self._host.switch
+        return switch.port(name) if switch.condition.there and switch.condition.database else None
+
     def ovs_ports(self) -> Sequence[OvsPort]:
         return [port for port in self.every_ovs_port() if port.owner]
 

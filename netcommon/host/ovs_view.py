@@ -9,7 +9,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.facts import Flow, OvsBridge, OvsShaper
+    from netcommon.host.facts import Flow, OvsBridge, OvsPort, OvsShaper
     from netcommon.host.linux import LinuxHost
     from netcommon.host.openflow import OpenFlow
 
@@ -18,6 +18,9 @@ class OvsView:
     """The part of a live view that is about bridges and flows of Open vSwitch."""
 
     _host: LinuxHost
+
+    def ovs_held(self, name: str) -> OvsPort | None:
+        return self._host.ovsdb.held(name) if os.path.exists(self._host.paths.ovsdb) else None
 
     def ovs_switch(self, name: str) -> OvsBridge | None:
         return self._host.ovsdb.switch(name)

@@ -10,6 +10,7 @@ from netcommon.host.facts import OVS_MARK, OvsBridge, OvsShaper
 from netcommon.host.jsonrpc import JsonRpc, Lost
 from netcommon.host.ovsrows import select
 from netcommon.host.patience import Patience
+from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from netcommon.host.ovsrows import Fake, Operation, Row
 
 DATABASE = "Open_vSwitch"
+
+BRIEFLY = 0.5  #: seconds for a question whose answer is not needed
 
 #: Of a bridge.
 BRIDGE_COLUMNS = ["name", "controller", "datapath_type"]
@@ -71,6 +74,18 @@ class OvsReader:
             port = self._port(name, deadline)
             return ovsrows.shown(port, self._fakes(deadline)) if port and ovsrows.may_be_inside(port) else port
         except FileNotFoundError:
+            return None
+
+    def held(self, name: str) -> OvsPort | None:
+        """The port of that name; None too where the database does not answer within BRIEFLY, or has just not answered another."""
+        if self.patience.spent:
+            return None
+        try:
+            return self._port(name, self._clock() + min(self._timeout, BRIEFLY))
+        except FileNotFoundError:
+            return None
+        except TryAgain:
+            self.patience.lost()
             return None
 
     def ports(self) -> Sequence[OvsPort]:

@@ -27,6 +27,11 @@ class Patience:
         """How long the next request may take."""
         return min(self._limit, max(self._limit * AFTERWARDS, LEAST)) if self._clock() < self._until else self._limit
 
+    @property
+    def spent(self) -> bool:
+        """Tell whether a wait was in vain a short while ago."""
+        return self._clock() < self._until
+
     def lost(self) -> None:
         """A wait was in vain."""
         self._until = self._clock() + self._limit

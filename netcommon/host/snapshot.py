@@ -184,6 +184,9 @@ class Snapshot:
     def ovs_port(self, name: str) -> OvsPort | None:
         return self._once("all ports", lambda: {port.name: port for port in self._every_port()}).get(name)
 
+    def ovs_held(self, name: str) -> OvsPort | None:
+        return self._once(("held", name), lambda: self._view.ovs_held(name))
+
     def ovs_ports(self) -> Sequence[OvsPort]:
         return [port for port in self._every_port() if port.owner]
 

@@ -15,7 +15,7 @@ from netcommon.lifecycle import effects, steps
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.coming import Coming
 from netcommon.lifecycle.down import close, down, farewell, holder
-from netcommon.lifecycle.leftovers import left_behind
+from netcommon.lifecycle.leftovers import left_behind, refuse_port
 from netcommon.lifecycle.mending import examine, intended
 from netcommon.lifecycle.node import Outcome, about, alive, locks
 from netcommon.lifecycle.renamed import as_recorded
@@ -212,8 +212,9 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
         one = coming[number]
         try:
             link = device_link(view, one.nic.interface)
+            refuse_port(view, link, one.nic.mode)
             resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
-            if not (one.incoming or link.up or left_behind(view, link)) and sharing.admits(resolved):
+            if not (one.incoming or link.up or left_behind(view, link, one.nic.mode)) and sharing.admits(resolved):
                 ready[number] = _Ready(one, link, resolved)
         except NetcommonError:
             continue

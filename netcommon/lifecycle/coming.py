@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle import scripts, steps
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.incoming import incoming
-from netcommon.lifecycle.leftovers import sweep
+from netcommon.lifecycle.leftovers import refuse_port, sweep
 from netcommon.lifecycle.node import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
 from netcommon.lifecycle.renamed import follow
 from netcommon.operations.base import to_json
@@ -46,6 +46,7 @@ class Coming:
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, steps.once(self.node)
         link = device_link(view, nic.interface)
+        refuse_port(view, link, nic.mode)
         self.scripts.check()
         current = follow(node, view, earlier) if earlier and earlier.ifindex == link.index and alive(node, view, earlier) else None
         if current and current is not earlier:  # the device was renamed
@@ -73,7 +74,7 @@ class Coming:
             self._clean(record, self._leaving(record, view))
         if stale or aside:
             view = steps.once(node)
-        if sweep(node, view, link, old, self.log, shut=not current and self._early(view, link, resolved)) or stale or aside:
+        if sweep(node, view, link, nic.mode, old, self.log, shut=not current and self._early(view, link, resolved)) or stale or aside:
             view = steps.once(node)
             resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
         self.view = None if self.scripts.any or (current and current.scripts) else view

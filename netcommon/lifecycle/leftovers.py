@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from netcommon.host.requests import SetLink
 from netcommon.operations.rule import left_behind as rules_left_behind
+from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netcommon.host.base import View
-    from netcommon.host.facts import Link
+    from netcommon.host.facts import Link, OvsPort
     from netcommon.host.requests import Request
     from netcommon.lifecycle.node import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation, Owned
 
 
-def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: Log, shut: bool = False) -> bool:
+def sweep(node: Node, view: View, link: Link, mode: str, known: Iterable[Operation], log: Log, shut: bool = False) -> bool:
     """Removes rules of ours that wait for the device ``link``, and the OVS port that has taken it; whether there were any.
 
-    ``shut``: take the device down before: without its rule, what its guest sends goes by table main.
+    ``mode``: that of the NIC that is to come. ``shut``: take the device down before: without its rule, what its guest sends goes by table
+    main.
 
     The caller holds the device's lock and has undone every record for it, so whatever else of ours is there is nobody's.
     """
     names = {operation.identity() for operation in known}
-    found = [owned for owned in left_behind(view, link) if owned.identity not in names]
+    found = [owned for owned in left_behind(view, link, mode) if owned.identity not in names]
     for owned in found:
         log.warning(f"left behind with no record, removed: {owned.text}")
     requests: list[Request] = [SetLink(link.index, up=False)] if found and shut else []
@@ -36,13 +38,28 @@ def sweep(node: Node, view: View, link: Link, known: Iterable[Operation], log: L
     return bool(found)
 
 
-def left_behind(view: View, link: Link) -> list[Owned]:
-    """What of ours is on the name of the device ``link``."""
+def left_behind(view: View, link: Link, mode: str) -> list[Owned]:
+    """What of ours is on the name of the device ``link``, in the way of a NIC of ``mode``."""
     found = rules_left_behind(view, link)
-    if link.port_kind == "openvswitch":
+    port = view.ovs_port(link.name) if link.port_kind == "openvswitch" else _held(view, link, mode)
+    if port is not None and port.owner:
         from netcommon.operations.ovs import owned_port
 
-        port = view.ovs_port(link.name)
-        if port and port.owner:
-            found.append(owned_port(view, port))
+        found.append(owned_port(view, port))
     return found
+
+
+def refuse_port(view: View, link: Link, mode: str) -> None:
+    """Raise HostRefused where Open vSwitch has a port of somebody's under the device's name, and the NIC is not to be one.
+
+    A datapath in user space takes every device of such a name, beside its bridge or its routes, and past the guard: the guest would be in
+    another network.
+    """
+    port = _held(view, link, mode)
+    if port is not None and not port.owner:
+        text = f"Open vSwitch has a port {link.name} on its bridge {port.bridge}, which would take the device"
+        raise HostRefused(text, f"ovs-vsctl del-port {link.name}, or correct the NIC's MODE")
+
+
+def _held(view: View, link: Link, mode: str) -> OvsPort | None:
+    return view.ovs_held(link.name) if mode in ("bridged", "routed") else None

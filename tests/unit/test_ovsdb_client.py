@@ -456,3 +456,17 @@ def test_nonsense_about_restoring(start: Start, row: dict[str, Any]) -> None:
 
 def test_where_there_is_no_database_nothing_is_restored(tmp_path: Path) -> None:
     assert Ovsdb(str(tmp_path / "none"), TIMEOUT, time.monotonic).restored(TIMEOUT)
+
+
+def test_a_port_that_may_be_in_the_way(start: Start) -> None:
+    """A server that does not answer is waited for briefly, and then not again."""
+    asked: list[float] = []
+
+    def silent(request: dict[str, Any]) -> bytes:
+        asked.append(time.monotonic())
+        return b""
+
+    _server, client = start(silent)
+    begun = time.monotonic()
+    assert client.held("tap0") is None and client.held("tap1") is None
+    assert len(asked) == 1 and time.monotonic() - begun < 1.5 * TIMEOUT
