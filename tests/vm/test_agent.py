@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until, watched
 from tests.support.netns import run
@@ -22,6 +24,7 @@ DAMAGE: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.slow
 def test_vlans_and_policers_come_back(node: Node) -> None:
     node.outside("up0")
     node.bridge("br0", "up0", vlan_filtering=True)

@@ -57,6 +57,7 @@ def taps(node: Node) -> dict[str, Tap]:
     return made
 
 
+@pytest.mark.slow
 def test_two_lives(taps: dict[str, Tap]) -> None:
     assert run("nft", "list", "ruleset") == ""
     before = snapshot()

@@ -216,6 +216,7 @@ def test_a_nic_whose_vlans_change(place: Place) -> None:
     assert diff(before, snapshot()) == []
 
 
+@pytest.mark.slow
 def test_a_tap_that_is_up_before(place: Place) -> None:
     """Its guest sends all the time: none of that gets into the default VLAN, and the host hears nothing."""
     tap = place.taps["tap0"]

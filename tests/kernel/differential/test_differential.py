@@ -21,7 +21,7 @@ WRONGLY_DESCRIBED = ("routed-no-ip", "routed-local-number")
 
 CASES = environments()
 MACHINE = [pytest.mark.vm, pytest.mark.slow]
-COUNT = 28  #: of the running kernel's, in a default run
+COUNT = 14  #: of the running kernel's, in a default run
 
 
 def default() -> set[str]:
