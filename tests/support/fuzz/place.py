@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tests.support import attacks_base as base
 from tests.support.attacks import NO_GUARD, SETTINGS, Setting
 from tests.support.frames import checksum
 from tests.support.fuzz import facts, pools
+from tests.support.fuzz.entries import Entries
 from tests.support.fuzz.layer4 import udp
 from tests.support.fuzz.offload import raw
 from tests.support.fuzz.oracle import PLAIN, Header
@@ -37,8 +38,8 @@ class Place:
     def __init__(self, mode: str, node: Node, trunk: bool = False) -> None:
         self.mode, self.world, self.count = mode, pools.WORLDS[mode], 0
         self.trunk = trunk
-        self.upcalls = False  #: where the kernel forwards, what it has no entry for takes the way through the switch's program
-        self.forget: Callable[[], None] = lambda: None  #: makes the kernel ask about all frames anew
+        #: Where the kernel forwards: what it has no entry for takes the way through the switch's program.
+        self.entries: Entries | None = None
         self.judged = mode  #: by whose promises: where the kernel forwards the nftables guard stands before flows
         self.guest = node.tap("tap0")
         self.receivers: list[Receiver] = []
@@ -68,6 +69,11 @@ class Place:
         # Who takes part in every VLAN gets what the guest sends without a tag with that of its access VLAN.
         self.facts = facts.of(setting, self.judged, frozenset({ACCESS, TRUNK} if self.trunk else ()))
         self.exchange([])
+
+    @property
+    def upcalls(self) -> bool:
+        """Whether the kernel asks the switch's program about frames."""
+        return self.entries is not None
 
     def exchange(self, frames: Sequence[Sent]) -> list[Arrival]:
         """Sends the frames; what has arrived of them, everywhere."""
@@ -184,8 +190,8 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
     """A switch with the guest and two others, and the node on the switch's own interface."""
     _quiet()
     place = Place("openvswitch", node, trunk)
-    place.upcalls, place.forget = ovs.datapath != "netdev", ovs.forget
-    place.judged = "bridged" if place.upcalls else "openvswitch"
+    if ovs.datapath != "netdev":
+        place.entries, place.judged = Entries("ovs0", "tap0"), "bridged"
     _taps(node, place, "tap1", "tap2")
     ovs.bridge("ovs0", "tap1", "tap2")
     ovs.vsctl("set", "Bridge", "ovs0", "other_config:forward-bpdu=true", f'other_config:hwaddr="{base.HOST_MAC}"')
