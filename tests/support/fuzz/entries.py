@@ -20,6 +20,7 @@ class Entries:
 
     def forget(self) -> None:
         """Every entry goes, and what ovs-vswitchd knows of it: each frame is asked about anew."""
+        _control("revalidator/wait")  # else those that come next may be looked at once more for what has changed before
         _control("revalidator/purge")
 
     def drops(self) -> dict[str, int]:

@@ -38,8 +38,8 @@ class Place:
     def __init__(self, mode: str, node: Node, trunk: bool = False) -> None:
         self.mode, self.world, self.count = mode, pools.WORLDS[mode], 0
         self.trunk = trunk
-        #: Where the kernel forwards: what it has no entry for takes the way through the switch's program.
-        self.entries: Entries | None = None
+        self.upcalls = False  #: where the kernel forwards, what it has no entry for takes the way through the switch's program
+        self.entries: Entries | None = None  #: those that the kernel has there
         self.judged = mode  #: by whose promises: where the kernel forwards the nftables guard stands before flows
         self.guest = node.tap("tap0")
         self.receivers: list[Receiver] = []
@@ -69,11 +69,6 @@ class Place:
         # Who takes part in every VLAN gets what the guest sends without a tag with that of its access VLAN.
         self.facts = facts.of(setting, self.judged, frozenset({ACCESS, TRUNK} if self.trunk else ()))
         self.exchange([])
-
-    @property
-    def upcalls(self) -> bool:
-        """Whether the kernel asks the switch's program about frames."""
-        return self.entries is not None
 
     def exchange(self, frames: Sequence[Sent]) -> list[Arrival]:
         """Sends the frames; what has arrived of them, everywhere."""
@@ -191,7 +186,7 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
     _quiet()
     place = Place("openvswitch", node, trunk)
     if ovs.datapath != "netdev":
-        place.entries, place.judged = Entries("ovs0", "tap0"), "bridged"
+        place.upcalls, place.entries, place.judged = True, Entries("ovs0", "tap0"), "bridged"
     _taps(node, place, "tap1", "tap2")
     ovs.bridge("ovs0", "tap1", "tap2")
     ovs.vsctl("set", "Bridge", "ovs0", "other_config:forward-bpdu=true", f'other_config:hwaddr="{base.HOST_MAC}"')
