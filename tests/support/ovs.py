@@ -78,10 +78,6 @@ class OpenVswitch:
         """The rows of a table as dictionaries of OVSDB's own JSON values (RFC 7047, 5.1), without their order."""
         return rows(table, columns)
 
-    def forget(self) -> None:
-        """Every entry of the datapath goes, and what ovs-vswitchd knows of it: each frame is asked about anew."""
-        run("ovs-appctl", "-t", f"{RUN}/vswitchd.ctl", "revalidator/purge")
-
     def freeze(self, name: str = "ovs-vswitchd") -> None:
         """SIGSTOP: a daemon that is there and does not answer."""
         self.daemons[name].send_signal(signal.SIGSTOP)

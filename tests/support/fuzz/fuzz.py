@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.support.fuzz import grammar, honest
-from tests.support.fuzz.limits import CHECKSUM, Limits, without_id
+from tests.support.fuzz.limits import CHECKSUM, REMEMBERED, Limits, remembered, without_id
 from tests.support.fuzz.offload import NEEDS_CSUM, UDP_EACH, raw
 from tests.support.fuzz.oracle import PLAIN, Header, judge
 from tests.support.fuzz.place import Place, Sent
@@ -126,16 +126,28 @@ class Fuzz:
 
         A frame that a switch has no entry for is overtaken by those that it has one for.
         """
+        late = self.alone(wanted, arrivals)
+        found = list(self.missing(wanted, [*arrivals, *late]))
+        for sent in frames(found):
+            if (waited := remembered(self.place, sent)) is not None:
+                self.result.limits[REMEMBERED] += 1
+                late += waited
+        if found:
+            late += self.alone(wanted, [*arrivals, *late])
+        self.result.missing += self.missing(wanted, [*arrivals, *late])
+        return late
+
+    def alone(self, wanted: Sequence[honest.Honest], arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Sends what is missing by itself, some times. Returns what has come late."""
         late: list[Arrival] = []
         for _ in range(ALONE if self.place.upcalls else LATE if self.place.mode == "openvswitch" else 1):
             found = list(self.missing(wanted, [*arrivals, *late]))
             if not found:
                 return late
             # the queue of what the switch is asked about may have been full: a datagram that is cut up fills half of it
-            for sent in {frame: (header, frame) for _, (header, frame) in found}.values() if self.place.upcalls else ():
+            for sent in frames(found) if self.place.upcalls else ():
                 late += self.place.exchange([sent])
             late += self.place.exchange([])
-        self.result.missing += found
         return late
 
     def missing(self, wanted: Sequence[honest.Honest], arrivals: Sequence[Arrival]) -> Iterator[tuple[str, Sent]]:
@@ -198,8 +210,8 @@ class Fuzz:
     def again(self, sent: Sent, key: Key, receiver: str) -> list[tuple[Arrival, Reason]]:
         """Sends one frame once more; all of it that breaks the rule there. What has come by the switch's program may come by it alone."""
         found = self.once(sent, key, receiver)
-        if not found and self.place.upcalls:
-            self.place.forget()
+        if not found and self.place.entries is not None:
+            self.place.entries.forget()
             found = self.once(sent, key, receiver)
         return found
 
@@ -208,6 +220,11 @@ class Fuzz:
         came = [arrival for arrival in self.place.exchange([sent]) if arrival.receiver == receiver]
         reasons = ((each, reason) for each in came for reason in judge(each.frame, self.place.seen_by(each), each.header))
         return [(each, reason) for each, reason in reasons if reason.kind == key]
+
+
+def frames(found: Sequence[tuple[str, Sent]]) -> list[Sent]:
+    """Each frame that is missing somewhere, once."""
+    return list({frame: (header, frame) for _, (header, frame) in found}.values())
 
 
 def _common(one: bytes, other: bytes) -> int:

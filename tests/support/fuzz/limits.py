@@ -21,6 +21,7 @@ SHARED = "UDP fragmentation offload over IPv6 on Open vSwitch's kernel datapath:
 LATER = "UDP segmentation offload: a later datagram to a DHCP server"
 SHORT = "UDP segmentation offload: the first datagram to a DHCP server is cut short, and no message"
 PADDING = "bytes beyond the IP length: the guard read them, the datagram has none of them, and no message"
+REMEMBERED = "Open vSwitch's kernel datapath: an entry made of another frame of the guest's took a good one, until it had gone"
 ANSWER = "the node's own answer to an echo request from ::, by its default route"
 
 FRAGMENTS = frozenset({"dhcp-fragment", "dhcp-short", "dhcp6-message"})  #: what the first fragment to a server has too little of
@@ -105,6 +106,22 @@ class Limits:
     def _broken(self, frame: bytes, arrival: Arrival) -> set[str]:
         """The rules that a frame would break in the arrival's place."""
         return {each.rule for each in judge(frame, self.place.seen_by(arrival), arrival.header)}
+
+
+def remembered(place: Place, sent: Sent) -> list[Arrival] | None:
+    """What arrives of a good frame once the entry that takes it has gone; None: no entry takes it, or the flows do not let it pass.
+
+    ovs-vswitchd has read a frame with its checksum written, the kernel's key is that of the frame without (docs/openvswitch.md).
+    """
+    if place.entries is None:
+        return None
+    before = place.entries.drops()
+    late = place.exchange([sent])
+    met = {entry for entry, count in place.entries.drops().items() if count > before.get(entry, count)}
+    if not met or not place.entries.passes(sent[1]):
+        return None
+    place.entries.gone(met)
+    return late + place.exchange([sent])
 
 
 def answered(frame: bytes, came: bytes) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tests.support import attacks_base as base
 from tests.support.attacks import NO_GUARD, SETTINGS, Setting
 from tests.support.frames import checksum
 from tests.support.fuzz import facts, pools
+from tests.support.fuzz.entries import Entries
 from tests.support.fuzz.layer4 import udp
 from tests.support.fuzz.offload import raw
 from tests.support.fuzz.oracle import PLAIN, Header
@@ -38,7 +39,7 @@ class Place:
         self.mode, self.world, self.count = mode, pools.WORLDS[mode], 0
         self.trunk = trunk
         self.upcalls = False  #: where the kernel forwards, what it has no entry for takes the way through the switch's program
-        self.forget: Callable[[], None] = lambda: None  #: makes the kernel ask about all frames anew
+        self.entries: Entries | None = None  #: those that the kernel has there
         self.judged = mode  #: by whose promises: where the kernel forwards the nftables guard stands before flows
         self.guest = node.tap("tap0")
         self.receivers: list[Receiver] = []
@@ -184,8 +185,8 @@ def openvswitch(node: Node, ovs: OpenVswitch, trunk: bool = False) -> Place:
     """A switch with the guest and two others, and the node on the switch's own interface."""
     _quiet()
     place = Place("openvswitch", node, trunk)
-    place.upcalls, place.forget = ovs.datapath != "netdev", ovs.forget
-    place.judged = "bridged" if place.upcalls else "openvswitch"
+    if ovs.datapath != "netdev":
+        place.upcalls, place.entries, place.judged = True, Entries("ovs0", "tap0"), "bridged"
     _taps(node, place, "tap1", "tap2")
     ovs.bridge("ovs0", "tap1", "tap2")
     ovs.vsctl("set", "Bridge", "ovs0", "other_config:forward-bpdu=true", f'other_config:hwaddr="{base.HOST_MAC}"')
