@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from netagent import file_events, memory
 from netagent.doors import Doors
 from netagent.drift import Drift
-from netagent.events import INDEX, INSTANCE, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
+from netagent.events import INDEX, INSTANCE, SWITCH, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
 from netagent.file_events import FileEvents
 from netagent.jobs import Jobs, tell
 from netagent.kernel_events import KernelEvents
@@ -190,7 +190,7 @@ class Agent:
         if isinstance(event, Came):
             for entry in self._nics.about(event.marks):
                 self._repairs.came(entry.key)
-        elif isinstance(event, Gone) and any(sort == TABLE for sort, _which in event.marks):
+        elif isinstance(event, Gone) and any(sort in (TABLE, SWITCH) for sort, _which in event.marks):
             for entry in self._nics.about(event.marks):
                 self._repairs.flushed(entry.key)
         self._drift.take(event, now)

@@ -40,6 +40,7 @@ class FlowEvents:
         self._path, self._bridge, self._names, self._clock = path, bridge, names, clock
         self._socket: socket.socket | None = None
         self._buffer = b""
+        self._removed = set[bool]()  #: of what was removed at a time: whether it was ours
         self.late = False  #: it has answered after it was silent for a while
         self._asked = 0.0  #: since when an echo is waited for, 0: none is
         self.subscribed = False  #: it tells, or says that it cannot: what happens from now on is not missed
@@ -83,6 +84,7 @@ class FlowEvents:
     def read(self) -> list[Event]:
         """Give what has happened since it was last read, each once; when the connection is lost, ``connected`` says so."""
         found: dict[Event, None] = {}
+        self._removed.clear()
         try:
             data = self._socket.recv(CHUNK) if self._socket is not None else b""
             if not data:
@@ -94,6 +96,8 @@ class FlowEvents:
             pass
         except (OSError, error):
             self.close()
+            found[Gone(((SWITCH, self._bridge),))] = None
+        if len(self._removed) == 2:  # whoever removes ours with others' means none of them: the bridge was swept
             found[Gone(((SWITCH, self._bridge),))] = None
         return list(found)
 
@@ -134,7 +138,10 @@ class FlowEvents:
 
     def _update(self, event: int, cookie: int, rest: bytes) -> Iterator[Event]:
         """A flow of ours was removed or modified; or one of somebody else's has come that may have taken the place of one of ours."""
-        if cookie & FLOW_MARK_MASK == FLOW_MARK:
+        ours = cookie & FLOW_MARK_MASK == FLOW_MARK
+        if event == REMOVED:
+            self._removed.add(ours)
+        if ours:
             if event != ADDED:
                 marks = ((FLOWS, (self._bridge, cookie)),)
                 yield Gone(marks) if event == REMOVED else Changed(marks)

@@ -2,8 +2,8 @@
 
 An operation that somebody undoes again after it was repaired, and held, is repaired again at once, but only ALLOWED times within a
 window. Beyond that it is reported, and left until the window is over; each time it is longer. Attempts that failed are our own affair:
-they count for nothing, and the next one comes after a pause, or with the object that was missing (``came``). Who flushes a whole table
-undoes nothing of one NIC in particular, so that is no fight either (``flushed``).
+they count for nothing, and the next one comes after a pause, or with the object that was missing (``came``). Who flushes a whole table,
+or all flows of a bridge, undoes nothing of one NIC in particular, so that is no fight either (``flushed``).
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Repairs:
             self._said.pop(key, None)
 
     def flushed(self, key: str) -> None:
-        """A whole table was flushed that the record's NIC shares with others: nobody fights over what is this NIC's."""
+        """A whole table was flushed that the record's NIC shares with others, or its bridge: nobody fights over what is this NIC's."""
         with self._lock:
             self._windows.pop(key, None)
 

@@ -248,6 +248,10 @@ TOLD: dict[str, tuple[bytes, list[Event]]] = {
     "ours made another's": (flow(flow_events.MODIFIED, 0, 3), [Changed(((NAME, "tap0"),))]),
     "another's": (flow(flow_events.ADDED, OTHERS) + flow(flow_events.ADDED, OTHERS, 8) + flow(flow_events.REMOVED, OTHERS, 3), []),
     "many, each once": (flow(flow_events.REMOVED, COOKIE) * 40, [Gone(OURS)]),
+    "all flows removed": (
+        flow(flow_events.REMOVED, COOKIE) * 40 + flow(flow_events.REMOVED, OTHERS, 3),
+        [Gone(OURS), Gone(((SWITCH, "ovs0"),))],
+    ),
     "of our own": (struct.pack("!HHI", 8, 4, 1) + flow(flow_events.REMOVED, COOKIE), [Gone(OURS)]),
     "more than it could tell": (struct.pack("!HHI", 8, flow_events.PAUSED, 0), [Gone(((SWITCH, "ovs0"),))]),
 }

@@ -134,6 +134,24 @@ def test_single_flows_come_back(placed: Watched, ovs: OpenVswitch) -> None:
     assert sorted(took.values())[1] < BAR * slowness() * contention() * 2
 
 
+def test_who_replaces_all_flows_fights_nobody(placed: Watched, ovs: OpenVswitch) -> None:
+    """However often: the NIC's are back each time, for a sweep of the bridge is about no NIC. Who removes one NIC's alone is not fought."""
+    took, cookie = [], ours(dumped())[0].split(",")[0].strip()
+    with agent() as running:
+        running.rested()
+        for number in range(8):
+            run("ovs-ofctl", "del-flows", "ovs0")
+            run("ovs-ofctl", "add-flow", "ovs0", "priority=0,actions=NORMAL")
+            took.append(seconds_until(lambda: not placed.drift(), 5, f"{number}: {placed.drift()}\n{running.output}") / contention())
+        assert "somebody else's" not in running.output
+        for _ in range(4):
+            run("ovs-ofctl", "del-flows", "ovs0", f"{cookie}/-1")
+            wait_until(lambda: "somebody else's" in running.output or not placed.drift(), 5, running.output)
+        running.logged("somebody else's")
+    print(f"8 times all flows: mended after {max(took) * 1e3:.0f} ms at most, median {sorted(took)[4] * 1e3:.0f} ms")
+    assert sorted(took)[4] < 2 * BAR * slowness()
+
+
 def test_flows_that_somebody_restores(placed: Watched, ovs: OpenVswitch, node: Node) -> None:
     """As ``ovs-ctl restart`` does: a NIC that comes up meanwhile has its guard, and of one that went down meanwhile nothing is left."""
     second = {**NIC, "INTERFACE": "tap1", "INTERFACE_UUID": "00000001-0667-415f-9a43-786dc01cbf24", "MAC": "aa:00:00:00:00:77"}
