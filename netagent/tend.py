@@ -20,7 +20,7 @@ from netcommon.lifecycle.incoming import arrived
 from netcommon.lifecycle.mending import kept_up
 from netcommon.lifecycle.node import Call, Node, Outcome, about, alive
 from netcommon.lifecycle.renamed import drift as drift_of
-from netcommon.lifecycle.renamed import follow
+from netcommon.lifecycle.renamed import follow, name_of
 from netcommon.log import Log
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard import NicGuard
@@ -116,7 +116,7 @@ class Tender:
             node, list(records), lambda record: self.call(record, PATIENCE), lambda key, operation: _name(operation) in wanted[key]
         )
         for key, result in made.items():
-            became = self._became(records[key], wanted[key], result)
+            became = self._became(records[key], records[key].device, wanted[key], result)
             results[key] = became._replace(again=min(filter(None, (again[key], became.again)), default=0.0))
         for key in results:  # the others are looked at, and counted, each by itself
             self._counted(differs[key])
@@ -186,23 +186,28 @@ class Tender:
         self._counted(drifted)
         if not (wanted or here or renamed):
             return Result(REPORTED, again)
-        result = self._repair(record, wanted, here)
+        result = self._repair(record, now.device, wanted, here)
         return result._replace(again=min(filter(None, (again, result.again)), default=0.0))
 
-    def _repair(self, record: Record, wanted: dict[str, str], here: bool) -> Result:
-        """Repairs the operations named in ``wanted``; ``here``: and does what was owed until the guest came."""
+    def _repair(self, record: Record, named: str, wanted: dict[str, str], here: bool) -> Result:
+        """Repairs the operations named in ``wanted``; ``here``: and does what was owed until the guest came. ``named``: see ``_became``."""
         result: Outcome | NetcommonError
         try:
             call = self.call(record, PATIENCE)
             result = repair(self.node, record.key, call, lambda operation: _name(operation) in wanted or (here and operation.exclusive()))
         except NetcommonError as error:
             result = error
-        return self._became(record, wanted, result)
+        return self._became(record, named, wanted, result)
 
-    def _became(self, record: Record, wanted: dict[str, str], result: Outcome | NetcommonError) -> Result:
-        """Tells what became of a repair, and counts it."""
+    def _became(self, record: Record, named: str, wanted: dict[str, str], result: Outcome | NetcommonError) -> Result:
+        """Tells what became of a repair, and counts it. ``named``: what the device was called when it began."""
         call, key = self.call(record, PATIENCE), record.key
         names = {name: f"{record.ifindex} {name}" for name in wanted}
+        if isinstance(result, NetcommonError) and self._renamed(key, named):
+            call.log.info(f"its device was renamed meanwhile, so it is looked at again: {result}")
+            self._count(wanted, "later")
+            self._repairs.came(key)
+            return Result(BUSY, self.node.clock.now())
         if isinstance(result, TryAgain):
             if self._repairs.news(key, str(result)):
                 call.log.info(f"not repaired yet: {result}")
@@ -225,6 +230,11 @@ class Tender:
         self._count(wanted, "repaired")
         self._repairs.held(key, names.values())
         return Result(MENDED)
+
+    def _renamed(self, key: str, named: str) -> bool:
+        """Tell whether the device is called otherwise than ``named`` now: what failed under that name says nothing of the next attempt."""
+        record = self.node.store.read(key)
+        return record is not None and name_of(self.node, self.node.host.view(), record) != named
 
     def _left(self, record: Record, wanted: dict[str, str]) -> list[str]:
         """Those of ``wanted`` that do not hold now."""

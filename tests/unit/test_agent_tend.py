@@ -16,7 +16,7 @@ from netagent.repairs import Repairs
 from netagent.tend import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Tender
 from netcommon.host.base import Answer
 from netcommon.host.facts import AF_INET, Rule
-from netcommon.host.requests import SetLink
+from netcommon.host.requests import Request, SetLink
 from netcommon.host.requests_flows import DeleteFlows
 from netcommon.operations.base import Operation
 from netcommon.operations.flows import cookie_of
@@ -224,6 +224,24 @@ def test_what_cannot_be_mended_together_is_left_to_a_look_of_its_own(place: Plac
     place.drop_rule()
     assert UUIDS[0] not in tender.look_together(keys)
     assert place.look() == MENDED and place.metrics.counted["netcommon_drift_total", "rule"] == 1
+
+
+def test_a_device_that_is_renamed_while_it_is_mended(place: Place) -> None:
+    """What failed under the name that it had then is tried again at once, under the one that it has now."""
+    place.sim.host.rename_link("tap0", "other")
+
+    def renamed(request: Request) -> Answer | None:
+        place.sim.host.fail = lambda _request: None
+        place.sim.host.rename_link("other", "tap0")
+        return Answer(errno.ENODEV, "No such device")
+
+    place.sim.host.fail = renamed
+    assert place.look() == BUSY and place.result.again <= place.sim.node.clock.now()
+    assert not any("not repaired" in line for line in place.sim.lines)
+    assert place.look() == MENDED and place.sim.picture() == place.up
+    place.sim.host.rename_link("tap0", "other")
+    with place.sim.failing(0, Answer(errno.ENODEV, "No such device")):
+        assert place.look() == FAILURE and place.result.again > place.now, "it was renamed before, so it is no news"
 
 
 def test_what_waits_keeps_nothing_else_from_being_mended(place: Place) -> None:
