@@ -105,9 +105,10 @@ class Rebuilt:
         run("ip", "link", "set", device, "address", UPLINK_MAC.format(number))
         for family in ("ipv4", "ipv6"):  # not their pauses are measured
             sysctl(f"net/{family}/neigh/{device}/proxy_delay", "0")
-            sysctl(f"net/{family}/neigh/{device}/retrans_time_ms", "50")
+            pause = str(round(50 * slowness()))  # an advertisement that comes after three of them is not taken (ndisc_recv_na)
+            sysctl(f"net/{family}/neigh/{device}/retrans_time_ms", pause)
             with world.entered():
-                sysctl(f"net/{family}/neigh/eth0/retrans_time_ms", "50")
+                sysctl(f"net/{family}/neigh/eth0/retrans_time_ms", pause)
         gateways = (MAIN4[0], MAIN6[0]) if name == "main" else (GATEWAY4, GATEWAY6)
         for address, length in zip(gateways, (24, 64), strict=True):
             world.run("ip", "address", "add", f"{address}/{length}", "dev", "eth0", *(("nodad",) if ":" in address else ()))
