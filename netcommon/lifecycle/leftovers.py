@@ -39,7 +39,7 @@ def sweep(node: Node, view: View, link: Link, mode: str, known: Iterable[Operati
 
 
 def left_behind(view: View, link: Link, mode: str) -> list[Owned]:
-    """What of ours is on the name of the device ``link``, in the way of a NIC of ``mode``."""
+    """List what of ours is on the name of the device ``link``, in the way of a NIC of ``mode``."""
     found = rules_left_behind(view, link)
     port = view.ovs_port(link.name) if link.port_kind == "openvswitch" else _held(view, link, mode)
     if port is not None and port.owner:

@@ -227,7 +227,7 @@ def test_what_cannot_be_mended_together_is_left_to_a_look_of_its_own(place: Plac
 
 
 def test_a_device_that_is_renamed_while_it_is_mended(place: Place) -> None:
-    """What failed under the name that it had then is tried again at once, under the one that it has now."""
+    """Try what failed under the name that it had then again at once, under the one that it has now."""
     place.sim.host.rename_link("tap0", "other")
 
     def renamed(request: Request) -> Answer | None:

@@ -60,7 +60,7 @@ def test_check_cannot_tell_and_repair_and_up_do_nothing(sim: Sim, mode: str) -> 
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    """Of other NICs it is told all the same."""
+    """Tell of other NICs all the same."""
     cli = equipped(tmp_path)
     cli.host.add_ovs_bridge("ovs0")
     cli(*BRIDGED)

@@ -125,7 +125,7 @@ def another_guest(place: Place, case: Case) -> bool:
 
 
 def entries(place: Place) -> Entries:
-    """What the kernel remembers of the guest's frames."""
+    """List what the kernel remembers of the guest's frames."""
     assert place.entries is not None
     return place.entries
 

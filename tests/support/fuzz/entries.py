@@ -1,4 +1,4 @@
-"""What Open vSwitch's kernel datapath remembers of a port's frames: its entries, which ovs-vswitchd makes and takes away again."""
+"""Read what Open vSwitch's kernel datapath remembers of a port's frames: its entries, which ovs-vswitchd makes and takes away again."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class Fuzz:
         return found
 
     def once(self, sent: Sent, key: Key, receiver: str) -> list[tuple[Arrival, Reason]]:
-        """What of a frame breaks the rule there when it is sent."""
+        """List what of a frame breaks the rule there when it is sent."""
         came = [arrival for arrival in self.place.exchange([sent]) if arrival.receiver == receiver]
         reasons = ((each, reason) for each in came for reason in judge(each.frame, self.place.seen_by(each), each.header))
         return [(each, reason) for each, reason in reasons if reason.kind == key]

@@ -109,7 +109,7 @@ class Limits:
 
 
 def remembered(place: Place, sent: Sent) -> list[Arrival] | None:
-    """What arrives of a good frame once the entry that takes it has gone; None: no entry takes it, or the flows do not let it pass.
+    """List what arrives of a good frame once the entry that takes it has gone; None: no entry takes it, or the flows do not let it pass.
 
     ovs-vswitchd has read a frame with its checksum written, the kernel's key is that of the frame without (docs/openvswitch.md).
     """
