@@ -21,7 +21,7 @@ class Once:
         self._links: dict[int | str, Link | None] = {}
 
     def link(self, name: str) -> Link | None:
-        """The link of this name is asked for by its index next."""
+        """Remember it under its index too, by which it is asked for next."""
         if name not in self._links:
             found = self._links[name] = self._view.link(name)
             if found is not None:

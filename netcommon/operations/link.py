@@ -136,8 +136,10 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        if link is None or self._now(link) != self.value or (self.setting == MASTER and view.link_at(int(self.was)) is None):
+        if link is None or self._now(link) != self.value:
             return []
+        if self.setting == MASTER and not (isinstance(self.was, int) and view.link_at(self.was)):
+            return []  # the bridge that it was a port of before us has gone, or there was none
         was = False if self.setting == UP and link.holders else self.was
         return [self._request(was)] if was != self.value else []
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from tests.support.attacks import SETTINGS
 from tests.support.attacks_base import PEER_MAC
 from tests.support.frames import checksum
-from tests.support.fuzz import place as places
 from tests.support.fuzz import pools
 from tests.support.fuzz.entries import Entries
 from tests.support.fuzz.facts import hardware
@@ -27,8 +25,6 @@ from tests.support.fuzz.oracle import PLAIN, Header
 from tests.support.fuzz.place import Place, Sent
 from tests.support.fuzz.receivers import TapReceiver
 from tests.support.netns import run
-from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
 
 pytestmark = pytest.mark.slow  # emulated
 
@@ -100,14 +96,6 @@ CASES = (
 )
 
 
-@pytest.fixture
-def place(node: Node) -> Iterator[Place]:
-    with OpenVswitch.started("system") as ovs:
-        found = places.openvswitch(node, ovs)
-        yield found
-        found.close()
-
-
 def arrives(place: Place, case: Case) -> bool:
     """Tell whether another guest gets the good frame when it is sent once."""
     return any(case.mark in each.frame for each in place.exchange([case.good]) if each.receiver == "tap1")
@@ -143,33 +131,33 @@ def lost(place: Place) -> list[str]:
     return found
 
 
-def test_good_frames_of_the_same_key_pass(place: Place) -> None:
-    place.up(SETTINGS[0])
-    assert lost(place) == []
+def test_good_frames_of_the_same_key_pass(switched: Place) -> None:
+    switched.up(SETTINGS[0])
+    assert lost(switched) == []
 
 
-def test_they_would_not_with_the_flows_that_stand_alone(place: Place) -> None:
+def test_they_would_not_with_the_flows_that_stand_alone(switched: Place) -> None:
     """Each case is one: what drops frames that are cut off where nobody else does takes the good ones along, but no other port's."""
-    place.up(SETTINGS[0])
+    switched.up(SETTINGS[0])
     port = run("ovs-vsctl", "get", "Interface", "tap0", "ofport").strip()
     for flow in ALONE:
         run("ovs-ofctl", "-O", "OpenFlow14", "add-flow", "ovs0", f"in_port={port},{flow},actions=drop")
-    assert lost(place) == [case.name for case in CASES]
+    assert lost(switched) == [case.name for case in CASES]
 
 
-def test_a_checksum_that_is_written_over_what_the_switch_reads(place: Place) -> None:
+def test_a_checksum_that_is_written_over_what_the_switch_reads(switched: Place) -> None:
     """The limit: ovs-vswitchd gets the frame with it, the kernel's key is without. It takes the guest's own good frames, until it goes."""
-    place.up(SETTINGS[0])
+    switched.up(SETTINGS[0])
     request = ALL + pools.MAC + b"\x08\x06" + ARP_REQUEST + pools.MAC + pools.OWN4 + bytes(6) + pools.PEER4 + MARK
     case = Case("ARP", (Header(NEEDS_CSUM, csum_start=14, csum_offset=6), request), (PLAIN, request))
-    assert another_guest(place, case), "the switch knows where it is"  # else it learns that later, and looks at all entries again
-    entries(place).forget()
-    place.exchange([case.bad])
-    assert not any(arrives(place, case) for _ in range(ASKED))
-    (entry,) = entries(place).drops()
-    assert entries(place).passes(request)
-    assert another_guest(place, case)
-    assert entry in entries(place).drops()
-    arrived = remembered(place, case.good)
+    assert another_guest(switched, case), "the switch knows where it is"  # else it learns that later, and looks at all entries again
+    entries(switched).forget()
+    switched.exchange([case.bad])
+    assert not any(arrives(switched, case) for _ in range(ASKED))
+    (entry,) = entries(switched).drops()
+    assert entries(switched).passes(request)
+    assert another_guest(switched, case)
+    assert entry in entries(switched).drops()
+    arrived = remembered(switched, case.good)
     assert arrived is not None
-    assert {each.receiver for each in arrived if MARK in each.frame} == {each.name for each in place.receivers}
+    assert {each.receiver for each in arrived if MARK in each.frame} == {each.name for each in switched.receivers}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.attacks import SETTINGS
@@ -11,21 +9,12 @@ from tests.support.fuzz import place as places
 from tests.support.fuzz.fuzz import Fuzz
 from tests.support.fuzz.place import Place
 from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
 from tests.support.sample import FULL
 
 pytestmark = pytest.mark.slow  # emulated, and Open vSwitch's program is asked about most frames
 
 FRAMES = 20_000 if FULL else 1_500
 ASKED = 5_000 if FULL else 400  #: on Open vSwitch, whose program is asked about most of them
-
-
-@pytest.fixture
-def switched(node: Node) -> Iterator[Place]:
-    with OpenVswitch.started("system") as ovs:
-        found = places.openvswitch(node, ovs)
-        yield found
-        found.close()
 
 
 @pytest.mark.parametrize("mode", ["bridged", "routed"])
