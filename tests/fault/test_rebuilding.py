@@ -51,6 +51,7 @@ class Rebuilt:
         self.node, self.ovs, self.chance = node, ovs, chance
         self.faults: list[str] = []
         self.took: dict[str, float] = {}
+        self.waited: Callable[[], float] = lambda: 0.0  #: how long the agent has waited for a processor
         self.busy = 1.0  #: how much longer a second is here while others use the processors: the most of three times it is asked
         self.bared: list[tuple[float, float, float]] = []  #: from when to when, and how long the guard may be gone after that
         self.namespaces = {name: node.namespaced() for name in UPLINKS}
@@ -321,7 +322,7 @@ class Rebuilt:
 
     def do(self, what: str) -> None:
         """One rebuilding, judged."""
-        self.busy = contention()
+        self.busy, waited = contention(), self.waited()
         self.watcher.look()
         self.watcher.forged.clear()
         self.bared.clear()
@@ -330,7 +331,8 @@ class Rebuilt:
         self.whole(what)
         self.watcher.during(0.2)
         busy = max(self.busy, contention()) * slowness()
-        allowed = [(begun, end + seconds * busy) for begun, end, seconds in self.bared]
+        waited = self.waited() - waited  # what the agent was kept from doing; the instants at which busy is asked may have been quiet ones
+        allowed = [(begun, end + max(seconds * busy, seconds + waited)) for begun, end, seconds in self.bared]
         leaked = [sent for sent in self.watcher.forged if not any(begun <= sent.time <= end for begun, end in allowed)]
         for guest in {sent.guest for sent in leaked}:
             times = sorted(sent.time - ended for sent in leaked if sent.guest == guest)
@@ -379,6 +381,7 @@ def report(made: Rebuilt) -> None:
 def test_with_the_agent(node: Node, ovs: OpenVswitch) -> None:
     with agent() as running, contextlib.closing(Rebuilt(node, ovs, Random(15))) as made:
         running.rested()
+        made.waited = running.waited
         count = rebuild(made, SECONDS)
         report(made)
         figures.add(

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from netagent.control import ask
@@ -107,6 +108,10 @@ class Agent:
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def waited(self) -> float:
+        """Give the seconds for which its threads were ready to run and others had the processors (sched-stats.rst, schedstat of a task)."""
+        return sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{self.pid}/task").glob("*/schedstat")) / 1e9
 
     def logged(self, text: str, times: int = 1, seconds: float = 5) -> None:
         """Waits until it has logged lines with ``text`` so often."""
