@@ -1,1 +1,1 @@
-"""The node agent: notices what nobody called us for, and puts it right (docs/agent.md). Hooks and netcommon never import it."""
+"""Run the node agent: notice what no hook was called for, and repair it (docs/agent.md). Hooks and netcommon never import it."""

@@ -11,25 +11,26 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from netagent import file_events, memory
-from netagent.doors import Doors
-from netagent.drift import Drift
+from netagent import allocator
+from netagent.dispatcher import Jobs, tell
 from netagent.events import INDEX, INSTANCE, SWITCH, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
-from netagent.file_events import FileEvents
-from netagent.jobs import Jobs, tell
-from netagent.kernel_events import KernelEvents
+from netagent.ganeti_doors import Doors
+from netagent.hooks.server import Serving
+from netagent.index import Nics, entry_of
 from netagent.loop import Loop
-from netagent.nft_events import NftEvents
-from netagent.nics import Nics, entry_of
-from netagent.pace import apart
-from netagent.parsed import PARSED
-from netagent.repairs import Repairs
+from netagent.reconcile.dirty_set import Drift
+from netagent.reconcile.repair_policy import Repairs
+from netagent.record_cache import PARSED
+from netagent.resync_interval import apart
 from netagent.service import Service
-from netagent.serving import Serving
-from netagent.switches import Switches
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.node import Clock
-from netcommon.settings import Settings
+from netagent.sources import inotify
+from netagent.sources.inotify import FileEvents
+from netagent.sources.nft_events import NftEvents
+from netagent.sources.rtnetlink import KernelEvents
+from netagent.sources.switches import Switches
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.context import Clock
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError
 from runtime.locks import UUID
 from runtime.paths import Paths
@@ -185,7 +186,7 @@ class Agent:
             self._journal.lost(event.source)
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
-            if event.source == file_events.SOURCE:
+            if event.source == inotify.SOURCE:
                 self._loop.after(REWATCH, self._watch_again)
         if isinstance(event, Came):
             for entry in self._nics.about(event.marks):
@@ -223,9 +224,9 @@ class Agent:
 
     def _watch_folders(self) -> None:
         """Those of ours, which are made if need be, and those of others where they are there."""
-        files, names, came = self._files, file_events.NAMES, file_events.IN_CREATE | file_events.IN_MOVED_TO
+        files, names, came = self._files, inotify.NAMES, inotify.IN_CREATE | inotify.IN_MOVED_TO
         files.watch("nics", self._store.folder("nics").descriptor, names, _record_changed)
-        files.watch("locks", self._store.folder("locks").descriptor, file_events.IN_CLOSE, _lock_closed)
+        files.watch("locks", self._store.folder("locks").descriptor, inotify.IN_CLOSE, _lock_closed)
         files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._socket_came)
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
 
@@ -290,7 +291,7 @@ def _lock_closed(name: str) -> Event | None:
 
 def run(paths: Paths | None = None, clock: Clock | None = None, environ: Mapping[str, str] | None = None, verbose: bool = False) -> int:
     """Runs the agent of this network namespace until it is told to stop; the exit status. Raises NetcommonError where it cannot begin."""
-    memory.share()
+    allocator.share()
     paths, clock = paths or Paths(), clock or Clock()
     host = LinuxHost(paths, clock=clock.now)
     identity = host.identity()

@@ -9,11 +9,11 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.loop import Loop, Timer
-from netcommon.host.once import Once
+from netcommon.host.linux.memo_view import Once
 
 if TYPE_CHECKING:
-    from netagent.workers import Worker
-    from netcommon.lifecycle.node import Action, Node
+    from netagent.reconcile.workers import Worker
+    from netcommon.lifecycle.context import Action, Node
     from netcommon.log import Log
 
 #: What is due within so many seconds is done together: so the announcements of many guests that start cost few turns of the loop.
@@ -46,7 +46,7 @@ class Repeats:
         self._timer: Timer | None = None
 
     def later(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None:
-        """See netcommon.lifecycle.node.Later. For any thread."""
+        """See netcommon.lifecycle.context.Later. For any thread."""
         now = self._now()
         first, *rest = (now + delay for delay in delays)
         self._loop.tell(lambda: self._add([Repeat(first, next(self._order), action, tuple(rest))]))

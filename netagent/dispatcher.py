@@ -9,22 +9,22 @@ from functools import partial
 from time import thread_time
 from typing import NamedTuple
 
-from netagent import memory
-from netagent.adoption import Adopter, fill
-from netagent.doors import Doors
-from netagent.drift import FEW, NEVER, Drift
+from netagent import allocator
+from netagent.delayed_effects import Repeats
+from netagent.ganeti_doors import Doors
+from netagent.index import Entry, Nics, entry_of
 from netagent.loop import Loop, Timer
-from netagent.nics import Entry, Nics, entry_of
-from netagent.reaper import Reaper, restored_flows
-from netagent.repairs import LAST, Repairs
-from netagent.repeats import Repeats
+from netagent.reap.adoption import Adopter, fill
+from netagent.reap.reaper import Reaper, restored_flows
+from netagent.reconcile.dirty_set import FEW, NEVER, Drift
+from netagent.reconcile.keyed_pool import Key, Pool
+from netagent.reconcile.reconciler import BRIEFLY, BUSY, DOOR, FAILURE, OWING, Dropped, Result
+from netagent.reconcile.repair_policy import LAST, Repairs
+from netagent.reconcile.workers import Worker
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
-from netagent.tend import BRIEFLY, BUSY, DOOR, FAILURE, OWING, Dropped, Result
-from netagent.work import Key, Pool
-from netagent.workers import Worker
-from netcommon.lifecycle import effects, steps
-from netcommon.lifecycle.node import Call, alive
+from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle.context import Call, alive
 from netcommon.log import Log
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
@@ -189,7 +189,7 @@ class Jobs:
                 self._loop.tell(self._not_surveyed)
             else:
                 self._again = AGAIN
-            memory.trim()
+            allocator.trim()
 
         self._put(Key(SURVEY), job)
 
@@ -203,7 +203,7 @@ class Jobs:
         wanting: list[str] = []
         entries: list[Entry] = []
         dropped: list[Dropped] = []
-        known: steps.Known = {}
+        known: execute.Known = {}
         mute: set[str] = set()
         since = self._told if keys is None else NEVER
         parse = from_json if keys is None else None  # of all of a large node there is nothing to remember
@@ -213,7 +213,7 @@ class Jobs:
                 continue
             entries.append(entry_of(record))
             if record.monotonic > since and record.state == UP and alive(worker.node, view, record):
-                effects.arrived(worker.node, record, worker.log, view)
+                run_effects.arrived(worker.node, record, worker.log, view)
             if record.nic.mode in mute:
                 continue
             try:
@@ -280,7 +280,7 @@ class Jobs:
                 self._service.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
             finally:
                 self._loop.tell(self.reap)
-                memory.trim()
+                allocator.trim()
 
         def due() -> None:
             self.adopt(None)

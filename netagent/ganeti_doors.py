@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from netagent.alarms import Alarms
-from netagent.file_events import IN_CREATE, NAMES, FileEvents
+from netagent.observe.alarms import Alarms
 from netagent.scripts import ENVIRONMENT
-from netcommon.custom import HOOKS, Execute
+from netagent.sources.inotify import IN_CREATE, NAMES, FileEvents
 from netcommon.install import versions
 from netcommon.log import Log
+from netcommon.scripts.site import HOOKS, Execute
 from runtime.errors import HostRefused, NetcommonError
 from runtime.paths import Paths
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from netagent.events import ADDRESS, BASE, FLOWS, FWMARK, INDEX, INSTANCE, NAME, PORTS, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
-from netcommon.host.nflayout import OWN
-from netcommon.host.nftables import ARP, BRIDGE, INET, NETDEV
+from netcommon.host.api.nftables import ARP, BRIDGE, INET, NETDEV
+from netcommon.host.nftables.profile_table import OWN
 from netcommon.operations.access import place_of as access_table
-from netcommon.operations.delivery import NAME as DELIVERY
 from netcommon.operations.flows import cookie_of
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
+from netcommon.operations.guard.egress_filter import NAME as DELIVERY
 from netcommon.operations.mark import name_of, shifted
 from runtime.record import UP, Record
 

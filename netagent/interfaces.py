@@ -1,4 +1,4 @@
-"""What the agent's parts need of metrics and of the journal: netagent.metrics and netagent.journal have it, tests have their own."""
+"""Name what the agent's parts need of netagent.observe.metrics and netagent.observe.history; tests have their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that runs one script for the agent, outside of its unit: `python3 -IS launch.py`, with what to run on standard input.
+"""Run one script for the agent, outside of its unit: `python3 -IS script_launcher.py`, with what to run on standard input.
 
 See netagent.scripts. It ends with status 0 and says on standard output how the script ended.
 """
@@ -14,8 +14,8 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from netagent.scripts import MAGIC
-from netcommon.custom import GUARD
-from netcommon.runner import run
+from netcommon.process.run import run
+from netcommon.scripts.site import GUARD
 
 
 def main() -> None:

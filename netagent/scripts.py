@@ -1,9 +1,9 @@
 """Running the site's scripts for NICs that went without a down: never inside the sandbox of the agent's unit.
 
 Warm or cold, a script shall find the same: it runs with the environment, limits and capped output that a hook gives it
-(netcommon.custom, netcommon.runner), outside of the unit. So a process of its own (netagent.launch) runs it: started by systemd in a
-transient unit (systemd-run(1)) where systemd has started us, else as our child. It gets everything by its standard input: variables of a
-unit can be read by every user of the machine.
+(netcommon.scripts.site, netcommon.process.run), outside of the unit. So a process of its own (netagent.script_launcher) runs it: started by
+systemd in a transient unit (systemd-run(1)) where systemd has started us, else as our child. It gets everything by its standard input:
+variables of a unit can be read by every user of the machine.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from netcommon.host.daemons import program
-from netcommon.runner import GRACE, REAP, Outcome, run
+from netcommon.host.linux.daemons import program
+from netcommon.process.run import GRACE, REAP, Outcome, run
 
 #: Until the process that runs the script is there, and after it has ended until we know (seconds).
 STARTING = 5.0
@@ -25,14 +25,14 @@ MAGIC = b"netcommon-script-1 "
 #: More than that document has (bytes).
 HEADER = 4096
 
-LAUNCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
+LAUNCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "script_launcher.py")
 
 #: Everything it needs is given to it, and nothing of an environment.
 ENVIRONMENT = {b"PATH": b"/usr/sbin:/usr/bin:/sbin:/bin", b"LC_ALL": b"C"}
 
 
 class Launcher:
-    """Runs one script, as ``netcommon.runner.run`` does; a ``custom.Execute``. ``before``: the command that starts ours elsewhere."""
+    """Runs one script, as ``netcommon.process.run.run`` does; a ``custom.Execute``. ``before``: the command that starts ours elsewhere."""
 
     def __init__(self, before: Sequence[str] = (), problem: str = "") -> None:
         self._before, self._problem = tuple(before), problem

@@ -23,20 +23,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from netagent.alarms import Alarms
-from netagent.control import Control
-from netagent.exposition import Exposition
-from netagent.figures import hooks
-from netagent.journal import Journal as EventJournal
-from netagent.metrics import Metrics
 from netagent.notify import Notifier
-from netagent.reports import Reports
-from netagent.status import Standing, document
-from netcommon.host.base import Identity
-from netcommon.lifecycle.node import Clock
+from netagent.observe.alarms import Alarms
+from netagent.observe.control import Control
+from netagent.observe.exporter import Exposition
+from netagent.observe.history import Journal as EventJournal
+from netagent.observe.hook_reports import Reports
+from netagent.observe.hook_stats import hooks
+from netagent.observe.metrics import Metrics
+from netagent.observe.status import Standing, document
+from netcommon.doors.agent_report import folder
+from netcommon.host.api.host import Identity
+from netcommon.lifecycle.context import Clock
 from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog, printable
-from netcommon.report import folder
-from netcommon.settings import Settings, load
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths

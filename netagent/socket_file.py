@@ -7,9 +7,9 @@ import socket
 import stat
 
 from netcommon.log import printable
-from netcommon.trust import distrust_folder
 from runtime.errors import HostRefused
 from runtime.folder import Folder
+from runtime.trust import distrust_folder
 
 #: Nothing can be changed through the socket: its folder says who may ask.
 MODE = 0o666

@@ -1,4 +1,4 @@
-"""Joins virtual machines' host-side devices to the network, and takes them out again.
+"""Join the host-side devices of virtual machines to the network, and take them out again.
 
 Layers, top to bottom: doors and cli, lifecycle, plan, modes, operations, host; the package ``runtime`` lies below all of them.
 """

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 
-from netcommon.trust import distrust_tree
 from runtime.errors import NetcommonError, SettingsInvalid
 from runtime.modules import EXTENSIONS
 from runtime.modules import load as load_module
+from runtime.trust import distrust_tree
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def load(name: str) -> ModuleType:
     sys.modules.pop(full, None)
     load_module(PACKAGE).__path__ = [folder]
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # the folder is the site's: nothing is put into it
+    load_module("netcommon.moved_names").keep()
     try:
         return load_module(full)
     except NetcommonError:

@@ -19,30 +19,38 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from netagent.figures import hooks  # noqa: E402 - after the path
-from netagent.journal import Journal  # noqa: E402
-from netagent.metrics import Metrics  # noqa: E402
-from netagent.nics import entry_of  # noqa: E402
-from netagent.reports import COLD, WARM, called  # noqa: E402
+from netagent.index import entry_of  # noqa: E402
+from netagent.observe.history import Journal  # noqa: E402
+from netagent.observe.hook_reports import COLD, WARM, called  # noqa: E402
+from netagent.observe.hook_stats import hooks  # noqa: E402 - after the path
+from netagent.observe.metrics import Metrics  # noqa: E402
 from netcommon.cli.names import order  # noqa: E402
-from netcommon.host.counters import Counters  # noqa: E402
-from netcommon.host.facts import AF_INET, BridgeVlan, Link, OvsPort, Route  # noqa: E402
-from netcommon.host.memory import MemoryHost  # noqa: E402
-from netcommon.host.requests import SetLink  # noqa: E402
+from netcommon.host.api.facts import (  # noqa: E402
+    AF_INET,
+    BridgeVlan,
+    Counters,
+    Link,
+    OvsPort,
+    Route,
+)
+from netcommon.host.api.requests import SetLink  # noqa: E402
+from netcommon.host.simulated.host import MemoryHost  # noqa: E402
 from netcommon.lifecycle.up import up  # noqa: E402
-from netcommon.views import explain_text, top, top_text, trace, trace_text  # noqa: E402
-from netcommon.views.calls import calls  # noqa: E402
-from netcommon.views.document import document  # noqa: E402
-from netcommon.views.dot import dot  # noqa: E402
-from netcommon.views.events import event, line  # noqa: E402
-from netcommon.views.explain import explained  # noqa: E402
-from netcommon.views.frame import FROM_GUEST, TO_GUEST, Wanted  # noqa: E402
-from netcommon.views.gather import examine, gather  # noqa: E402
-from netcommon.views.mermaid import mermaid  # noqa: E402
-from netcommon.views.model import NodeView  # noqa: E402
-from netcommon.views.rates import Reading  # noqa: E402
-from netcommon.views.svg import svg  # noqa: E402
-from netcommon.views.text import ASCII, BOLD, UNICODE, text  # noqa: E402
+from netcommon.views.explain import text as explain_text  # noqa: E402
+from netcommon.views.explain.model import explained  # noqa: E402
+from netcommon.views.live import top, top_text  # noqa: E402
+from netcommon.views.live.events import event, line  # noqa: E402
+from netcommon.views.live.hook_stats import calls  # noqa: E402
+from netcommon.views.live.rates import Reading  # noqa: E402
+from netcommon.views.topology.document import document  # noqa: E402
+from netcommon.views.topology.dot import dot  # noqa: E402
+from netcommon.views.topology.gather import examine, gather  # noqa: E402
+from netcommon.views.topology.model import NodeView  # noqa: E402
+from netcommon.views.topology.svg import svg  # noqa: E402
+from netcommon.views.topology.text import ASCII, BOLD, UNICODE, text  # noqa: E402
+from netcommon.views.trace import request as trace  # noqa: E402
+from netcommon.views.trace import text as trace_text  # noqa: E402
+from netcommon.views.trace.frame import FROM_GUEST, TO_GUEST, Wanted  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
 from tests.support.sim import Sim  # noqa: E402
 
@@ -150,7 +158,6 @@ def files(size: int) -> dict[str, str]:
             made[f"tree-{size}.txt"] = text(node) + "\n"
             made[f"tree-{size}.json"] = json.dumps(document(node), indent=2) + "\n"
             made[f"graph-{size}.dot"] = dot(node)
-            made[f"graph-{size}.mmd"] = mermaid(node)
             records = {record.device: record for record in sim.records()}
             labels = {record.key: record.nic.label for record in records.values()}
             one = explained(sim.node, sim.host.snapshot(), records[f"tap{EXPLAINED}"], labels)

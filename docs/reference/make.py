@@ -1,30 +1,36 @@
 #!/usr/bin/env python3
-"""Makes the pages of docs/reference that the program itself knows best: docs/reference/make.py [FOLDER]
+"""Make what is told of the program by the program itself: docs/reference/make.py [FOLDER]
 
-What is in them is read from the schema of the settings, the operations, the variables that are read, and the metrics. Nothing of this
-machine is looked at. The other pages of the folder are written by hand.
+Pages of docs/reference, from the schema of the settings, the operations, the variables that are read, and the metrics; the table of
+docs/migration.md; [repair] in examples/config.toml; and before them netcommon/operations/kinds.py (netcommon.operations.catalogue). With
+a FOLDER, the pages alone are made, in it. Nothing of this machine is looked at. What else there is is written by hand.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parents[1]))
+    sys.path.insert(0, str(ROOT))
+    # a process of its own: what is imported here has read the old file
+    subprocess.run([sys.executable, "-m", "netcommon.operations.catalogue"], cwd=ROOT, check=True)
 
-from netagent.metrics import BUCKETS, METRICS  # noqa: E402 - after the path
-from netcommon.operations import KINDS  # noqa: E402
+from netagent.observe.metrics import BUCKETS, METRICS  # noqa: E402 - after the path
+from netcommon.operations import kind  # noqa: E402
 from netcommon.operations.base import Operation  # noqa: E402
-from netcommon.plan import plan  # noqa: E402
-from netcommon.settings import Settings  # noqa: E402
-from netcommon.settings_agent import REPAIRED, REPAIRS  # noqa: E402
-from netcommon.settings_schema import KEYS, Key  # noqa: E402
-from netcommon.views.plain import meaning  # noqa: E402
+from netcommon.operations.kinds import KINDS  # noqa: E402
+from netcommon.plan.planner import plan  # noqa: E402
+from netcommon.settings.model import Settings  # noqa: E402
+from netcommon.settings.schema import KEYS, Key  # noqa: E402
+from netcommon.settings.types import REPAIRS  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
+from tests import golden  # noqa: E402
 
 MADE = "<!-- Made by docs/reference/make.py from the program: change it there, and run that. -->\n"
 
@@ -201,14 +207,18 @@ def settings() -> str:
 
 
 def samples() -> dict[str, Operation]:
-    """One operation of each kind, as the planner makes it for NICS. Raises LookupError where none of them has it."""
+    """Return one operation of each kind, as the planner makes it for NICS, or else for a golden case.
+
+    Raises LookupError where none of them has it.
+    """
     found: dict[str, Operation] = {}
-    for chosen, variables in product(SETTINGS_OF, NICS):
-        nic = nic_from_environment(dict(line.split("=", 1) for line in "\n".join(variables).split("\n")))
-        for one in plan(nic, chosen):
+    described = [dict(line.split("=", 1) for line in "\n".join(variables).split("\n")) for variables in NICS]
+    described += [golden.variables(case) for case in golden.cases()]
+    for variables, chosen in product(described, SETTINGS_OF):
+        for one in plan(nic_from_environment(variables), chosen):
             found.setdefault(one.KIND, one)
     if missing := {*KINDS} - {*found}:
-        raise LookupError(f"no NIC of NICS in docs/reference/make.py has operations of the kinds {', '.join(sorted(missing))}")
+        raise LookupError(f"no NIC of tests/golden, nor of NICS here, has operations of the kinds {', '.join(sorted(missing))}")
     return {name: found[name] for name in KINDS}
 
 
@@ -217,10 +227,27 @@ def operations() -> str:
     rows = []
     for name, one in samples().items():
         yes = ["yes" if getattr(type(one), method) is not getattr(Operation, method) else "" for method in ("shared", "exclusive")]
-        words = meaning(one).replace(", of which there was none", "")  # only a host has uplinks
-        rows.append((f"`{name}`", words, f"`{one.describe()}`", REPAIRED[name], *yes))
+        words = one.sentence().replace(", of which there was none", "")  # only a host has uplinks
+        rows.append((f"`{name}`", words, f"`{one.describe()}`", one.REPAIRED, *yes))
     head = ("kind", "what it does, for example", "as a command", "`[repair]` calls it", "shared", "may wait")
     return OPERATIONS + table(head, rows)
+
+
+def migration(page: str) -> str:
+    """Return docs/migration.md with the table of what is done when."""
+    classes = [kind(name) for name in KINDS]
+    rows = ((f"`{made.KIND}`", "both" if made.exclusive is Operation.exclusive else "after", made.MIGRATION) for made in classes)
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{table(('operation', 'on the target', 'why'), rows)}\n{END}{tail}"
+
+
+def example(file: str) -> str:
+    """Return examples/config.toml with a setting for each kind in [repair]."""
+    rows = (f'# {one.REPAIRED[0].upper()}{one.REPAIRED[1:]}.\n#{name} = "on"\n' for name, one in ((name, kind(name)) for name in KINDS))
+    head, _, rest = file.partition(REPAIR)
+    _, _, tail = rest.partition("\n\n")
+    return f"{head}{REPAIR}{''.join(rows)}\n{tail}"
 
 
 def environment() -> str:
@@ -237,14 +264,22 @@ def metrics() -> str:
     return METRICS_PAGE.format(bounds=", ".join(f"{bound:g}" for bound in BUCKETS)) + table(("metric", "type", "meaning"), rows)
 
 
+#: Around the table in docs/migration.md.
+BEGIN, END = "<!-- operations: made by docs/reference/make.py -->\n", "<!-- operations end -->\n"
+MIGRATION, EXAMPLE = ROOT / "docs/migration.md", ROOT / "examples/config.toml"
+REPAIR = "[repair]\n"
+
 PAGES = {"settings.md": settings, "operations.md": operations, "environment.md": environment, "metrics.md": metrics}
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the pages into a folder, this one unless another is named."""
+    """Write the pages into a folder, or each to its place."""
     folder = Path(arguments[0]) if arguments else HERE
     for name, make in PAGES.items():
         (folder / name).write_text(make())
+    if not arguments:
+        MIGRATION.write_text(migration(MIGRATION.read_text()))
+        EXAMPLE.write_text(example(EXAMPLE.read_text()))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET
+from netcommon.host.api.facts import AF_INET
 from netcommon.operations.address import DeviceAddress
 from netcommon.operations.link import MTU, UP, LinkSetting, device_link
 from netcommon.operations.route import GuestRoute
@@ -13,10 +13,10 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
+    from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 

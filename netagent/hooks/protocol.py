@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from netcommon.custom import GUARD, HOOKS, order
 from netcommon.doors import kvm
 from netcommon.doors.call import OVERTIME
-from netcommon.lifecycle.ifup_os import own_script
-from netcommon.options import COMMUNICATION
-from netcommon.settings import Settings, load
+from netcommon.options.model import COMMUNICATION
+from netcommon.scripts.kvm_ifup_os import own_script
+from netcommon.scripts.site import GUARD, HOOKS, order
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid
 from runtime.paths import Paths
 

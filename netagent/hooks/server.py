@@ -1,7 +1,7 @@
 """The agent's socket for hooks: they hand their calls over, and get exit status and standard error back (docs/agent.md).
 
 Threads accept by themselves, one more than are at work, so nothing stands between a call and who does it, and when all are at work there
-still is one that says so. What is open stays open from call to call (netagent.warm).
+still is one that says so. What is open stays open from call to call (netagent.hooks.session).
 
 A call is begun three steps late, so that it is never done twice: the hook says what it wants, we that we shall, the hook that we may.
 Until the last the hook can still do it itself, and then we do not; after it, it does so only if the connection ends: then we are dead.
@@ -17,20 +17,20 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from netagent.accepting import CREDENTIALS, Accepting
-from netagent.handover import BUSY, LARGEST, LONGEST_ANSWER, MALFORMED, STRANGER, Given, Latest, handed_back, limit, read
-from netagent.jobs import HANGS, tell
-from netagent.reports import WARM, bound, called
+from netagent.dispatcher import HANGS, tell
+from netagent.hooks.protocol import BUSY, LARGEST, LONGEST_ANSWER, MALFORMED, STRANGER, Given, Latest, handed_back, limit, read
+from netagent.hooks.session import Kept, Warm
+from netagent.observe.hook_reports import WARM, bound, called
 from netagent.service import Service
-from netagent.warm import Kept, Warm
-from netcommon.custom import Execute
-from netcommon.report import SO_NETNS_COOKIE
-from netcommon.settings import Settings
+from netagent.socket_server import CREDENTIALS, Accepting
+from netcommon.doors.agent_report import SO_NETNS_COOKIE
+from netcommon.scripts.site import Execute
+from netcommon.settings.model import Settings
 from runtime.errors import UNAVAILABLE
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Later
+    from netcommon.lifecycle.context import Later
 
 #: The socket's name in the folder of the agents, before the number of the network namespace: what a hook can find out without a library.
 SOCKET = "hooks-"

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.gates import GATES
-from netagent.handover import DOORS, Given
-from netagent.parsed import PARSED
-from netcommon.custom import HOOKS, Execute
+from netagent.hooks.protocol import DOORS, Given
+from netagent.record_cache import PARSED
+from netagent.thread_locks import GATES
 from netcommon.doors.call import Door
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.node import Clock, Node
+from netcommon.lifecycle.context import Clock, Node, open_node
 from netcommon.log import Journal, Log, Syslog
-from netcommon.settings import Settings
+from netcommon.scripts.site import Execute
+from netcommon.settings.model import Settings
 from runtime.errors import OK
 from runtime.paths import Paths
-from runtime.store import Store
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Later
+    from netcommon.lifecycle.context import Later
 
 
 class Kept:
@@ -39,10 +37,9 @@ class Kept:
                 node.store.close()  # it opens what is there now
             return node
         self.close()
-        host = LinuxHost(self.paths, settings.service_timeout, self.clock.now, settings.folders)
-        identity = host.identity()
-        store = Store(self.paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
-        self._node = Node(self.paths, settings, host, store, identity, self.clock, self._later, (HOOKS,), self._execute)
+        self._node = open_node(
+            self.paths, settings, self.clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED
+        )
         return self._node
 
     def close(self) -> None:

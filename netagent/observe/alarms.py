@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from netagent.metrics import Metrics
+from netagent.observe.metrics import Metrics
 from netcommon.log import Log
 
 #: The metric that is 1 for each alarm that is on.

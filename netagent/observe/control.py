@@ -11,9 +11,9 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netagent.accepting import Accepting, user_of
-from netagent.reports import bound
-from netcommon.report import folder
+from netagent.observe.hook_reports import bound
+from netagent.socket_server import Accepting, user_of
+from netcommon.doors.agent_report import folder
 from runtime.errors import HostRefused, TryAgain, escaped
 from runtime.folder import Folder
 

@@ -7,12 +7,12 @@ import select
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from netagent import file_events
-from netagent.control import ask
 from netagent.events import Overrun, RecordChanged
-from netagent.file_events import FileEvents
-from netagent.journal import CAME_UP, LOST, change
-from netagent.nics import Entry, entry_of
+from netagent.index import Entry, entry_of
+from netagent.observe.control import ask
+from netagent.observe.history import CAME_UP, LOST, change
+from netagent.sources import inotify
+from netagent.sources.inotify import FileEvents
 from runtime.errors import HostRefused, NetcommonError
 from runtime.record import UP
 from runtime.store import Store, is_key
@@ -87,7 +87,7 @@ class OfRecords:
     def _begin(self) -> bool:
         """Watches the folder, if it is there; what lies in it is known from then on."""
         folder = os.path.dirname(self._store.path("any"))
-        self._watched = self._files.watch("nics", folder, file_events.NAMES, _changed)
+        self._watched = self._files.watch("nics", folder, inotify.NAMES, _changed)
         if self._watched:
             self._known = {record.key: entry_of(record) for record in self._store.all()[0]}
         return self._watched

@@ -7,10 +7,10 @@ import resource
 import stat
 import threading
 
-from netagent.alarms import Alarms
-from netagent.metrics import Metrics
-from netagent.metrics_server import Server
-from netcommon.settings import Settings
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.observe.metrics_server import Server
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, escaped
 from runtime.folder import Folder, refused
 

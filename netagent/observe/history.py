@@ -10,9 +10,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from sys import intern
 from typing import NamedTuple
 
-from netagent.nics import Entry
+from netagent.index import Entry
 from netcommon.lifecycle.gc import REMOVED, Found
 from runtime.record import APPLYING, CLOSING, UP, Record
 
@@ -60,7 +61,8 @@ class Journal:
         with self._lock:
             self._last += 1
             short = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-            self._ring.append(Happened(self._last, round(self._wall(), 3), kind, label, device, uuid, short))
+            about = map(intern, (label, device, uuid, short))  # ten thousand events are about the same NICs: each name is held once
+            self._ring.append(Happened(self._last, round(self._wall(), 3), kind, *about))
 
     # -- what the agent's parts tell
 
@@ -87,7 +89,7 @@ class Journal:
             self.note(GONE, entry.label, entry.device, entry.uuid, f"the record is {entry.state}")
 
     def drifted(self, record: Record, texts: Iterable[str]) -> None:
-        """See netagent.telling. What was told of it already, and still is so, is not told again."""
+        """See netagent.interfaces. What was told of it already, and still is so, is not told again."""
         now = frozenset(texts)
         with self._lock:
             before = self._drift.pop(record.key, frozenset())
@@ -97,17 +99,17 @@ class Journal:
             self._about(DRIFTED, record, text)
 
     def repaired(self, record: Record, text: str) -> None:
-        """See netagent.telling."""
+        """See netagent.interfaces."""
         with self._lock:
             self._drift.pop(record.key, None)  # should it drift again, that is news
         self._about(REPAIRED, record, text.removeprefix(f"{record.nic.label} on {record.device}: "))
 
     def stuck(self, record: Record, text: str) -> None:
-        """See netagent.telling."""
+        """See netagent.interfaces."""
         self._about(STUCK, record, text)
 
     def undone(self, record: Record, text: str) -> None:
-        """See netagent.telling."""
+        """See netagent.interfaces."""
         self._about(REAPED, record, text)
 
     def reaped(self, found: Iterable[Found]) -> None:

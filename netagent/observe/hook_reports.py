@@ -1,4 +1,4 @@
-"""What the hooks report: calls are counted by door, mode and outcome, and how long they took (netcommon.report sends it).
+"""Take in what hooks report: calls are counted by door, mode and outcome, and how long they took (netcommon.doors.agent_report sends it).
 
 A hook never waits: while the socket's queue is full (net.unix.max_dgram_qlen datagrams, 10 unless systemd or the site has raised it) its
 report is lost, so a thread does nothing else than to take them.
@@ -11,9 +11,9 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from netagent.accepting import CREDENTIALS
-from netagent.metrics import Metrics
-from netcommon.report import SOCKET, VERSION
+from netagent.observe.metrics import Metrics
+from netagent.socket_server import CREDENTIALS
+from netcommon.doors.agent_report import SOCKET, VERSION
 from runtime.errors import CONFIG, OK, TEMPORARY, UNAVAILABLE, USAGE, HostRefused
 from runtime.folder import Folder
 from runtime.nic import MODES

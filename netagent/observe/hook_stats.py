@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from netagent.metrics import BUCKETS, Metrics
+from netagent.observe.metrics import BUCKETS, Metrics
 
 #: The format of the answer: grows when a field goes or changes its meaning.
 FORMAT = 1

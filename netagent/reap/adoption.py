@@ -10,10 +10,10 @@ import threading
 from collections.abc import Iterable
 
 from netcommon.lifecycle.adopt import ADOPTED, ALREADY, FAILED, STOPPED, Adoption, adopt
-from netcommon.lifecycle.backfill import backfill, lacking
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.node import ADOPT, Call, Node, about
+from netcommon.lifecycle.context import ADOPT, Call, Node, about
+from netcommon.lifecycle.migration import arrived
+from netcommon.lifecycle.record_upgrade import backfill, lacking
 from netcommon.lifecycle.unguarded import UNGUARDED
 from runtime import ganeti
 from runtime.errors import NetcommonError

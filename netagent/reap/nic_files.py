@@ -10,9 +10,9 @@ import os
 from collections.abc import Container
 from typing import NamedTuple
 
-from netcommon.host.base import View
+from netcommon.host.api.host import View
+from netcommon.lifecycle.context import Call, Node, locks
 from netcommon.lifecycle.gc import KEPT, PATIENCE, REMOVED
-from netcommon.lifecycle.node import Call, Node, locks
 from runtime import ganeti
 from runtime.errors import NetcommonError
 from runtime.folder import Folder

@@ -16,16 +16,17 @@ from random import Random
 from time import thread_time
 from typing import NamedTuple
 
-from netagent.alarms import Alarms
-from netagent.candidates import Sightings, Sizes, emptied, sizes
-from netagent.metrics import Metrics
-from netagent.nicfiles import NicFile, arriving, lost, nic_files, remove_file
-from netagent.pace import apart
-from netcommon.host.base import View
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.reap.nic_files import NicFile, arriving, lost, nic_files, remove_file
+from netagent.reap.rules import Sightings, Sizes, emptied, sizes
+from netagent.resync_interval import apart
+from netcommon.host.api.host import View
 from netcommon.lifecycle import inventory
-from netcommon.lifecycle.gc import DIED, FAILED, KEPT, REMOVED, UNRECORDED, Found, Reason, abandoned, at_work, collect, named, remove, tidy
+from netcommon.lifecycle.abandoned import DIED, UNRECORDED, Reason, abandoned, at_work
+from netcommon.lifecycle.context import Call, Clock, Node
+from netcommon.lifecycle.gc import FAILED, KEPT, REMOVED, Found, collect, named, remove, tidy
 from netcommon.lifecycle.inventory import Records, Seen
-from netcommon.lifecycle.node import Call, Clock, Node
 from netcommon.operations.base import Owned
 from netcommon.operations.flows import Flows
 from runtime.errors import HostRefused, NetcommonError

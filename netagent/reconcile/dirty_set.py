@@ -1,7 +1,7 @@
 """Which records an event concerns, and when they are looked at: without threads, clock or host, so that every order can be tried.
 
-Events only mark records; the look itself reads the record and the host anew (netagent.tend). So an event that is late, doubled or
-about something else costs one look, and decides nothing. A burst is one batch: what has gathered while the last was looked at.
+Events only mark records; the look itself reads the record and the host anew (netagent.reconcile.reconciler). So an event that is late,
+doubled or about something else costs one look, and decides nothing. A burst is one batch: what has gathered while the last was looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from netagent.events import INDEX, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
-from netagent.nics import Entry, Nics
+from netagent.index import Entry, Nics
 from runtime.locks import number
 from runtime.record import CLOSING
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.repairs import RECORD, Repairs
-from netagent.telling import NOBODY, Chronicle, Meter
-from netcommon.host.base import View
-from netcommon.lifecycle import steps
+from netagent.interfaces import NOBODY, Chronicle, Meter
+from netagent.reconcile.repair_policy import RECORD, Repairs
+from netcommon.host.api.host import View
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.batch import TOGETHER, repair_together
 from netcommon.lifecycle.check import repair
+from netcommon.lifecycle.context import Call, Node, Outcome, about, alive
 from netcommon.lifecycle.gc import FAILED, KEPT, collect
-from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.mending import kept_up
-from netcommon.lifecycle.node import Call, Node, Outcome, about, alive
-from netcommon.lifecycle.renamed import drift as drift_of
-from netcommon.lifecycle.renamed import follow, name_of
+from netcommon.lifecycle.migration import arrived
+from netcommon.lifecycle.reconcile import kept_up
+from netcommon.lifecycle.renamed_device import drift as drift_of
+from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.log import Log
 from netcommon.operations.base import Operation, intent
-from netcommon.operations.guard import NicGuard
-from netcommon.operations.guard_counters import dropped
+from netcommon.operations.guard.counters import dropped
+from netcommon.operations.guard.table import NicGuard
 from runtime.errors import NetcommonError, TryAgain
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
@@ -85,7 +85,7 @@ class Tender:
         record = self.read(key)
         if record is None:
             return Result(NOTHING)
-        return self.tend(record, steps.once(self.node), scripts)
+        return self.tend(record, execute.once(self.node), scripts)
 
     def look_together(self, keys: Sequence[str]) -> dict[str, Result]:
         """Mends those of the records that are up and have only lost something, on one picture of the host; says what became of them.
@@ -105,7 +105,7 @@ class Tender:
                 continue
             if not alive(node, view, record) or follow(node, view, record) is not record or _at_work(node, record.uuid):
                 continue
-            drifted = differs[key] = _drift(view, record, steps.decode(record)[0], known)
+            drifted = differs[key] = _drift(view, record, execute.decode(record)[0], known)
             self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
             found, again[key] = self._judged(record, drifted, self.call(record, PATIENCE).log)
             if found:
@@ -127,7 +127,7 @@ class Tender:
         here = self.node.identity
         return record.boot != here.boot or record.netns == here.netns
 
-    def examine(self, record: Record, view: View, known: steps.Known) -> tuple[bool, list[Dropped]]:
+    def examine(self, record: Record, view: View, known: execute.Known) -> tuple[bool, list[Dropped]]:
         """Whether the record needs a look of its own, by a snapshot; and what the spoof guard has dropped of it. Changes nothing.
 
         ``known``: which operations that many NICs share hold by this snapshot.
@@ -136,7 +136,7 @@ class Tender:
         if record.state not in (UP, CLOSING) or not alive(node, view, record) or _let_go(node, view, record):
             return True, []
         now = follow(node, view, record)
-        operations = steps.decode(now)[0]
+        operations = execute.decode(now)[0]
         drifted = now is not record or (record.state == UP and arrived(node, record)) or bool(_drift(view, now, operations, known))
         counts = [pair for operation in operations if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
         labels = {"instance": record.nic.instance, "device": record.device}
@@ -174,7 +174,7 @@ class Tender:
     def _mend(self, record: Record, view: View) -> Result:
         here = record.state == UP and arrived(self.node, record)
         now = follow(self.node, view, record)
-        renamed, drifted = now is not record, _drift(view, now, steps.decode(now)[0])
+        renamed, drifted = now is not record, _drift(view, now, execute.decode(now)[0])
         if not (drifted or here or renamed):
             self._repairs.worked(record.key)
             self._chronicle.drifted(record, ())
@@ -240,7 +240,7 @@ class Tender:
         """Those of ``wanted`` that do not hold now."""
         view = self.node.host.view()
         now = follow(self.node, view, record)
-        drifted = _drift(view, now, steps.decode(now)[0])
+        drifted = _drift(view, now, execute.decode(now)[0])
         return [name for operation, _text in drifted if (name := _name(operation)) in wanted]
 
     def _judged(self, record: Record, drifted: list[tuple[Operation, str]], log: Log) -> tuple[dict[str, str], float]:
@@ -280,7 +280,7 @@ def _name(operation: Operation) -> str:
     return repr(intent(operation))
 
 
-def _drift(view: View, record: Record, operations: list[Operation], known: steps.Known | None = None) -> list[tuple[Operation, str]]:
+def _drift(view: View, record: Record, operations: list[Operation], known: execute.Known | None = None) -> list[tuple[Operation, str]]:
     """Select the operations that do not hold and are to be made again."""
     return [(operation, text) for operation, text in drift_of(view, record, operations, known) if kept_up(view, record, operation)]
 

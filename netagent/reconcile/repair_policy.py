@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 
 OFF, REPORT, ON = "off", "report", "on"
 

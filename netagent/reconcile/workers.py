@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.gates import GATES
-from netagent.parsed import PARSED
-from netagent.repairs import Repairs
-from netagent.telling import NOBODY, Chronicle, Meter
-from netagent.tend import Tender
-from netcommon.custom import HOOKS, Execute
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.node import Clock, Node
+from netagent.interfaces import NOBODY, Chronicle, Meter
+from netagent.reconcile.reconciler import Tender
+from netagent.reconcile.repair_policy import Repairs
+from netagent.record_cache import PARSED
+from netagent.thread_locks import GATES
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.context import Clock, Node, open_node
 from netcommon.log import Log
-from netcommon.settings import Settings
+from netcommon.scripts.site import Execute
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
-from runtime.store import Store
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Later
+    from netcommon.lifecycle.context import Later
 
 
 class Worker:
@@ -45,14 +44,13 @@ class Worker:
         self.tender = Tender(self.node, repairs, meter, log, chronicle)
 
     def _open(self, paths: Paths, settings: Settings) -> Node:
-        host = LinuxHost(paths, settings.service_timeout, self._clock.now, settings.folders)
-        identity = host.identity()
+        node = open_node(paths, settings, self._clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
         try:
-            self._ports.add(host.nftables.netlink.port())
+            if isinstance(node.host, LinuxHost):
+                self._ports.add(node.host.nftables.netlink.port())
         except OSError:
             pass  # a kernel without it tells nothing of it either
-        store = Store(paths, identity.netns, identity.boot, gates=GATES, parse=PARSED)
-        return Node(paths, settings, host, store, identity, self._clock, self._later, (HOOKS,), self._execute)
+        return node
 
     def use(self, settings: Settings) -> None:
         """``settings`` are in force now. What is open is opened anew if they are others, or if its folders are not those at their paths."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct, error
 
 from netagent.events import FLOWS, NAME, SWITCH, Changed, Event, Gone
-from netagent.ovs_events import SILENCE
-from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK
-from netcommon.host.flowlink import ANY, ERROR, EVERY_TABLE, HEADER, HELLO, message
-from netcommon.host.flowwire import MATCH, match
+from netagent.sources.ovs_events import SILENCE
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK
+from netcommon.host.ovs.openflow_bundle import ANY, ERROR, EVERY_TABLE, HEADER, HELLO, message
+from netcommon.host.ovs.openflow_codec import MATCH, match
 
 ECHO_REQUEST, ECHO_REPLY, MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST, BARRIER_REPLY = 2, 3, 18, 19, 20, 21
 FLOW_MONITOR = 16  #: type of a multipart message

@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
 from struct import Struct, pack
 
-from netcommon.host.attributes import HEADER
-from netcommon.host.netlink import SO_RCVBUFFORCE, SOL_NETLINK
+from netcommon.host.rtnetlink.attributes import HEADER
+from netcommon.host.rtnetlink.socket import SO_RCVBUFFORCE, SOL_NETLINK
 from runtime.errors import HostRefused
 
 NETLINK_ADD_MEMBERSHIP = 1

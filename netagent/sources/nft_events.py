@@ -10,10 +10,10 @@ from struct import error
 from sys import byteorder
 
 from netagent.events import INDEX, NAME, TABLE, Changed, Event, Gone, Mark, Overrun
-from netagent.listener import Listener, Lost
-from netcommon.host import nfdecode
-from netcommon.host.attributes import MalformedError
-from netcommon.host.nfencode import (
+from netagent.sources.listener import Listener, Lost
+from netcommon.host.api.nftables import MARK
+from netcommon.host.nftables import decode as nfdecode
+from netcommon.host.nftables.encode import (
     DELCHAIN,
     DELRULE,
     DELSET,
@@ -24,8 +24,8 @@ from netcommon.host.nfencode import (
     NEWSETELEM,
     SUBSYSTEM,
 )
-from netcommon.host.nftables import MARK
-from netcommon.operations.guard import index_of
+from netcommon.host.rtnetlink.attributes import MalformedError
+from netcommon.operations.guard.table import index_of
 
 SOURCE = "nftables"
 NETLINK_NETFILTER = 12
@@ -39,7 +39,7 @@ TABLES_OF_OURS = MARK.encode() + b"-"  #: what all their names begin with
 class NftEvents(Listener):
     """A subscription to nf_tables in the caller's network namespace. Raises HostRefused where the kernel has none.
 
-    ``own``: the numbers of the sockets whose changes are left out, since who makes them looks at them too (netagent.workers).
+    ``own``: the numbers of the sockets whose changes are left out, since who makes them looks at them too (netagent.reconcile.workers).
     """
 
     def __init__(self, own: Container[int] = ()) -> None:

@@ -1,6 +1,6 @@
 """Say what Open vSwitch's database tells (RFC 7047, 4.1.5 and 4.1.6): ports, interfaces and bridges that come, are changed or removed.
 
-Flows are in no database: netagent.flow_events tells of them. Whether ovs-vswitchd is to wait until somebody has restored them
+Flows are in no database: netagent.sources.flow_events tells of them. Whether ovs-vswitchd is to wait until somebody has restored them
 (flow-restore-wait, ovs-vswitchd.conf.db(5)) is.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from netagent.events import NAME, SWITCH, Came, Changed, Event, Gone, Overrun
-from netcommon.host.attributes import MalformedError
-from netcommon.host.jsonrpc import CHUNK, LIMIT, JsonRpc, Lost
-from netcommon.host.ovsread import DATABASE
-from netcommon.host.ovsrows import restoring
+from netcommon.host.ovs.jsonrpc import CHUNK, LIMIT, JsonRpc, Lost
+from netcommon.host.ovs.read import DATABASE
+from netcommon.host.ovs.rows import restoring
+from netcommon.host.rtnetlink.attributes import MalformedError
 
 SOURCE = "ovsdb"
 

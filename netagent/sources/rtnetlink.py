@@ -30,11 +30,12 @@ from netagent.events import (
     Mark,
     Overrun,
 )
-from netagent.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
-from netcommon.host import decode
-from netcommon.host.attributes import MalformedError, attributes, string, u32
-from netcommon.host.decode import INFO_SLAVE_KIND
-from netcommon.host.encode import (
+from netagent.sources.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Link
+from netcommon.host.rtnetlink import decode
+from netcommon.host.rtnetlink.attributes import MalformedError, attributes, string, u32
+from netcommon.host.rtnetlink.decode import INFO_SLAVE_KIND
+from netcommon.host.rtnetlink.encode import (
     AF_BRIDGE,
     IFF_UP,
     IFINFO,
@@ -57,7 +58,6 @@ from netcommon.host.encode import (
     RTM_NEWRULE,
     RTM_NEWVLAN,
 )
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Link
 from netcommon.operations.vlan import may_lead_outside
 
 SOURCE = "rtnetlink"

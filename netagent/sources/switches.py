@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from netagent.events import FLOWS, SWITCH, Came, Event, Mark
-from netagent.flow_events import FlowEvents
+from netagent.index import Entry, Nics
 from netagent.loop import Loop, Timer
-from netagent.nics import Entry, Nics
-from netagent.ovs_events import OvsEvents
+from netagent.sources.flow_events import FlowEvents
+from netagent.sources.ovs_events import OvsEvents
 
 #: Between two attempts to connect (seconds): the first, and the longest after doubling.
 SOONEST, LATEST = 0.002, 0.5

@@ -1,4 +1,4 @@
-"""The door for people: the command line ``netcommon``. Subcommands are imported when they are called, so that help is quick."""
+"""Provide the command line ``netcommon``, the door for people. Subcommands are imported when they are called, so that help is quick."""
 
 from __future__ import annotations
 

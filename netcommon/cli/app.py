@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import click
 
-from netcommon.doors.call import HOOKS
-from netcommon.effects.detached import Detached
-from netcommon.host.base import Host
-from netcommon.lifecycle.node import START, Call, Clock, Node
+from netcommon.host.api.host import Host
+from netcommon.lifecycle.context import START, Call, Clock, Node, linux, open_node
 from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog
-from netcommon.settings import Settings, load
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.nic import Nic
 from runtime.paths import Paths
 from runtime.store import Store
 
-MakeHost = Callable[[Paths, Settings, Clock], Host]
-
-
-def linux(paths: Paths, settings: Settings, clock: Clock) -> Host:
-    """This machine."""
-    from netcommon.host.linux import LinuxHost
-
-    return LinuxHost(paths, settings.service_timeout, clock.now, settings.folders)
+if TYPE_CHECKING:
+    from netcommon.lifecycle.context import MakeHost
 
 
 def new_uuid() -> str:
@@ -123,12 +117,9 @@ class App:
         """
         if not (readonly or self.is_root):
             raise HostRefused("this changes the host, which only root can do", "run it as root")
-        settings, host = self.settings(strict), self.host(strict)
-        identity = host.identity()
-        store = Store(self.paths, identity.netns, identity.boot, readonly)
-        self._stores.append(store)
-        later = Detached((host.close, store.close, self.log.close), self.clock.now, self.clock.sleep)
-        return Node(self.paths, settings, host, store, identity, self.clock, later, (HOOKS,))
+        node = open_node(self.paths, self.settings(strict), self.clock, self._make_host, readonly, closes=self.log.close)
+        self._stores.append(node.store)
+        return node
 
     def call(self, context: str = START, nic: Nic | None = None, final: bool = False, seconds: float = 0) -> Call:
         """A call that begins now and has the hook's time limit, or ``seconds``; its lines bear the NIC's names."""

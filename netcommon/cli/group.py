@@ -11,33 +11,42 @@ import click
 from netcommon import __version__
 from runtime.errors import UNAVAILABLE, NetcommonError
 
-#: name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of a NIC's life.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "define": ("define", "Describe a NIC of plain QEMU beforehand, or change or remove its description."),
-    "plan": ("plan", "Show what would be done for a NIC, and undone, without touching anything."),
-    "up": ("up", "Join NICs to the network."),
-    "down": ("down", "Take NICs out of the network."),
-    "list": ("listing", "List the NICs on record and those defined."),
-    "show": ("show", "Show everything about a NIC."),
-    "tree": ("tree", "Show the node: bridges and tables, the NICs on each, and what has drifted."),
-    "graph": ("graph", "Draw the node as a picture."),
-    "explain": ("explain", "Say why a NIC is as it is, and what to do where it is not right."),
-    "trace": ("trace", "Tell what happens to a frame of a NIC on its way through the node."),
-    "top": ("top", "Show what the NICs send and receive, live, and how the agent and its hooks do."),
-    "events": ("events", "Show what happens to NICs, as it happens."),
-    "check": ("check", "Compare NICs with the host; exit status 1 if something has drifted."),
-    "repair": ("check", "Make again what of a NIC has drifted."),
-    "gc": ("gc", "Undo what no NIC needs any more."),
-    "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
-    "agent": ("agent", "Run the node's agent, or show how it is."),
-    "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
-    "config": ("config", "Print the effective settings and where each comes from."),
-    "upgrade": ("upgrade", "Write the records of earlier versions in today's form."),
-    "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
-    "install": ("install", "Put the hooks where a hypervisor expects them, or take them out."),
-    "completion": ("completion", "Print the shell's completion script."),
+#: Heading of help -> name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of use.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "NICs": {
+        "define": ("define", "Describe a NIC of plain QEMU beforehand, or change or remove its description."),
+        "plan": ("plan", "Show what would be done for a NIC, and undone, without touching anything."),
+        "up": ("up", "Join NICs to the network."),
+        "down": ("down", "Take NICs out of the network."),
+        "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
+    },
+    "Looking": {
+        "list": ("listing", "List the NICs on record and those defined."),
+        "show": ("show", "Show everything about a NIC."),
+        "explain": ("explain", "Say why a NIC is as it is, and what to do where it is not right."),
+        "check": ("check", "Compare NICs with the host; exit status 1 if something has drifted."),
+        "tree": ("tree", "Show the node: bridges and tables, the NICs on each, and what has drifted."),
+        "graph": ("graph", "Draw the node as a picture."),
+        "top": ("top", "Show what the NICs send and receive, live, and how the agent and its hooks do."),
+        "trace": ("trace", "Tell what happens to a frame of a NIC on its way through the node."),
+        "events": ("events", "Show what happens to NICs, as it happens."),
+    },
+    "Repairing": {
+        "repair": ("check", "Make again what of a NIC has drifted."),
+        "gc": ("gc", "Undo what no NIC needs any more."),
+        "doctor": ("doctor", "Examine this host; each finding comes with its remedy."),
+    },
+    "The node": {
+        "install": ("install", "Put the hooks where a hypervisor expects them, or take them out."),
+        "config": ("config", "Print the effective settings and where each comes from."),
+        "agent": ("agent", "Run the node's agent, or show how it is."),
+        "upgrade": ("upgrade", "Write the records of earlier versions in today's form."),
+        "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
+        "completion": ("completion", "Print the shell's completion script."),
+    },
 }
 
+COMMANDS = {name: row for group in GROUPS.values() for name, row in group.items()}
 
 AS_ROOT = "run it as root"
 
@@ -79,8 +88,10 @@ class LazyGroup(click.Group):
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None  # with the names that are near
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))  # one column of help below all headings
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_module, text) in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from netcommon.host.base import View
+from netcommon.host.api.host import View
 from runtime import definitions, validate
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError, NicInvalid

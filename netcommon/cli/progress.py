@@ -1,101 +1,68 @@
-"""How far a long piece of work is: said on stderr while somebody looks at it, never by a hook."""
+"""Show on stderr how far a long piece of work is: click's bar on a terminal, lines elsewhere if --progress; a hook shows nothing."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count, repeat
+from time import monotonic
+from typing import TypeVar
 
 import click
 
-from netcommon.cli.output import able
+from netcommon.cli.output import able, say
 from netcommon.log import printable
 
 T = TypeVar("T")
 
-#: Seconds between two lines where they are not written over; on a terminal between two changes of the line.
-LINES, CHANGES = 2.0, 0.1
-LONGEST = 100  #: characters of what is said
+LINES = 2.0  #: seconds between two lines, where there is no bar
+LONGEST = 100  #: characters of what is being done
 
 #: For subcommands that may take long.
 progress_option = click.option("--progress", is_flag=True, help="Say on stderr how far it is, also where that is no terminal.")
 
 
-class Progress:
-    """``label`` and what is being done. On a terminal that can do it one line, which is written over and wiped at the end; elsewhere, if it
-    is ``wanted``, a line now and then; else nothing.
+@contextmanager
+def steps(label: str, total: int = 0, wanted: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show how far ``label`` is; call what this yields before each step, of ``total`` if that is known, with what is done in it.
+
+    A terminal gets click's bar, wiped at the end. Elsewhere click shows the label alone: there a line follows now and then, if ``wanted``.
     """
+    terminal, numbers, due = able(sys.stderr, os.environ), count(1), 0.0
 
-    def __init__(
-        self, label: str, total: int = 0, wanted: bool = False, stream: IO[str] | None = None, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._label, self._total, self._now = label, total, now
-        self._stream = sys.stderr if stream is None else stream
-        self._terminal = able(self._stream, os.environ)
-        self._shown = self._terminal or wanted
-        self._next = self._started = now()
+    def step(text: str) -> None:
+        nonlocal due
+        done, text = next(numbers), printable(text)[:LONGEST]
+        with suppress(OSError, ValueError):  # nobody looks any more: the work goes on
+            bar.update(1, text)
+            if wanted and not terminal and monotonic() >= due:
+                due = monotonic() + LINES
+                say(f"{label}: {text or f'{done} of {total}'}", err=True)
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._terminal and self._shown:
-            self._write("\r\x1b[K")
-
-    def at(self, done: int) -> None:
-        """So many are done."""
-        if self._shown and (done == 0 or self._due()):
-            left = self._left(done)
-            self._say(f"{self._label}: {done} of {self._total}" + (f", about {left} s left" if left else ""))
-
-    def say(self, text: str) -> None:
-        """What is being done, where nobody can tell how much there is."""
-        if self._shown and self._due():
-            self._say(f"{self._label}: {text}")
-
-    def each(self, items: Sequence[T]) -> Iterator[T]:
-        """The items, and how many of them are done."""
-        for done, item in enumerate(items):
-            self.at(done)
-            yield item
-
-    def _due(self) -> bool:
-        return self._now() >= self._next
-
-    def _left(self, done: int) -> int:
-        """Seconds that the rest takes at the pace so far; 0 where that cannot be told yet, or is soon."""
-        spent = self._now() - self._started
-        return int(spent / done * (self._total - done)) if done and spent >= 1 else 0
-
-    def _say(self, text: str) -> None:
-        self._next = self._now() + (CHANGES if self._terminal else LINES)
-        text = printable(text)[:LONGEST]
-        self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):  # nobody looks any more: the work goes on
-            self._shown = False
+    with click.progressbar(
+        repeat(""),
+        length=total or None,
+        label=label,
+        hidden=not terminal,
+        show_pos=bool(total),
+        item_show_func=lambda text: text,
+        bar_template="%(label)s  [%(bar)s]  %(info)s" if total else "%(label)s: %(info)s",
+        file=sys.stderr,
+    ) as bar:
+        yield step
+    if terminal:
+        click.echo("\x1b[A\x1b[K", nl=False, err=True)
 
 
 def each(items: Sequence[T], work: Callable[[T], None], label: str, wanted: bool = False) -> None:
-    """Does ``work`` for each item, and says how far it is where there are several."""
+    """Do ``work`` for each item, and show how far it is where there are several."""
     if len(items) < 2:
         for item in items:
             work(item)
         return
-    with Progress(label, len(items), wanted) as progress:
-        for item in progress.each(items):
+    with steps(label, len(items), wanted) as step:
+        for item in items:
+            step("")
             work(item)
-
-
-def shown(labels: Iterable[tuple[str, T]], label: str, wanted: bool = False) -> Iterator[T]:
-    """Things of unlike kinds, each said by its own text while it is being worked on."""
-    with Progress(label, wanted=wanted) as progress:
-        for text, thing in labels:
-            progress.say(text)
-            yield thing

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from netcommon.cli.output import answer, say
-from netcommon.lifecycle.node import Outcome
+from netcommon.lifecycle.context import Outcome
 from runtime.errors import OK, NetcommonError
 from runtime.nic import Nic
 

@@ -1,1 +1,1 @@
-"""DNS of instances: RFC 2136 updates of A, AAAA and PTR, signed (TSIG, RFC 8945), for Ganeti's hooks and `netcommon dns`."""
+"""Update instances' A, AAAA and PTR in the DNS (RFC 2136), signed (TSIG, RFC 8945). Ganeti's hooks and ``netcommon dns`` do."""

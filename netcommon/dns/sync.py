@@ -11,7 +11,7 @@ from netcommon.dns.names import is_reverse, zone_of
 from netcommon.dns.records import Policy, names_of, wanted
 from netcommon.dns.store import Intent, Store
 from netcommon.log import Log
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 
 

@@ -1,16 +1,16 @@
-"""Examines a node: what would make NICs fail, what was left behind, and the remedy of each. Changes nothing."""
+"""Examine a node: what would make NICs fail, what was left behind, and the remedy of each. Changes nothing."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from netcommon import settings
-from netcommon.custom import HOOKS
-from netcommon.doctor import files, kernel, leftovers, limits, neighbours, networkd, probe, services, uplinks
+from netcommon.doctor import files, kernel, limits, neighbours, networkd, probe, services, stale_state, uplinks
 from netcommon.doctor.finding import LEVELS, Finding, Patient
-from netcommon.host.base import Host
-from netcommon.settings import Settings
+from netcommon.host.api.host import Host
+from netcommon.scripts.site import HOOKS
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import NetcommonError, SettingsInvalid
 from runtime.paths import Paths
 from runtime.record import Record
@@ -37,11 +37,11 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("records", files.writable),
     ("routing tables", files.tables),
     ("quarantine", files.quarantine),
-    ("leftovers", leftovers.rules),
-    ("leftovers", leftovers.strange_rules),
-    ("leftovers", leftovers.ports),
-    ("leftovers", leftovers.records),
-    ("guards", leftovers.unguarded_nics),
+    ("leftovers", stale_state.rules),
+    ("leftovers", stale_state.strange_rules),
+    ("leftovers", stale_state.ports),
+    ("leftovers", stale_state.records),
+    ("guards", stale_state.unguarded_nics),
 )
 
 
@@ -56,7 +56,7 @@ def findings(
     found: list[Finding] = []
     chosen = Settings()
     try:
-        chosen = settings.load(paths)
+        chosen = load(paths)
     except SettingsInvalid as error:
         found += files.broken(error)
     found += [Finding("warning", "settings", line, "rename it as it says") for line in chosen.renamed]
@@ -65,7 +65,7 @@ def findings(
     found += kernel.features(try_kernel())
     own = None
     if host is None:
-        from netcommon.host.linux import LinuxHost
+        from netcommon.host.linux.host import LinuxHost
 
         host = own = LinuxHost(paths, chosen.service_timeout, folders=chosen.folders)
     try:

@@ -6,16 +6,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from netcommon import custom, extending
+from netcommon import extension_loader
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.install import manifest, versions
 from netcommon.install.rooted import resolved
 from netcommon.install.targets import HOOKS_DIR, OPERATIONS, VIF_GANETI, existing_scripts
 from netcommon.install.versions import PKGLIBDIR
-from netcommon.ours import executables, is_door
-from netcommon.settings import Settings
-from netcommon.trust import distrust, distrust_folder
+from netcommon.scripts import site as custom
+from netcommon.scripts.door_files import executables, is_door
+from netcommon.settings.model import Settings
 from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.trust import distrust, distrust_folder
 
 PYTHON = "/usr/bin/python3"
 
@@ -40,7 +41,7 @@ def extensions(settings: Settings) -> Iterator[Finding]:
     """The site's modules that the settings name: each must load, and be root's alone."""
     for name in settings.extensions:
         try:
-            own = ", ".join(kind.KIND for kind in extending.operations(name))
+            own = ", ".join(kind.KIND for kind in extension_loader.operations(name))
         except NetcommonError as error:
             yield Finding("error", "extensions", str(error), "mend it, or NICs that need it will not come up (docs/extending.md)")
         else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netcommon.host.base import View
+from netcommon.host.api.host import View
 from netcommon.install.rooted import outside
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from runtime.record import Record
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET6
+from netcommon.host.api.facts import AF_INET6
 
 #: Features by the names of netcommon.doctor.probe: who needs it, and what brings it.
 FEATURES = {

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.operations.firewall import FirewallTable, trackers
-from netcommon.operations.flows import GUARD, Flows, unchanged
-from netcommon.operations.guard import NicGuard
+from netcommon.operations.flows import Flows
+from netcommon.operations.guard.flows import GUARD, unchanged
+from netcommon.operations.guard.table import NicGuard
 
 CONNECTIONS = "net/netfilter/nf_conntrack_max"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from netcommon.addresses import Addresses, addresses_of
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.operations.guard import NicGuard
-from netcommon.options import options_of
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.operations.guard.table import NicGuard
+from netcommon.options.addresses import Addresses, addresses_of
+from netcommon.options.sources import options_of
 from runtime.errors import NicInvalid
 
 #: A table for each family, for all network namespaces of the kernel: its name in /proc/sys/net and in messages.

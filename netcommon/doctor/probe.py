@@ -14,9 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, PROTOCOL, Neighbour, Rule
-from netcommon.host.requests import AddNeighbour, AddRule
+from netcommon.host.api.facts import AF_INET, PROTOCOL, Neighbour, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddNeighbour, AddRule
 from runtime.paths import Paths
 
 CLONE_NEWNET = 0x40000000  #: unshare(2)
@@ -47,7 +47,7 @@ def main() -> None:
         raise OSError(ctypes.get_errno(), "unshare")
     from pyroute2 import IPRoute
 
-    from netcommon.host.linux import LinuxHost
+    from netcommon.host.linux.host import LinuxHost
 
     host = LinuxHost(Paths())
     with IPRoute() as route:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.jsonrpc import JsonRpc
+from netcommon.host.ovs.jsonrpc import JsonRpc
 from runtime.errors import TryAgain
 
 #: Doctor does not wait as long as a hook (seconds).

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.ganeti_rule import left_detached
 from netcommon.operations.rule import leads_away, removal
@@ -84,7 +84,7 @@ def unguarded_nics(patient: Patient) -> Iterator[Finding]:
 
 
 def _renamed(patient: Patient, record: Record) -> bool:
-    """Tell whether the record's device is there under another name: by its index and our mark, as netcommon.lifecycle.node.alive does."""
+    """Tell whether the record's device is there under another name: by its index and our mark, as lifecycle.context.alive does."""
     link = patient.view.link_at(record.ifindex)
     bare = not patient.settings.tap_alias or record.nic.mode == "ext"
     marked = link is not None and (link.alias.startswith(record.uuid + " ") or (bare and not link.alias))

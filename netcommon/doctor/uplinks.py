@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from netcommon.addresses import Addresses, addresses_of
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET, AF_INET6, Link
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.operations.neighbour import GatewayNeighbour, ProxyNeighbour
+from netcommon.operations.routed_uplink import uplinks
 from netcommon.operations.table import MAIN
-from netcommon.operations.uplink import uplinks
-from netcommon.options import options_of
+from netcommon.options.addresses import Addresses, addresses_of
+from netcommon.options.sources import options_of
 from runtime.errors import NicInvalid
 from runtime.record import Record
 

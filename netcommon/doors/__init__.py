@@ -1,1 +1,1 @@
-"""The doors for machines: what the executables in hooks/ run, one module per calling convention."""
+"""Provide the doors for machines, which the executables in hooks/ run: one module per calling convention."""

@@ -9,16 +9,15 @@ import os
 import select
 import sys
 
-from netcommon.custom import own, recursing
-from netcommon.effects.detached import Detached
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.node import START, Call, Clock, Node
+from netcommon.doors.agent_report import tell
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.context import START, Call, Clock, Node, open_node
 from netcommon.log import Journal, Log, Syslog
-from netcommon.report import tell
-from netcommon.settings import Settings, load
+from netcommon.scripts.site import own, recursing
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import OK, UNAVAILABLE, HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.paths import Paths
-from runtime.store import Store
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,17 +38,6 @@ PATIENCE = 0.5
 
 #: Beyond the hook's own limit the process ends itself: something below us did not keep its time limit (seconds).
 OVERTIME = 5.0
-
-HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "hooks")
-
-
-def open_node(paths: Paths, settings: Settings, clock: Clock, log: Log) -> Node:
-    """The node we run on. Raises TryAgain or HostRefused."""
-    host = LinuxHost(paths, settings.service_timeout, clock.now, settings.folders)
-    identity = host.identity()
-    store = Store(paths, identity.netns, identity.boot)
-    later = Detached((host.close, store.close, log.close), clock.now, clock.sleep)
-    return Node(paths, settings, host, store, identity, clock, later, (HOOKS,))
 
 
 class Door:
@@ -90,7 +78,7 @@ class Door:
     def open(self) -> Node:
         """The node, by the settings that are in force. Raises TryAgain or HostRefused."""
         limit(self.settings.hook_timeout - (self.clock.now() - self.started))
-        return open_node(self.paths, self.settings, self.clock, self.log)
+        return open_node(self.paths, self.settings, self.clock, closes=self.log.close)
 
     def perform(self, work: Callable[[], int]) -> int:
         """The exit status of ``work``; what it raises is an error in the log."""
@@ -146,7 +134,7 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
     lingering = door.lingering()
     if lingering:
-        from netcommon.doors.lingering import close_apart  # few calls need it
+        from netcommon.doors.deferred_close import close_apart  # few calls need it
 
         close_apart(lingering)
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond

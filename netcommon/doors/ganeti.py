@@ -8,11 +8,11 @@ hook, run on the nodes of the instance after stop, remove, migrate, failover, mo
 
 from __future__ import annotations
 
-from netcommon.custom import HOOKS
 from netcommon.doors.call import run
-from netcommon.lifecycle.arrivals import complete_instance
+from netcommon.lifecycle.context import DEVICE_GONE
 from netcommon.lifecycle.gc import collect_instance
-from netcommon.lifecycle.node import DEVICE_GONE
+from netcommon.lifecycle.migration_completion import complete_instance
+from netcommon.scripts.site import HOOKS
 from runtime.errors import OK, UNAVAILABLE, NetcommonError
 from runtime.typed import TYPE_CHECKING
 from runtime.validate import instance

@@ -12,7 +12,7 @@ from netcommon.dns.guest import event
 from netcommon.dns.store import FOLDER, Store
 from netcommon.dns.sync import Run, pending, policy, record
 from netcommon.doors.call import limit, run
-from netcommon.settings import load
+from netcommon.settings.load import load
 from runtime.errors import OK
 from runtime.locks import Locks
 from runtime.typed import TYPE_CHECKING

@@ -8,7 +8,7 @@ import os
 import sys
 
 from netcommon.doors.call import run
-from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
+from netcommon.lifecycle.context import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import device_argument, down_hint, environment_of, identified, nic_from_environment, undescribed
 from runtime.errors import OK, NicInvalid
 from runtime.typed import TYPE_CHECKING

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sys
 
-from netcommon import custom
-from netcommon.doors.call import HOOKS, run
+from netcommon.doors.call import run
 from netcommon.doors.xenstore import Xenstore
-from netcommon.lifecycle.node import POST, SHUTDOWN
+from netcommon.lifecycle.context import POST, SHUTDOWN
+from netcommon.scripts import site as custom
 from runtime import validate, xen
 from runtime.environment import DownHint, generated_uuid, nic_from_environment, undescribed
 from runtime.errors import OK, HostRefused, NetcommonError, NicInvalid
@@ -229,7 +229,7 @@ def _site_script(door: Door, given: Mapping[str, str]) -> custom.Script | None:
     """The site's vif-custom, which Ganeti's own vif-ganeti becomes whenever there is one; None where it has called us itself."""
     if given.get(CUSTOM) == _guard(given):
         return None
-    return next(custom.named(f"{door.paths.xen_etc}/scripts/vif-custom", HOOKS), None)
+    return next(custom.named(f"{door.paths.xen_etc}/scripts/vif-custom", custom.HOOKS), None)
 
 
 def _hand_over(door: Door, script: custom.Script, up: Vif | None, environ: Mapping[str, str], argv: Sequence[str]) -> int:

@@ -52,7 +52,7 @@ class Xenstore:
 
     def _run(self, *argv: str) -> tuple[int, str]:
         """Exit status and output. Raises HostRefused where the command cannot be run, and TryAgain where it does not end in time."""
-        from netcommon import runner  # only Xen nodes pay for it
+        from netcommon.process import run as runner  # only Xen nodes pay for it
 
         now = self._door.clock.now()
         left = self._door.started + self._door.settings.hook_timeout - now

@@ -1,1 +1,1 @@
-"""What is done besides operations when a NIC comes or goes: one module per effect (netcommon.effects.base says what one is)."""
+"""Tell the network and daemons of a NIC that comes or goes: one module per effect (netcommon.effects.base)."""

@@ -22,7 +22,7 @@ OVERTIME = 2
 
 
 class Detached:
-    """A hook's ``later`` (netcommon.lifecycle.node). The process is no child of the caller's, so nobody has to wait for it.
+    """A hook's ``later`` (netcommon.lifecycle.context). The process is no child of the caller's, so nobody has to wait for it.
 
     It is in a session of its own. Ganeti waits for the end of a script's outputs, and a lock (flock(2)) is held as long as any copy of
     its descriptor is open: so every descriptor is closed in the first child, and the caller goes on only when that one has ended.

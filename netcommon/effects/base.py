@@ -16,7 +16,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netcommon.host.base import Host, View
+    from netcommon.host.api.host import Host, View
     from netcommon.log import Log
     from runtime.paths import Paths
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import pack_address
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.rtnetlink.attributes import pack_address
 
 ETHERNET = Struct("!6s6sH")  #: destination, source, type
 ARP = Struct("!HHBBH6s4s6s4s")  #: hardware, protocol, their address lengths, operation, sender's two addresses, target's two

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from netcommon.effects.base import Effect
-from netcommon.host.requests_local import Hangup
+from netcommon.host.api.requests import Hangup
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 

@@ -1,2 +1,3 @@
-"""Where the site's own modules are loaded (netcommon.extending). There are none of ours here, and this one holds nothing: a module of the
-site becomes an attribute of it, whatever its name is."""
+"""Hold the site's own modules, once they are loaded (netcommon.extension_loader). Each becomes an attribute of this one, whatever its name
+is; so nothing of ours is in here.
+"""

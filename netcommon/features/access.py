@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from netcommon.features.base import Part
-from netcommon.host.nftables import BRIDGE, INET
+from netcommon.host.api.nftables import BRIDGE, INET
 from netcommon.operations.access import AccessTable, NodeAccess
 from netcommon.operations.access_rules import FOREIGN
-from netcommon.options import is_communication
+from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 FAMILY = {"bridged": BRIDGE, "routed": INET}
@@ -33,7 +33,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     if settings.rule_mark & FOREIGN:
         raise SettingsInvalid(f"[rules] mark = {settings.rule_mark:#x}: node_access needs the bit {FOREIGN:#x} of marks for itself")
     services = [each for each in options.node_access if each != "none"]
-    if is_communication(nic) and DHCP not in services:
+    if mode_of(nic) == INSTANCE_COMMUNICATION and DHCP not in services:
         services.append(DHCP)
     family = FAMILY[nic.mode]
     tables = [AccessTable(nic.interface, each) for each in (INET, BRIDGE) if each in (INET, family)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import addresses_of, eui64
 from netcommon.features.base import Part
 from netcommon.operations.file import NicFile
+from netcommon.options.addresses import addresses_of, eui64
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.addresses import Addresses
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.addresses import Addresses
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 NFDHCPD, DNSMASQ = "nfdhcpd", "dnsmasq"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from netcommon import extending
+from netcommon import extension_loader
 from netcommon.features.base import Part
 from netcommon.operations import from_json
-from netcommon.operations.base import UnknownKind, to_json
-from netcommon.operations.stored import unstorable
+from netcommon.operations.base import UnknownKind, to_json, unstorable
 from runtime.errors import NetcommonError, SettingsInvalid
 from runtime.typed import TYPE_CHECKING, cast
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 #: What an extension adds, by the setting ``adds``.
@@ -54,7 +53,7 @@ def _named(settings: Settings, adds: str) -> list[str]:
 
 
 def _asked(name: str, nic: Nic, settings: Settings, options: Options) -> Any:
-    plan = getattr(extending.load(name), "plan", None)
+    plan = getattr(extension_loader.load(name), "plan", None)
     if not callable(plan):
         raise SettingsInvalid(f"the extension {name} has no function plan(nic, settings, options)")
     try:
@@ -62,7 +61,7 @@ def _asked(name: str, nic: Nic, settings: Settings, options: Options) -> Any:
     except NetcommonError:
         raise
     except Exception as error:  # nothing was touched yet
-        raise SettingsInvalid(f"the extension {name} failed to plan for {nic.label}: {extending.failure(error)}") from None
+        raise SettingsInvalid(f"the extension {name} failed to plan for {nic.label}: {extension_loader.failure(error)}") from None
 
 
 def _checked(name: str, made: Iterable[Any]) -> list[Operation]:
@@ -75,7 +74,7 @@ def _checked(name: str, made: Iterable[Any]) -> list[Operation]:
         field = unstorable(type(operation))
         try:
             if field:
-                raise UnknownKind(f"no record can hold its field {field}: expected one of the types of netcommon.operations.stored.TYPES")
+                raise UnknownKind(f"no record can hold its field {field}: expected one of the types of netcommon.operations.base.TYPES")
             if from_json(to_json(operation)) != operation:
                 raise UnknownKind("a record would not give it back as it is")
         except UnknownKind as error:

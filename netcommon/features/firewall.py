@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from netcommon.features.base import Part
-from netcommon.host.nflayout import OWN_MARK
-from netcommon.host.nftables import BRIDGE, INET
+from netcommon.host.api.nftables import BRIDGE, INET
+from netcommon.host.nftables.profile_table import OWN_MARK
 from netcommon.operations.firewall import FirewallMember, FirewallTable
 from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 FAMILY = {"bridged": BRIDGE, "routed": INET}

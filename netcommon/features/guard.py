@@ -5,18 +5,18 @@ That of Open vSwitch ports is made of flows (netcommon.modes.openvswitch_flows);
 
 from __future__ import annotations
 
-from netcommon.addresses import addresses_of, link_local
 from netcommon.features.base import Part
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.operations import guard_rules
-from netcommon.operations.delivery import DeliveryTable
-from netcommon.operations.guard import GuardTable, NicGuard, table_of
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.operations.guard import rules as guard_rules
+from netcommon.operations.guard.egress_filter import DeliveryTable
+from netcommon.operations.guard.table import GuardTable, NicGuard, table_of
+from netcommon.options.addresses import addresses_of, link_local
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.addresses import Addresses
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.addresses import Addresses
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 

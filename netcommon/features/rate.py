@@ -8,8 +8,8 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 #: A bucket holds what its rate gives in this time (seconds), but at least so many bytes. A guest sends up to 64 KiB as one frame, and

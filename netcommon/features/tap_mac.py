@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from netcommon.features.base import Part
-from netcommon.operations.steady import SteadyAddress
+from netcommon.operations.tap_mac import SteadyAddress
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
 #: The first octets for the host's side: locally administered, unicast; the second for a guest that has the first itself.

@@ -1,1 +1,1 @@
-"""The only code that touches the machine: one narrow interface (base), two backends (linux, memory)."""
+"""Touch the machine, as no other code does: one narrow interface (api), two hosts (linux, simulated)."""

@@ -1,4 +1,4 @@
-"""Puts our doors where a hypervisor expects them, keeps what they replace, and takes everything back."""
+"""Install our doors where a hypervisor expects them; keep what they replace, and put it back at the end."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable
 from contextlib import nullcontext
 
-from netcommon.custom import HOOKS
 from netcommon.install import manifest, versions
 from netcommon.install.changes import Action, Run, Step, plan_step, run_command, take, undo, undo_action
 from netcommon.install.exclusive import alone
 from netcommon.install.manifest import Change, Installs
 from netcommon.install.rooted import outside, placed
 from netcommon.install.targets import KINDS, NETWORKD, targets
+from netcommon.scripts.site import HOOKS
 from runtime.errors import HostRefused
 
 __all__ = ["KINDS", "Action", "install"]

@@ -21,7 +21,7 @@ from netcommon.install import packages
 from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, unlink, write_file
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.targets import Target
-from netcommon.ours import is_door, is_marked
+from netcommon.scripts.door_files import is_door, is_marked
 from runtime.errors import HostRefused, TryAgain
 
 Run = Callable[[Sequence[str]], int]
@@ -231,7 +231,18 @@ def _lstat(path: str) -> os.stat_result | None:
 
 
 def _one_file(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    """Tell whether two names are those of one file.
+
+    On an overlay the two of a file from its lower file system may bear different numbers, until nobody remembers the first
+    (Documentation/filesystems/overlayfs.rst, "Non-standard behavior"). There a file is known by when it got its second name, and all else.
+    """
+    if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):
+        return True
+    return one.st_nlink > 1 and _looks(one) == _looks(other)
+
+
+def _looks(file: os.stat_result) -> tuple[int, ...]:
+    return file.st_nlink, file.st_ctime_ns, file.st_mtime_ns, file.st_size, file.st_mode, file.st_uid, file.st_gid
 
 
 def _is_marked(path: str) -> bool:

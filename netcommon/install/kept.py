@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from netcommon.install.manifest import SAVED
-from netcommon.ours import is_marked
+from netcommon.scripts.door_files import is_marked
 
 #: How many links a path may lead through, as for the kernel (path_resolution(7)).
 LINKS = 40

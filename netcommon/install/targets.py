@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from netcommon import custom, settings
 from netcommon.install import versions
 from netcommon.install.manifest import SAVED
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.versions import PKGLIBDIR
-from netcommon.ours import COLD, MARKER
+from netcommon.scripts import site as custom
+from netcommon.scripts.door_files import COLD, MARKER
+from netcommon.settings.load import load
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.paths import Paths
 
@@ -81,7 +82,7 @@ def _ganeti(root: str, hooks: str) -> list[Target]:
     made = [Target(path, wrapper(hooks, os.path.basename(path))) for path in dict.fromkeys((*paths, *versions.scripts(root)))]
     paths = [VERIFY, *(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon" for word in OPERATIONS)]
     made += [Target(path, wrapper(hooks, "ganeti-hook")) for path in paths]
-    if settings.load(Paths.under(root.rstrip("/"))).dns_zones:
+    if load(Paths.under(root.rstrip("/"))).dns_zones:
         dns = wrapper(hooks, "ganeti-dns-hook")
         made += [Target(f"{HOOKS_DIR}/instance-{word}-post.d/netcommon-dns", dns) for word in DNS_OPERATIONS]
     return made
@@ -90,7 +91,7 @@ def _ganeti(root: str, hooks: str) -> list[Target]:
 def _ask_for_order(root: str, hooks: str) -> None:
     """A script that its author wrote to run instead of the built-in: only its owner knows whether it still shall."""
     paths = Paths.under(root.rstrip("/"))
-    chosen = settings.load(paths).custom_order
+    chosen = load(paths).custom_order
     found = [path for path in existing_scripts(paths, hooks) if not chosen]
     if found:
         raise SettingsInvalid(

@@ -14,7 +14,7 @@ import struct
 from netcommon.install import manifest
 from netcommon.install.manifest import SAVED
 from netcommon.install.rooted import outside, resolved
-from netcommon.ours import is_door, is_marked
+from netcommon.scripts.door_files import is_door, is_marked
 
 #: Ganeti's folder of helpers; also, within the folder of a version, the same.
 PKGLIBDIR = "/usr/lib/ganeti"

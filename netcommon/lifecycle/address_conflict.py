@@ -1,22 +1,17 @@
-"""An address that leads to another NIC when a new one comes: whether that one still claims it, and gets it back if the new one fails."""
+"""Warn of an address that leads to another NIC when a new one comes, where that one still claims it."""
 
 from __future__ import annotations
 
-from netcommon.host.facts import PROTOCOL
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.node import about
-from netcommon.operations.base import OURS
-from runtime.errors import NetcommonError
+from netcommon.host.api.facts import PROTOCOL
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation
-    from runtime.record import Record
 
 
 def contested(node: Node, view: View, route: Operation, uuid: str) -> Iterator[str]:
@@ -36,20 +31,3 @@ def contested(node: Node, view: View, route: Operation, uuid: str) -> Iterator[s
                 f"{fields['destination']} leads to {away.name}, where {record.nic.label} is up: two NICs have one address; "
                 f"if that guest is gone: netcommon down {away.name}"
             )
-
-
-def restore(node: Node, undone: Record, call: Call) -> None:
-    """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
-    from netcommon.lifecycle.check import repair
-
-    routes = [operation for operation in steps.decode(undone)[0] if steps.destination(operation)]
-    destinations = {steps.destination(operation) for operation in routes if operation._asdict()["found"] == OURS}
-    for record in node.store.each([]) if destinations else ():
-        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(map(steps.destination, steps.decode(record)[0])):
-            continue
-        try:
-            outcome = repair(node, record.key, about(call, record), lambda operation: steps.destination(operation) in destinations)
-            if outcome.changed:
-                call.log.warning(f"has its address back: {outcome.text}")
-        except NetcommonError as error:
-            call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")

@@ -9,17 +9,17 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.requests import DeleteRule, TakeOvsPort
-from netcommon.lifecycle import inventory, steps
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.requests import DeleteRule, TakeOvsPort
+from netcommon.lifecycle import execute, inventory
+from netcommon.lifecycle.abandoned import at_work
+from netcommon.lifecycle.context import ADOPT, alive, locks
 from netcommon.lifecycle.gc import WOULD as WOULD_GO
-from netcommon.lifecycle.gc import at_work, remove
-from netcommon.lifecycle.guests import Asked, Match, NotRunning, match, read_qemu
-from netcommon.lifecycle.node import ADOPT, alive, locks
-from netcommon.lifecycle.renamed import name_of, on_device
+from netcommon.lifecycle.gc import remove
+from netcommon.lifecycle.qemu_taps import Asked, Match, NotRunning, match, read_qemu
+from netcommon.lifecycle.renamed_device import name_of, on_device
 from netcommon.lifecycle.unguarded import UNGUARDED, opening
 from netcommon.lifecycle.up import up
-from netcommon.modes.common import alias
 from netcommon.operations.base import ABSENT, FOREIGN, replaced, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.ganeti_rule import RTPROT_BOOT, RTPROT_UNSPEC
@@ -31,7 +31,9 @@ from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DeviceSysctl
 from netcommon.operations.vlan import PortVlans
-from netcommon.options import DEFAULTS, options_of
+from netcommon.options.model import DEFAULTS
+from netcommon.options.sources import options_of
+from netcommon.plan.planner import alias
 from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
@@ -41,9 +43,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
 
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
@@ -176,7 +178,7 @@ def _mark(node: Node, nic: Nic) -> None:
     requests = [*own.apply(), TakeOvsPort(port.name, port.bridge, nic.uuid)]
     for answer in node.host.execute(requests, stop=True):
         if not answer.ok:
-            raise steps.refusal(own, answer)
+            raise execute.refusal(own, answer)
 
 
 def _take_over(node: Node, uuid: str, call: Call) -> bool:
@@ -193,8 +195,8 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
         record = node.store.read(uuid)
         if record is None or record.device != seen.device or record.door != ADOPT:
             return False
-        operations, unknown = steps.decode(record)
-        held.keys(steps.keys_of(operations))
+        operations, unknown = execute.decode(record)
+        held.keys(execute.keys_of(operations))
         view = node.host.view()
         made = [_ours(operation, view) for operation in operations]
         requests = [(new, request) for old, new in zip(operations, made, strict=True) for request in _replacing(view, old, new)]
@@ -205,7 +207,7 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
         for (new, request), answer in zip(requests, answers, strict=True):
             call.log.info(f"taken over from Ganeti's script: {new.describe()}")
             if not answer.ok and answer.errno not in request.gone:
-                raise steps.refusal(new, answer)
+                raise execute.refusal(new, answer)
     return True
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from netcommon.lifecycle import effects, steps
+from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle.bring_up import Coming
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.coming import Coming
+from netcommon.lifecycle.context import Outcome, about, alive, locks
 from netcommon.lifecycle.down import close, down, farewell, holder
-from netcommon.lifecycle.leftovers import left_behind, refuse_port
-from netcommon.lifecycle.mending import examine, intended
-from netcommon.lifecycle.node import Outcome, about, alive, locks
-from netcommon.lifecycle.renamed import as_recorded
+from netcommon.lifecycle.reconcile import examine, intended
+from netcommon.lifecycle.renamed_device import as_recorded
+from netcommon.lifecycle.stale_state import left_behind, refuse_port
 from netcommon.lifecycle.up import give_back, up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
@@ -29,10 +29,10 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.lifecycle.mending import Mending
-    from netcommon.lifecycle.node import Action, Call, Node
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Action, Call, Node
+    from netcommon.lifecycle.reconcile import Mending
     from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.environment import DownHint
@@ -137,7 +137,7 @@ class _Sharing:
         new = [operation for operation in operations if operation._asdict().get("found", ABSENT) == ABSENT]
         making = [operation for operation in new if not operation.shared() or operation.apply()]
         made = {key for operation in making for key in (*operation.shared(), operation.place()) if key}
-        made |= {f"to {to}" for operation in operations if (to := steps.destination(operation))}  # whose address it is the second asks
+        made |= {f"to {to}" for operation in operations if (to := execute.destination(operation))}  # whose address it is the second asks
         if self._made & (shared | made) or self._seen & made:
             return False
         self._made |= made
@@ -167,10 +167,10 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
 
 def _tell(node: Node, coming: Sequence[Coming]) -> None:
     """Tells of those that are up; what is to be said again is said by one process for all of them."""
-    again, view = _Again(), steps.once(node)
+    again, view = _Again(), execute.once(node)
     for one in coming:
         if one.settled is not None:
-            effects.arrived(node._replace(later=again), one.settled, one.log, view)
+            run_effects.arrived(node._replace(later=again), one.settled, one.log, view)
     if coming:
         again.hand_over(node, coming[0].log)
 
@@ -205,7 +205,7 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
                 names |= {one.nic.uuid, one.nic.interface}
         except NetcommonError:
             continue
-    held.keys({key for operations in planned.values() for key in steps.keys_of(operations)})
+    held.keys({key for operations in planned.values() for key in execute.keys_of(operations)})
     view, sharing = node.host.snapshot(), _Sharing()
     ready: dict[int, _Ready] = {}
     for number, operations in planned.items():
@@ -213,7 +213,7 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
         try:
             link = device_link(view, one.nic.interface)
             refuse_port(view, link, one.nic.mode)
-            resolved = steps.resolve(node, view, operations, [], one.nic.uuid, one.log)
+            resolved = execute.resolve(node, view, operations, [], one.nic.uuid, one.log)
             if not (one.incoming or link.up or left_behind(view, link, one.nic.mode)) and sharing.admits(resolved):
                 ready[number] = _Ready(one, link, resolved)
         except NetcommonError:
@@ -232,7 +232,7 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
             except NetcommonError as error:
                 results[number] = error
         begun = [ready[number] for number in going]
-        failures = steps.apply_each(node, [one.operations for one in begun], [one.coming.log for one in begun])
+        failures = execute.apply_each(node, [one.operations for one in begun], [one.coming.log for one in begun])
         for number, failure in zip(list(going), failures, strict=True):
             record = going.pop(number)
             try:
@@ -260,7 +260,7 @@ def _repair_together(
             held.devices({record.device for record in records.values()})
             held.uuids({record.uuid for record in records.values()})
             seen, records = records, {key: record for key in records if (record := node.store.read(key))}
-            held.keys({key for record in records.values() for key in steps.keys_of(intended(node, record))})
+            held.keys({key for record in records.values() for key in execute.keys_of(intended(node, record))})
             view, sharing = node.host.snapshot(), _Mended()
             going: dict[str, Mending] = {}
             for key, record in records.items():
@@ -277,7 +277,7 @@ def _repair_together(
     again = _Again()
     for key, mending in going.items():
         if isinstance(done.get(key), Outcome):
-            effects.arrived(node._replace(later=again), mending.record, calls[key].log)
+            run_effects.arrived(node._replace(later=again), mending.record, calls[key].log)
     for key in list(going)[:1]:
         again.hand_over(node, calls[key].log)
     return done
@@ -291,7 +291,7 @@ class _Mended:
 
     def admits(self, operations: Sequence[Operation]) -> bool:
         """Tell whether these fit to those admitted so far; then they are admitted."""
-        made = {name for one in operations for name in (*one.shared(), one.place(), steps.destination(one)) if name}
+        made = {name for one in operations for name in (*one.shared(), one.place(), execute.destination(one)) if name}
         if self._made & made:
             return False
         self._made |= made
@@ -302,8 +302,8 @@ def _mend(node: Node, going: Mapping[str, Mending], calls: Mapping[str, Call]) -
     """Each one's intent to disk, then the host for all, then one look whether it holds."""
     for mending in going.values():
         node.store.write(mending.stored())
-        steps.claim(node, mending.resolved, mending.record.key)
-    failures = steps.apply_each(node, [each.order(list(each.todo)) for each in going.values()], [calls[key].log for key in going])
+        execute.claim(node, mending.resolved, mending.record.key)
+    failures = execute.apply_each(node, [each.order(list(each.todo)) for each in going.values()], [calls[key].log for key in going])
     view = node.host.snapshot()
     done: dict[str, Result] = {}
     for (key, mending), failure in zip(going.items(), failures, strict=True):
@@ -354,12 +354,12 @@ def undo_together(
                 record = node.store.read(key)
                 if record is None or record.device != device or record.moved or record.scripts or record.boot != node.identity.boot:
                     continue
-                operations, unknown = steps.decode(record)
+                operations, unknown = execute.decode(record)
                 if not unknown and key not in keys:
                     now[number] = (record, operations)
                     keys.add(key)
             calls = {number: about(calls[number], record) for number, (record, _operations) in now.items()}
-            held.keys({key for _record, operations in now.values() for key in steps.keys_of(operations)})
+            held.keys({key for _record, operations in now.values() for key in execute.keys_of(operations)})
             view = node.host.snapshot()
             same = {number: each for number, each in now.items() if as_recorded(node, view, each[0])}
             going = {number: each for number, each in same.items() if leaves(view, each[0], calls[number])}
@@ -374,7 +374,7 @@ def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
     """Those that are the last ones of several to leave something that they share: what becomes of it shows when the others have left."""
     sharing: dict[str, list[int]] = {}
     for number, (_record, operations) in going.items():
-        for key in steps.keys_of(operations):
+        for key in execute.keys_of(operations):
             sharing.setdefault(key, []).append(number)
     return {numbers[-1] for numbers in sharing.values() if len(numbers) > 1}
 
@@ -382,7 +382,7 @@ def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
 def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
     """Undoes them: requests first, since none of them takes away what another needs."""
     undoing = {
-        number: steps.undo(node, view, steps.in_place(steps.in_order(operations)), record.key, calls[number].log)
+        number: execute.undo(node, view, execute.in_place(execute.in_order(operations)), record.key, calls[number].log)
         for number, (record, operations) in going.items()
     }
     records = {number: farewell(node, record, calls[number], known=True) for number, (record, _operations) in going.items()}
@@ -391,7 +391,7 @@ def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operati
     for (number, each), said in zip(undoing.items(), answers, strict=True):
         record, call = records[number], calls[number]
         try:
-            close(node, record, steps.undone(node, each, said, record.key, call.log), call)
+            close(node, record, execute.undone(node, each, said, record.key, call.log), call)
             done[number] = Outcome(True, f"{record.nic.label} is down on {record.device}")
         except NetcommonError as error:
             done[number] = error

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import scripts, steps
+from netcommon.lifecycle import execute, site_scripts
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
 from netcommon.lifecycle.down import farewell, finish
-from netcommon.lifecycle.incoming import incoming
-from netcommon.lifecycle.leftovers import refuse_port, sweep
-from netcommon.lifecycle.node import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
-from netcommon.lifecycle.renamed import follow
+from netcommon.lifecycle.migration import incoming
+from netcommon.lifecycle.renamed_device import follow
+from netcommon.lifecycle.stale_state import refuse_port, sweep
 from netcommon.operations.base import to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import device_link
-from netcommon.plan import plan as plan_of
+from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError
 from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
@@ -20,9 +20,9 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.nic import Nic
@@ -37,14 +37,14 @@ class Coming:
 
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
-        self.scripts = scripts.Scripts(node, call, nic) if run_scripts else scripts.NONE
+        self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
         self.undone: Record | None = None  #: the record, where the up was rolled back
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
-        node, nic, view = self.node, self.nic, steps.once(self.node)
+        node, nic, view = self.node, self.nic, execute.once(self.node)
         link = device_link(view, nic.interface)
         refuse_port(view, link, nic.mode)
         self.scripts.check()
@@ -53,30 +53,30 @@ class Coming:
             node.store.write(current)
         if current and current.state == REVERTING:
             earlier = current = self._finished(current, view)
-            view = steps.once(node)
+            view = execute.once(node)
         planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
-        old = steps.decode(current)[0] if current else []
+        old = execute.decode(current)[0] if current else []
         touched = [record for record in (*stale, aside) if record]
-        keyed = [*planned, *old, *(operation for record in touched for operation in steps.decode(record)[0])]
+        keyed = [*planned, *old, *(operation for record in touched for operation in execute.decode(record)[0])]
         if stale or aside:
-            steps.resolve(node, view, planned, old, nic.uuid, self.log)  # refuses before anything is touched
+            execute.resolve(node, view, planned, old, nic.uuid, self.log)  # refuses before anything is touched
         # the scripts of those who left may hang: they get a share of the time, and no other NIC waits for them
         stale = [farewell(node, record, self._leaving(record, view)) for record in stale]
-        self.held.keys(steps.keys_of(keyed))
-        view = steps.once(node)  # as it is now that the keys are ours
-        resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
+        self.held.keys(execute.keys_of(keyed))
+        view = execute.once(node)  # as it is now that the keys are ours
+        resolved = execute.resolve(node, view, planned, old, nic.uuid, self.log)
         if aside:
             self.log.warning(f"still alive on {aside.device}: that record is closed when its device goes")
             self._move_aside(aside)
         for record in stale:
             self._clean(record, self._leaving(record, view))
         if stale or aside:
-            view = steps.once(node)
+            view = execute.once(node)
         if sweep(node, view, link, nic.mode, old, self.log, shut=not current and self._early(view, link, resolved)) or stale or aside:
-            view = steps.once(node)
-            resolved = steps.resolve(node, view, planned, old, nic.uuid, self.log)
+            view = execute.once(node)
+            resolved = execute.resolve(node, view, planned, old, nic.uuid, self.log)
         self.view = None if self.scripts.any or (current and current.scripts) else view
         for operation in resolved:
             fields = operation._asdict()
@@ -127,9 +127,9 @@ class Coming:
         It is an owner under its new name before it loses the old one: a kill in between would leave what it has made without an owner,
         and the next NIC that needs it would take it for the administrator's.
         """
-        store, operations = self.node.store, steps.decode(record)[0]
-        store.move_aside(record, lambda moved: steps.claim(self.node, operations, moved.key))
-        for key in steps.keys_of(operations):
+        store, operations = self.node.store, execute.decode(record)[0]
+        store.move_aside(record, lambda moved: execute.claim(self.node, operations, moved.key))
+        for key in execute.keys_of(operations):
             store.owners.release(key, record.key)
 
     def _leaving(self, record: Record, view: View) -> Call:
@@ -144,12 +144,12 @@ class Coming:
         The kernel takes addresses and routes from a device that goes down: one that has the administrator's own, and joins no bridge,
         stays up. What its guest sends goes where it went before, until its rule stands.
         """
-        if not link.up or self.call.door == ADOPT or not any(map(steps.opens, resolved)):
+        if not link.up or self.call.door == ADOPT or not any(map(execute.opens, resolved)):
             return False
-        return any(operation.KIND == BridgePort.KIND for operation in resolved) or not steps.in_use(view, link)
+        return any(operation.KIND == BridgePort.KIND for operation in resolved) or not execute.in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
-        first = [steps.shut(link.name, link.index)] if self._early(self.view or steps.once(self.node), link, resolved) else []
+        first = [execute.shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
         self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
 
@@ -174,16 +174,16 @@ class Coming:
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
         """
-        outdated = [operation for operation in old if not any(steps.same(operation, new) for new in resolved)]
-        fresh = [operation for operation in resolved if not any(steps.same(was, operation) for was in old)]
+        outdated = [operation for operation in old if not any(execute.same(operation, new) for new in resolved)]
+        fresh = [operation for operation in resolved if not any(execute.same(was, operation) for was in old)]
         owed = [operation for operation in fresh if operation.exclusive()] if current.incoming else []
         changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
         finished = current.state in (UP, CLOSING)
-        view = steps.once(self.node)
-        drifted = [operation for operation, _text in steps.drift(view, resolved)]
+        view = execute.once(self.node)
+        drifted = [operation for operation, _text in execute.drift(view, resolved)]
         waiting = [operation for operation in resolved if operation not in drifted and operation.waits(view)]  # its device may be gone
-        down = steps.shut(current.device, current.ifindex)
-        leaving = outdated if any(map(steps.opens, resolved)) else []
+        down = execute.shut(current.device, current.ifindex)
+        leaving = outdated if any(map(execute.opens, resolved)) else []
         moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in fresh)
         undone = [] if finished else [operation for operation in resolved if operation not in waiting]
@@ -205,9 +205,9 @@ class Coming:
             self.log.warning(f"had drifted, is mended: {operation.describe()}")
         if changed and current.scripts:
             self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
-            scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
-            self.held.keys(steps.keys_of([*old, *resolved]))
-        unknown = steps.decode(current)[1]
+            site_scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
+            self.held.keys(execute.keys_of([*old, *resolved]))
+        unknown = execute.decode(current)[1]
         operations = (*unknown, *map(to_json, [*resolved, *outdated]))
         record = current._replace(nic=self.nic, state=APPLYING, operations=operations, incoming=self.incoming)
         settled = (*unknown, *map(to_json, resolved))
@@ -226,17 +226,17 @@ class Coming:
         """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
         node, store = self.node, self.node.store
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
-        self._intend(record, todo if settled is None else steps.decode(record)[0])
+        self._intend(record, todo if settled is None else execute.decode(record)[0])
         try:
             if first:
-                steps.apply(node, first, self.log)
+                execute.apply(node, first, self.log)
             late = [operation for operation in outdated if operation.unbroken()]
             early = [operation for operation in outdated if operation not in late]
             if early:
                 self._retire(record, early)
             try:
-                steps.apply(node, todo, self.log)
-            except steps.Changed as error:
+                execute.apply(node, todo, self.log)
+            except execute.Changed as error:
                 self.log.warning(f"{error}: once more")
                 self._again(record._replace(operations=record.operations if settled is None else settled))
             if late:
@@ -255,10 +255,10 @@ class Coming:
 
     def _again(self, record: Record) -> None:
         """Does what does not hold of the whole record: what held a moment ago, and was left out, may have gone too."""
-        node, known = self.node, steps.decode(record)[0]
-        view = steps.once(node)
-        resolved = steps.resolve(node, view, known, known, record.key, self.log)
-        steps.apply(node, [operation for operation, _text in steps.drift(view, resolved)], self.log)
+        node, known = self.node, execute.decode(record)[0]
+        view = execute.once(node)
+        resolved = execute.resolve(node, view, known, known, record.key, self.log)
+        execute.apply(node, [operation for operation, _text in execute.drift(view, resolved)], self.log)
 
     def first(self) -> bool:
         """Whether there is nothing on record of it, or of its device, and no script to run: then ``begin`` and ``end`` are all of an up.
@@ -293,7 +293,7 @@ class Coming:
         before = self.node.store.read(record.key)
         try:
             self.node.store.write(record)
-            steps.claim(self.node, operations, record.key)
+            execute.claim(self.node, operations, record.key)
         except BaseException:
             self._take_back(before, record)
             raise
@@ -325,14 +325,14 @@ class Coming:
     def _retire(self, record: Record, outdated: list[Operation]) -> None:
         """Reverts those of the record that no other takes the place of. Raises the first failure."""
         node = self.node
-        lasting = [operation for operation in steps.decode(record)[0] if operation not in outdated]
-        surplus = [operation for operation in outdated if steps.superseded(operation, lasting) is None]
-        failures = steps.revert(node, surplus, record.key, self.log) if surplus else []
+        lasting = [operation for operation in execute.decode(record)[0] if operation not in outdated]
+        surplus = [operation for operation in outdated if execute.superseded(operation, lasting) is None]
+        failures = execute.revert(node, surplus, record.key, self.log) if surplus else []
         if failures:
             raise failures[0][1]
-        for key in set(steps.keys_of(outdated)) - set(steps.keys_of(lasting)):
+        for key in set(execute.keys_of(outdated)) - set(execute.keys_of(lasting)):
             node.store.owners.release(key, record.key)
-        steps.claim(node, lasting, record.key)
+        execute.claim(node, lasting, record.key)
 
     def roll_back(self, record: Record, error: BaseException) -> None:
         """In reverse order, each step on its own; what cannot be undone stays recorded, for gc."""

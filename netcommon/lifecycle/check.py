@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import effects, steps
-from netcommon.lifecycle.incoming import arrived, owed
-from netcommon.lifecycle.mending import examine, intended
-from netcommon.lifecycle.node import Outcome, alive, locks
-from netcommon.lifecycle.renamed import drift as drift_of
-from netcommon.lifecycle.renamed import follow, name_of, refuse_strange
+from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle.context import Outcome, alive, locks
+from netcommon.lifecycle.migration import arrived, owed
+from netcommon.lifecycle.reconcile import examine, intended
+from netcommon.lifecycle.renamed_device import drift as drift_of
+from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -17,9 +17,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.mending import Mending
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Call, Node
+    from netcommon.lifecycle.reconcile import Mending
     from netcommon.operations.base import Operation
     from runtime.record import Record
 
@@ -44,10 +44,10 @@ class Report(NamedTuple):
         return self.alive and self.record.state == UP and not self.drift and not self.unknown
 
 
-def check(node: Node, view: View, record: Record, known: steps.Known | None = None) -> Report:
+def check(node: Node, view: View, record: Record, known: execute.Known | None = None) -> Report:
     """Verifies every operation of ``record`` against ``view``, which may be a snapshot. Changes nothing. ``known``: as for steps.drift."""
     called, record = record.device, follow(node, view, record)
-    operations, unknown = steps.decode(record)
+    operations, unknown = execute.decode(record)
     there = alive(node, view, record)
     drift = drift_of(view, record, operations, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
@@ -90,17 +90,17 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
             raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
         refuse_strange(node, view, record)
         renamed = seen.device if record.device != seen.device else ""
-        held.keys(steps.keys_of(intended(node, record)))
-        mending = examine(node, steps.once(node), record, call.log, wanted)
+        held.keys(execute.keys_of(intended(node, record)))
+        mending = examine(node, execute.once(node), record, call.log, wanted)
         if not (mending.needed or renamed):
             mending.done(view, [])
             return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
         todo = _mend(node, stored, mending, call, wanted)
-        mending.done(steps.once(node), todo)
+        mending.done(execute.once(node), todo)
     if renamed:
         _tell_ganeti(node, mending.record, call)
     if record.state == UP:
-        effects.arrived(node, mending.record, call.log)
+        run_effects.arrived(node, mending.record, call.log)
     return Outcome(True, mending.text(todo, renamed))
 
 
@@ -108,31 +108,31 @@ def _mend(node: Node, stored: Record, mending: Mending, call: Call, wanted: Call
     """Do it; return what was applied. ``stored``: the record as it was. Raises HostRefused or TryAgain."""
     record, resolved, outdated, leaving = mending.record, mending.resolved, mending.outdated, mending.leaving
     node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
-    steps.claim(node, resolved, record.key)
+    execute.claim(node, resolved, record.key)
     first = [operation for operation in leaving if operation.KIND in ONE_AT_A_TIME]
     if first:
-        steps.apply(node, [steps.shut(record.device, record.ifindex)], call.log)
-    going, todo = [*first, *(old for old in outdated if steps.superseded(old, resolved) is None)], list(mending.todo)
+        execute.apply(node, [execute.shut(record.device, record.ifindex)], call.log)
+    going, todo = [*first, *(old for old in outdated if execute.superseded(old, resolved) is None)], list(mending.todo)
     if going:
         _retire(node, going, record.key, call)
-        todo = mending.drifted(steps.once(node), wanted)
+        todo = mending.drifted(execute.once(node), wanted)
     try:
-        steps.apply(node, mending.order(todo), call.log)
+        execute.apply(node, mending.order(todo), call.log)
     except HostRefused as problem:
         raise HostRefused("; ".join([*mending.hopeless, str(problem)])) from problem
     _retire(node, [operation for operation in leaving if operation not in going], record.key, call)
     if outdated or leaving or mending.staying or stored.device != record.device:
         node.store.write(mending.stored(*mending.staying))
-        kept = {*steps.keys_of(resolved), *steps.keys_of(mending.staying)}
-        for key in set(steps.keys_of([*outdated, *leaving, *steps.decode(stored)[0]])) - kept:
+        kept = {*execute.keys_of(resolved), *execute.keys_of(mending.staying)}
+        for key in set(execute.keys_of([*outdated, *leaving, *execute.decode(stored)[0]])) - kept:
             node.store.owners.release(key, record.key)
-        steps.claim(node, [*resolved, *mending.staying], record.key)
+        execute.claim(node, [*resolved, *mending.staying], record.key)
     return todo
 
 
 def _retire(node: Node, operations: list[Operation], key: str, call: Call) -> None:
     """Revert ``operations``. Raises the first failure."""
-    failures = steps.revert(node, operations, key, call.log)
+    failures = execute.revert(node, operations, key, call.log)
     if failures:
         raise failures[0][1]
 

@@ -1,23 +1,30 @@
-"""What the lifecycle works with: the node, and one call to it. Clock, host, store and log are passed in, never reached for."""
+"""Define what the lifecycle works with: the node, and one call to it. Clock, host, store and log are passed in, never reached for.
+
+``open_node`` is where a node is put together: by doors, the command line, and the agent's threads.
+"""
 
 from __future__ import annotations
 
 import time
 
+from netcommon.effects.background import Detached
+from netcommon.scripts.site import HOOKS
+from runtime.record import from_json
+from runtime.store import Store
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    from netcommon.custom import Execute
-    from netcommon.host.base import Host, Identity, View
+    from netcommon.host.api.host import Host, Identity, View
     from netcommon.log import Log
-    from netcommon.settings import Settings
-    from runtime.locks import Locks
+    from netcommon.scripts.site import Execute
+    from netcommon.settings.model import Settings
+    from runtime.locks import Gates, Locks
     from runtime.paths import Paths
     from runtime.record import Record
-    from runtime.store import Store
+    from runtime.store import Parse
 
     class Later(Protocol):
         """Calls ``action`` after each of ``delays`` (seconds from now, rising) until it answers False, without holding the caller.
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
         """
 
         def __call__(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None: ...
+
+    MakeHost = Callable[[Paths, Settings, "Clock"], Host]
 
     #: What is done later, and whether it is to be done again. The view, if there is one, serves all that is done at the same time.
     Action = Callable[["Node", Log, View | None], bool]
@@ -60,8 +69,42 @@ class Node(NamedTuple):
     identity: Identity
     clock: Clock
     later: Later  #: runs what an effect does again within a second, without holding the call
-    doors: tuple[str, ...] = ()  #: folders of our own executables, which are never run as custom scripts
+    hooks: str = HOOKS  #: the folder of our own executables, which are never run as custom scripts
     execute: Execute | None = None  #: runs custom scripts; None: as children of this process
+
+
+def linux(paths: Paths, settings: Settings, clock: Clock) -> Host:
+    """Give this machine as a host."""
+    from netcommon.host.linux.host import LinuxHost  # a simulated node does without
+
+    return LinuxHost(paths, settings.service_timeout, clock.now, settings.folders)
+
+
+def open_node(
+    paths: Paths,
+    settings: Settings,
+    clock: Clock,
+    make_host: MakeHost = linux,
+    readonly: bool = False,
+    later: Later | None = None,
+    execute: Execute | None = None,
+    gates: Gates | None = None,
+    parse: Parse = from_json,
+    closes: Callable[[], None] | None = None,
+) -> Node:
+    """Put a node together.
+
+    ``readonly``: nothing of its files is written. ``later``, ``execute``: see Node; without ``later``, processes of their own do it, in
+    which ``closes`` closes what the caller has open besides. ``gates``, ``parse``: what threads of one process share (runtime.store).
+
+    Raises TryAgain or HostRefused where the kernel does not say which node this is.
+    """
+    host = make_host(paths, settings, clock)
+    identity = host.identity()
+    store = Store(paths, identity.netns, identity.boot, readonly, gates, parse)
+    if later is None:
+        later = Detached((host.close, store.close, *((closes,) if closes else ())), clock.now, clock.sleep)
+    return Node(paths, settings, host, store, identity, clock, later, execute=execute)
 
 
 class Call(NamedTuple):

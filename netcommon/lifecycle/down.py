@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import scripts, steps
-from netcommon.lifecycle.node import ADOPT, SHUTDOWN, Outcome, about, alive, locks
-from netcommon.lifecycle.renamed import follow, name_of, on_device, refuse_strange
+from netcommon.lifecycle import execute, site_scripts
+from netcommon.lifecycle.context import ADOPT, SHUTDOWN, Outcome, about, alive, locks
+from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
 from runtime import ganeti
@@ -16,8 +16,8 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.environment import DownHint
     from runtime.locks import Locks
@@ -31,7 +31,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
     """
     device = hint.device
     for _attempt in range(5):
-        view = steps.once(node)
+        view = execute.once(node)
         hint = _as_recorded(node, view, hint._replace(device=device))
         found = find(node.store, node.paths, hint)
         named = call.log.bind(hint.instance, hint.index, hint.uuid, hint.device)
@@ -51,7 +51,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
             if record.device != found.record.device or meant is None or meant.key != record.key:
                 continue
-            call, view = about(call, record), steps.once(node)
+            call, view = about(call, record), execute.once(node)
             strange = _another(node, view, device, hint, record, call)
             if strange:
                 return Outcome(False, strange)
@@ -124,7 +124,7 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
     """
     if record.scripts:
         _note(node, record._replace(state=REVERTING), call)
-        scripts.Scripts(node, call, record.nic).down()
+        site_scripts.Scripts(node, call, record.nic).down()
     earlier, record = record if known else None, record._replace(state=REVERTING, scripts=False)
     _note(node, record, call, earlier)
     return record
@@ -144,23 +144,35 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     """
     view = view or node.host.view()
     stored, record = record, follow(node, view, record)
-    operations = steps.decode(record)[0]
+    operations = execute.decode(record)[0]
     _shut_strange(node, view, record, operations, call)
     twin = node.store.read(record.uuid) if record.moved else None
     if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
-        node.store.remove(twin)  # a kill while the record was moved aside left both: the other must not count as a sharer of its own things
+        _one_of_two(node, record, twin, operations)
     record = farewell(node, record, call)
-    held.keys(steps.keys_of(operations))
+    held.keys(execute.keys_of(operations))
     if record.device != stored.device:
-        for key in set(steps.keys_of(steps.decode(stored)[0])) - set(steps.keys_of(operations)):
+        for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)
-    left = steps.in_place(steps.in_order(operations))
+    left = execute.in_place(execute.in_order(operations))
     if record.door == ADOPT:
         # it did not come to its end, which says that the device was not up before: the guest was on the network without us, and stays
-        left = [operation for operation in left if not (steps.opens(operation) and operation._asdict()["was"])]
+        left = [operation for operation in left if not (execute.opens(operation) and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
-    close(node, record, steps.revert(node, left, record.key, call.log), call)
+    close(node, record, execute.revert(node, left, record.key, call.log), call)
+
+
+def _one_of_two(node: Node, record: Record, twin: Record, operations: Sequence[Operation]) -> None:
+    """Remove the other file of a NIC that a kill has left two of, while its record was moved aside: it must not share its own things.
+
+    What the two have in common is the record's own before: a kill on the way would leave it to nobody, and the next NIC that needs it
+    would take it for the administrator's. No lock of a key is needed for that: the NIC is an owner before and after.
+    """
+    execute.claim(node, operations, record.key)
+    node.store.remove(twin)
+    for key in execute.keys_of(operations):
+        node.store.owners.release(key, twin.key)
 
 
 def _shut_strange(node: Node, view: View, record: Record, operations: Sequence[Operation], call: Call) -> None:
@@ -173,14 +185,14 @@ def _shut_strange(node: Node, view: View, record: Record, operations: Sequence[O
     except HostRefused:
         _note(node, record._replace(state=REVERTING), call)
         if any(operation.lets_in() for operation in operations):
-            steps.apply(node, [steps.shut(record.device, record.ifindex)], call.log)
+            execute.apply(node, [execute.shut(record.device, record.ifindex)], call.log)
         raise
 
 
-def close(node: Node, record: Record, failures: list[steps.Failure], call: Call) -> None:
+def close(node: Node, record: Record, failures: list[execute.Failure], call: Call) -> None:
     """The record of a NIC goes that is undone but for ``failures``. With those, and what we do not know, it stays, and that is raised."""
     here = node.identity.boot == record.boot
-    operations, unknown = steps.decode(record)
+    operations, unknown = execute.decode(record)
     if unknown:
         call.log.warning(f"{len(unknown)} operations of {record.key} are of kinds that this version does not know: they are kept on record")
     if failures or unknown:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import View
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
-from netcommon.host.once import Once
-from netcommon.host.requests import NftChange, achieved
-from netcommon.lifecycle.effects import perform
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.host.api.host import View
+from netcommon.host.api.requests import NftChange, achieved
+from netcommon.host.linux.memo_view import Once
+from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
 from netcommon.operations.link import UP as LINK_UP
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from netcommon.effects.base import Effect
-    from netcommon.host.base import Answer
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import Answer
+    from netcommon.host.api.requests import Request
+    from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from runtime.record import Record
 
@@ -55,7 +55,7 @@ def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]
 
 
 def once(node: Node) -> View:
-    """The host as it is now, for one decision (netcommon.host.once)."""
+    """The host as it is now, for one decision (netcommon.host.linux.memo_view)."""
     return cast("View", Once(node.host.view()))
 
 
@@ -113,7 +113,7 @@ def _resolve(
                 like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
                 made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
                 if like is None and resolved.KIND in THROUGH_TAP and resolved._asdict()["found"] == OURS:
-                    from netcommon.lifecycle.contested import contested
+                    from netcommon.lifecycle.address_conflict import contested
 
                     warnings += contested(node, view, resolved, record_key)
         except HostRefused as error:
@@ -126,7 +126,7 @@ def _with_marks(node: Node, view: View) -> View:
     """Give the view on which every tap of ours bears our mark."""
     if node.settings.tap_alias:
         return view
-    from netcommon.lifecycle.recorded import Recorded
+    from netcommon.lifecycle.unaliased_taps import Recorded
 
     return cast("View", Recorded(view, node))
 
@@ -252,7 +252,7 @@ def shut(device: str, ifindex: int) -> Operation:
 
 def in_use(view: View, link: Link) -> bool:
     """Tell whether the device has addresses or routes of others: it loses them when it goes down."""
-    from netcommon.addresses import link_local
+    from netcommon.options.addresses import link_local
 
     if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
         return True

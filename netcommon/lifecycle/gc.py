@@ -1,4 +1,4 @@
-"""gc: undo what no NIC needs any more. Records whose device is gone or whose hook died, then whatever bears our mark and is on none.
+"""gc: undo what no NIC needs any more: abandoned records (netcommon.lifecycle.abandoned), then whatever bears our mark and is on none.
 
 Nothing is deleted before the whole picture was read (netcommon.lifecycle.inventory). Before each deletion there is a second look,
 under locks.
@@ -6,19 +6,18 @@ under locks.
 
 from __future__ import annotations
 
-from netcommon.lifecycle import inventory, steps
+from netcommon.lifecycle import execute, inventory
+from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
+from netcommon.lifecycle.context import DEVICE_GONE, about, locks
 from netcommon.lifecycle.down import finish
-from netcommon.lifecycle.node import DEVICE_GONE, about, alive, locks
-from netcommon.lifecycle.renamed import name_of
+from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
-from runtime.record import APPLYING, CLOSING, REVERTING
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Owned
     from runtime.record import Record
 
@@ -35,20 +34,6 @@ class Found(NamedTuple):
     text: str
     why: str
     action: str  #: REMOVED, WOULD, KEPT or FAILED
-
-
-class Reason(NamedTuple):
-    """Why nobody needs something any more: a name for counting, and in words."""
-
-    name: str
-    text: str
-
-
-REBOOTED = Reason("earlier-boot", "made before this boot")
-GONE = Reason("device-gone", "its device is gone")
-CLOSED = Reason("closed", "it is closing, and nobody holds its device any more")
-UNRECORDED = Reason("no-record", "on no record")
-DIED = {state: Reason("hook-died", f"a hook died while {state} it") for state in (APPLYING, REVERTING)}
 
 
 def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], None] = lambda text: None) -> list[Found]:
@@ -78,29 +63,6 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
 def named(record: Record) -> str:
     """A record for people: its NIC, its key, its device."""
     return f"{record.nic.label} ({record.key}) on {record.device}"
-
-
-def abandoned(node: Node, view: View, record: Record, locked: bool = False) -> Reason | None:
-    """Why nobody needs ``record`` any more; None if somebody may. ``locked``: we hold its lock, so no hook is at work on it."""
-    if record.boot == node.identity.boot and record.netns != node.identity.netns:
-        return None  # another node on this machine
-    if not alive(node, view, record):
-        return REBOOTED if record.boot != node.identity.boot else GONE
-    if record.state in DIED and (locked or not at_work(node, record.uuid)):
-        return DIED[record.state]
-    link = view.link_at(record.ifindex)
-    if record.state == CLOSING and link is not None and link.holders == 0:
-        return CLOSED
-    return None
-
-
-def at_work(node: Node, uuid: str) -> bool:
-    """Whether a hook holds the NIC's lock just now (or that of another NIC which shares its file)."""
-    now = node.clock.now
-    if node.store.readonly:
-        return False  # nothing is done on this word
-    with node.store.locks(now(), now, node.clock.sleep) as asked:
-        return asked.held(uuid)
 
 
 def collect(node: Node, record: Record, call: Call) -> str:
@@ -151,7 +113,7 @@ def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> st
             if thing.detached and node.host.view().link(thing.device) is not None:
                 return KEPT
             for record in (node.store.by_device(thing.device), node.store.read(thing.owner)):
-                if record and any(operation.identity() == thing.identity for operation in steps.decode(record)[0]):
+                if record and any(operation.identity() == thing.identity for operation in execute.decode(record)[0]):
                     return KEPT
             held.keys(thing.shared)
             if any(node.store.owners.others(key, "") for key in thing.shared):

@@ -6,7 +6,7 @@ interrupted, or a service that does not answer, ends it.
 
 from __future__ import annotations
 
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import execute
 from netcommon.operations import every
 from netcommon.operations.link import marked
 from runtime.errors import HostRefused, NetcommonError
@@ -15,9 +15,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation, Owned
     from runtime.record import Record
 
@@ -68,7 +68,7 @@ def records(node: Node) -> Records:
     for record in node.store.each(problems):
         found.append(record._replace(operations=(), nic=record.nic._replace(environment={})))
         try:
-            operations, unknown = steps.decode(record)
+            operations, unknown = execute.decode(record)
             held |= {operation.identity() for operation in operations}
             doubtful |= {record.device} if unknown else set()
         except Exception as error:  # whatever a damaged record makes of it: what it holds cannot be told

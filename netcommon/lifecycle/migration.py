@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 
-from netcommon.lifecycle.node import POST, PRE
-from netcommon.plan import plan
+from netcommon.lifecycle.context import POST, PRE
+from netcommon.plan.planner import plan
 from runtime import ganeti
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.nic import Nic
     from runtime.record import Record

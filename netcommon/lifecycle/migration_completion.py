@@ -1,16 +1,16 @@
-"""The end of a migration on its target: what was owed while the guest was on its way is done (netcommon.lifecycle.incoming)."""
+"""The end of a migration on its target: what was owed while the guest was on its way is done (netcommon.lifecycle.migration)."""
 
 from __future__ import annotations
 
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.incoming import arrived
-from netcommon.lifecycle.node import about
+from netcommon.lifecycle.context import about
+from netcommon.lifecycle.migration import arrived
 from runtime.errors import NetcommonError
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.context import Call, Node
 
 
 def complete_instance(node: Node, instance: str, call: Call) -> bool:

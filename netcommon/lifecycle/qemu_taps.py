@@ -12,17 +12,17 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from netcommon.addresses import addresses_of
 from netcommon.operations.table import table_number
-from netcommon.options import DEFAULTS
+from netcommon.options.addresses import addresses_of
+from netcommon.options.model import DEFAULTS
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
     from runtime.nic import Nic
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import PROTOCOL
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.incoming import arrived, owed
-from netcommon.lifecycle.renamed import left
+from netcommon.host.api.facts import PROTOCOL
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.migration import arrived, owed
+from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.vlan import PortVlans
@@ -16,8 +16,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.record import Record
@@ -56,7 +56,7 @@ class Mending(NamedTuple):
     def drifted(self, view: View, wanted: Callable[[Operation], bool]) -> list[Operation]:
         """Select what does not hold now, and can be made to; where something cannot, nothing that lets the guest's frames in."""
         blocked = bool(self.hopeless)
-        found = [each for each, _text in steps.drift(view, self.resolved) if self.wants(each, wanted) and each not in self.stuck]
+        found = [each for each, _text in execute.drift(view, self.resolved) if self.wants(each, wanted) and each not in self.stuck]
         return [operation for operation in found if not (blocked and operation.lets_in())]
 
     def wants(self, operation: Operation, wanted: Callable[[Operation], bool]) -> bool:
@@ -65,7 +65,7 @@ class Mending(NamedTuple):
 
     def order(self, todo: list[Operation]) -> list[Operation]:
         """Give what is applied for ``todo``: where a tap that has VLANs joins its bridge again, it is down meanwhile."""
-        down = steps.shut(self.record.device, self.record.ifindex)
+        down = execute.shut(self.record.device, self.record.ifindex)
         joins = any(operation.KIND == BridgePort.KIND for operation in todo)
         if not joins or not any(each.KIND == PortVlans.KIND for each in self.resolved):
             return todo
@@ -73,7 +73,7 @@ class Mending(NamedTuple):
 
     def done(self, view: View, todo: list[Operation]) -> None:
         """Raise HostRefused for what the host refuses, and for what of ``todo`` does not hold although it was applied."""
-        again = [f"{operation.describe()}: {text}" for operation, text in steps.drift(view, todo)]
+        again = [f"{operation.describe()}: {text}" for operation, text in execute.drift(view, todo)]
         if again or self.hopeless:
             raise HostRefused("; ".join([*self.hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
 
@@ -87,7 +87,7 @@ class Mending(NamedTuple):
 def intended(node: Node, record: Record) -> list[Operation]:
     """Give everything that the record stands for, what is left under old names too, and what was owed if its guest is here."""
     here = record.state == UP and arrived(node, record)
-    return [*steps.replacing(steps.in_order(steps.decode(record)[0]))[0], *(owed(node, record) if here else ())]
+    return [*execute.replacing(execute.in_order(execute.decode(record)[0]))[0], *(owed(node, record) if here else ())]
 
 
 def kept_up(view: View, record: Record, operation: Operation) -> bool:
@@ -99,16 +99,16 @@ def kept_up(view: View, record: Record, operation: Operation) -> bool:
         return True
     if record.moved and (operation.exclusive() or operation.KIND == "file"):
         return False
-    way = steps.destination(operation)
+    way = execute.destination(operation)
     index = operation._asdict().get("ifindex")
     return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
 
 
 def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[Operation], bool]) -> Mending:
     """Work out what it takes, of what is ``wanted``. Changes nothing. Raises TryAgain, and NicInvalid for tags that are taken no more."""
-    known, unknown = steps.decode(record)
+    known, unknown = execute.decode(record)
     former = left(record, known)
-    operations, replaced = steps.replacing([operation for operation in steps.in_order(known) if operation not in former])
+    operations, replaced = execute.replacing([operation for operation in execute.in_order(known) if operation not in former])
     all_of_it = [operation for operation in intended(node, record) if operation not in former]
     given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(view, record, operation))
 
@@ -117,16 +117,16 @@ def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[
 
     here = record.state == UP and arrived(node, record)
     planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
-    resolved, refused = steps.resolve_each(node, view, planned.values(), operations, record.key, log)
+    resolved, refused = execute.resolve_each(node, view, planned.values(), operations, record.key, log)
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
-    elsewhere = [old for old in operations if not any(steps.same(old, new) for new in resolved)]
-    outdated = [operation for operation, _text in steps.drift(view, elsewhere) if wants(operation)]
+    elsewhere = [old for old in operations if not any(execute.same(old, new) for new in resolved)]
+    outdated = [operation for operation, _text in execute.drift(view, elsewhere) if wants(operation)]
     outdated += [operation for operation in replaced if wants(operation)]
     resolved += [old for old in [*elsewhere, *replaced] if old not in outdated]
-    drifted = [operation for operation, _text in steps.drift(view, resolved) if wants(operation)]
+    drifted = [operation for operation, _text in execute.drift(view, resolved) if wants(operation)]
     hopeless = tuple(dict.fromkeys(str(why) for one, why in refused if wants(one) and not _holds(one, stuck, drifted)))
-    stale = any(wants(operation) and operation not in stuck for operation, _text in steps.drift(view, operations))
+    stale = any(wants(operation) and operation not in stuck for operation, _text in execute.drift(view, operations))
     later = any(one.exclusive() for one, _why in refused)
     leaving = tuple(operation for operation in former if wanted(operation))
     staying = tuple(operation for operation in former if operation not in leaving)

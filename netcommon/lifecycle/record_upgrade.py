@@ -6,9 +6,9 @@ before our first change cannot be told any more, and stays unsaid.
 
 from __future__ import annotations
 
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.node import about, alive, locks
-from netcommon.lifecycle.renamed import name_of
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.context import about, alive, locks
+from netcommon.lifecycle.renamed_device import name_of
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, replaced, to_json
 from runtime.errors import NetcommonError
@@ -18,8 +18,8 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.record import Record
 
@@ -55,9 +55,9 @@ def backfill(node: Node, key: str, call: Call) -> list[str]:
         if told or operations != record.operations:
             written = record._replace(operations=operations)
             node.store.write(written)
-            lasting = steps.decode(written)[0]
-            held.keys(steps.keys_of(lasting))  # an earlier version had fewer of them
-            steps.claim(node, lasting, record.key)
+            lasting = execute.decode(written)[0]
+            held.keys(execute.keys_of(lasting))  # an earlier version had fewer of them
+            execute.claim(node, lasting, record.key)
         return told
 
 

@@ -7,8 +7,8 @@ old name has another index: it is not the NIC's.
 
 from __future__ import annotations
 
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.node import alive
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.context import alive
 from netcommon.operations.base import to_json
 from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.typed import TYPE_CHECKING
@@ -17,8 +17,8 @@ from runtime.validate import interface
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation
     from runtime.record import Record
 
@@ -56,7 +56,7 @@ def follow(node: Node, view: View, record: Record) -> Record:
     name = name_of(node, view, record)
     if name == record.device:
         return record
-    known, unknown = steps.decode(record)
+    known, unknown = execute.decode(record)
     operations: list[Operation] = []
     for old in known:
         new = old.renamed(record.device, name)
@@ -71,10 +71,10 @@ def left(record: Record, operations: Iterable[Operation]) -> list[Operation]:
     return [operation for operation in operations if operation.about() not in ("", record.device)]
 
 
-def drift(view: View, record: Record, operations: list[Operation], known: steps.Known | None = None) -> list[tuple[Operation, str]]:
+def drift(view: View, record: Record, operations: list[Operation], known: execute.Known | None = None) -> list[tuple[Operation, str]]:
     """Select the operations of ``record``, as ``follow`` gives it, that do not hold or are left; ``known`` as for steps.drift."""
     old = left(record, operations)
-    found = steps.drift(view, [operation for operation in operations if operation not in old] if old else operations, known)
+    found = execute.drift(view, [operation for operation in operations if operation not in old] if old else operations, known)
     return [*found, *((operation, f"it is of the name {operation.about()}, which the device had before") for operation in old)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle.node import alive
+from netcommon.lifecycle.context import alive
 from runtime.errors import NetcommonError
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from netcommon.effects.base import Effect, Scene
-    from netcommon.host.base import View
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from runtime.record import Record
 
@@ -23,7 +23,7 @@ def arrived(node: Node, record: Record, log: Log, view: View | None = None, seen
     ``view``: the host as it is, from who has looked at it since; ``seen``: as it was just before the NIC came up.
     """
 
-    from netcommon.plan import effects  # a down has no plan
+    from netcommon.plan.planner import effects  # a down has no plan
 
     try:
         found = effects(record.nic, node.settings)

@@ -1,27 +1,27 @@
-"""The site's scripts for one NIC in one call (netcommon.custom says which and how)."""
+"""The site's scripts for one NIC in one call (netcommon.scripts.site says which and how)."""
 
 from __future__ import annotations
 
-from netcommon import custom
-from netcommon.lifecycle.ifup_os import own_script
-from netcommon.options import is_communication
+from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
+from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
 
 
 def order_of(node: Node, nic: Nic) -> custom.Plan:
     """Which of the site's scripts there are for ``nic``, and whether those of up take the place of the built-in."""
-    hooks = node.doors[0] if node.doors else custom.HOOKS
-    communication = is_communication(nic)
+    communication = mode_of(nic) == INSTANCE_COMMUNICATION
     # as in Ganeti 3.2's kvm-nic-setup: a communication NIC is kvm-ifup-os's, whatever the site has for mode routed
     modes = () if communication else (nic.mode,)
-    order = custom.order(node.paths, node.settings, hooks, modes, kvm="XENBUS_PATH" not in nic.environment)
+    order = custom.order(node.paths, node.settings, node.hooks, modes, kvm="XENBUS_PATH" not in nic.environment)
     if communication:
-        system = own_script(node.paths, hooks)
+        from netcommon.scripts.kvm_ifup_os import own_script
+
+        system = own_script(node.paths, node.hooks)
         order = order._replace(instead=bool(system), up=(*system, *order.up))
     return order
 

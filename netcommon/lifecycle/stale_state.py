@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.operations.rule import left_behind as rules_left_behind
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
@@ -10,10 +10,10 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link, OvsPort
-    from netcommon.host.requests import Request
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.facts import Link, OvsPort
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
+    from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation, Owned
 

@@ -7,9 +7,9 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.lifecycle.node import Node
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
 
 
 class Recorded:

@@ -5,7 +5,7 @@ Ganeti's files do not hold an instance's tags, and a guest to whom they allow mo
 
 from __future__ import annotations
 
-from netcommon.lifecycle.node import ADOPT
+from netcommon.lifecycle.context import ADOPT
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import effects
-from netcommon.lifecycle.coming import ROLLBACK_SECONDS, Coming
-from netcommon.lifecycle.node import Outcome, alive, locks
-from netcommon.lifecycle.renamed import name_of
+from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, Coming
+from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.renamed_device import name_of
+from netcommon.operations.base import OURS
 from runtime.errors import NetcommonError, TryAgain
+from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Call, Node
+    from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
     from runtime.record import Record
 
@@ -50,7 +52,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             give_back(node, attempt.undone, call)
             raise failure
         if attempt.settled is not None:
-            effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
@@ -58,6 +60,21 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
 def give_back(node: Node, undone: Record | None, call: Call) -> None:
     """What the NIC of ``undone`` took from others they get again. Under no locks."""
     if undone is not None:
-        from netcommon.lifecycle.contested import restore
-
         restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))
+
+
+def restore(node: Node, undone: Record, call: Call) -> None:
+    """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
+    from netcommon.lifecycle.check import repair  # where an up has failed
+
+    routes = [operation for operation in execute.decode(undone)[0] if execute.destination(operation)]
+    destinations = {execute.destination(operation) for operation in routes if operation._asdict()["found"] == OURS}
+    for record in node.store.each([]) if destinations else ():
+        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(map(execute.destination, execute.decode(record)[0])):
+            continue
+        try:
+            outcome = repair(node, record.key, about(call, record), lambda operation: execute.destination(operation) in destinations)
+            if outcome.changed:
+                call.log.warning(f"has its address back: {outcome.text}")
+        except NetcommonError as error:
+            call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")

@@ -1,1 +1,1 @@
-"""What each NIC mode means: one module per mode, each with ``plan(nic, settings, options) -> list[Operation]``."""
+"""Plan each NIC mode: one module per mode, each with ``plan(nic, settings, options) -> list[Operation]``."""

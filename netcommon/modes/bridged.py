@@ -9,9 +9,13 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
+
+#: Its features, in the order in which they are applied.
+FEATURES = ("guard", "firewall", "access", "rate", "dhcp")
+MARKED = True  #: the device gets an alias of ours
 
 
 def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
@@ -39,7 +43,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> list[Operation]:
 
 def _flags(tap: str, bridge: str, options: Options) -> list[Operation]:
     """Those that differ from the kernel's for a new port."""
-    from netcommon.host.facts import Port
+    from netcommon.host.api.facts import Port
     from netcommon.operations import port
 
     wanted = {

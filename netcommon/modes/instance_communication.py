@@ -2,27 +2,31 @@
 
 What Ganeti's kvm-ifup-os does: every such tap has the address 169.254.169.254, the guest's own (IP, of 169.254.0.0/16) is routed to its
 tap, and one dnsmasq of the node, on these taps alone, gives it to the guest by DHCP. A script of the site's own under that name takes
-the place of all this (netcommon.lifecycle.scripts).
+the place of all this (netcommon.lifecycle.site_scripts).
 """
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET
+from netcommon.host.api.facts import AF_INET
 from netcommon.operations.address import DeviceAddress
 from netcommon.operations.daemon import NodeDaemon
 from netcommon.operations.file import NicFile
 from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.sysctl import no_ipv6
-from netcommon.options import COMMUNICATION
+from netcommon.options.model import COMMUNICATION
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
+
+#: Its features, in the order in which they are applied.
+FEATURES = ("guard", "access")
+MARKED = False  #: Ganeti cannot name another communication tap while any device's `ip link show` has a third line, such as an alias
 
 #: The node's address on every such tap: where cloud guests look for their metadata.
 NODE_ADDRESS = "169.254.169.254"

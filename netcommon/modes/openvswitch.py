@@ -9,9 +9,13 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
+
+#: Its features, in the order in which they are applied; firewall and access refuse it.
+FEATURES = ("guard", "firewall", "access", "dhcp")
+MARKED = True  #: the device gets an alias of ours
 
 KBIT = 1000
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import addresses_of, link_local
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.operations.flows import GUARD, Flows, FlowsEnd
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.operations.flows import Flows, FlowsEnd
+from netcommon.operations.guard.flows import GUARD
+from netcommon.options.addresses import addresses_of, link_local
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netcommon.options import Options
+    from netcommon.options.model import Options
     from runtime.nic import Nic
 
 #: vlan_tci of a frame with a tag (ovs-fields(7)): this bit, and the VID below it.

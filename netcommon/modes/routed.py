@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from netcommon.addresses import addresses_of, routed_families
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.operations.base import Operation
 from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DISABLE_IPV6, RP_FILTER, DeviceSysctl, no_ipv6
+from netcommon.options.addresses import addresses_of, routed_families
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.addresses import Addresses
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.addresses import Addresses
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
+
+#: Its features, in the order in which they are applied.
+FEATURES = ("guard", "gateway_arp", "firewall", "access", "rate", "dhcp", "tap_mac", "announce")
+MARKED = True  #: the device gets an alias of ours
 
 LINK_LOCAL_GATEWAY = "fe80::1"
 LINK_LOCAL_LENGTH = 64
@@ -75,7 +79,7 @@ def _selected(nic: Nic, settings: Settings, families: tuple[int, ...]) -> list[O
     tap, mask, preference = nic.interface, settings.rule_mark, settings.rule_preference
     if not (mask and nic.link):
         return [PolicyRule(family, tap, nic.link, preference) for family in families]
-    from netcommon.host.nftables import ARP, INET
+    from netcommon.host.api.nftables import ARP, INET
     from netcommon.operations.mark import MarkTable, TapMark
     from netcommon.operations.mark_rule import MarkRule
 

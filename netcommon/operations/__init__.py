@@ -1,9 +1,9 @@
-"""Operations: every change to the host, one module per noun. This module knows where each kind lives, and imports it when asked."""
+"""Define the operations: every change to the host, one module per noun. Each kind is imported when asked for."""
 
 from __future__ import annotations
 
-from netcommon.operations.base import WAITS, UnknownKind, Waiting, fields_of
-from netcommon.operations.stored import wrong
+from netcommon.operations.base import WAITS, UnknownKind, Waiting, fields_of, wrong
+from netcommon.operations.kinds import KINDS
 from runtime.errors import NetcommonError
 from runtime.modules import EXTENSIONS, load
 from runtime.typed import TYPE_CHECKING
@@ -12,48 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from netcommon.operations.base import Operation
-
-#: kind -> module and class. A kind stays readable for ever: records of older versions name it.
-KINDS = {
-    "link": ("link", "LinkSetting"),
-    "steady-address": ("steady", "SteadyAddress"),
-    "guard-table": ("guard", "GuardTable"),
-    "delivery-table": ("delivery", "DeliveryTable"),
-    "guard": ("guard", "NicGuard"),
-    "gateway-arp-table": ("gateway_arp", "ArpTable"),
-    "gateway-arp": ("gateway_arp", "GatewayArp"),
-    "access-table": ("access", "AccessTable"),
-    "access": ("access", "NodeAccess"),
-    "bridge-port": ("bridge", "BridgePort"),
-    "bridge-vlans": ("vlan", "PortVlans"),
-    "uplink-vlan": ("vlan", "UplinkVlan"),
-    "port-flag": ("port", "PortFlag"),
-    "fdb-entry": ("fdb", "StaticEntry"),
-    "sysctl": ("sysctl", "DeviceSysctl"),
-    "rule": ("rule", "PolicyRule"),
-    "mark-table": ("mark", "MarkTable"),
-    "mark": ("mark", "TapMark"),
-    "mark-rule": ("mark_rule", "MarkRule"),
-    "route": ("route", "GuestRoute"),
-    "prefix-route": ("route", "PrefixRoute"),
-    "blackhole": ("blackhole", "Blackhole"),
-    "neighbour": ("neighbour", "ProxyNeighbour"),
-    "gateway-neighbour": ("neighbour", "GatewayNeighbour"),
-    "uplink-sysctl": ("sysctl", "UplinkSysctl"),
-    "address": ("address", "DeviceAddress"),
-    "firewall": ("firewall", "FirewallTable"),
-    "firewall-nic": ("firewall", "FirewallMember"),
-    "shaper": ("rate", "Shaper"),
-    "police": ("rate", "Police"),
-    "ovs-port": ("ovs", "Port"),
-    "ovs-link-shut": ("ovs_link", "ShutLink"),
-    "ovs-link-mtu": ("ovs_link", "SwitchMtu"),
-    "ovs-link-open": ("ovs_link", "OpenLink"),
-    "flows": ("flows", "Flows"),
-    "flows-end": ("flows", "FlowsEnd"),
-    "file": ("file", "NicFile"),
-    "daemon": ("daemon", "NodeDaemon"),
-}
 
 
 def kind(name: str) -> type[Operation]:
@@ -78,7 +36,7 @@ def every() -> list[type[Operation]]:
     """
     found = [kind(name) for name in KINDS]
     for name in EXTENSIONS:
-        from netcommon.extending import operations
+        from netcommon.extension_loader import operations
 
         try:
             found += operations(name)
@@ -92,7 +50,7 @@ def _of_extension(name: str) -> type[Operation]:
     extension, slash, _own = name.partition("/")
     if not slash:
         raise UnknownKind(f"operation of the unknown kind {name!r}")
-    from netcommon.extending import operations
+    from netcommon.extension_loader import operations
 
     try:
         for one in operations(extension):

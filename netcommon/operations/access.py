@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.nftables import BRIDGE, INET, MARK, Drop, NftElement, NftTable, Put
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import BRIDGE, INET, MARK, Drop, NftElement, NftTable, Put
+from netcommon.host.api.requests import NftChange
 from netcommon.operations import access_rules
 from netcommon.operations.access_rules import NAMES, NICS, PING, SERVICES, SETS, WITHOUT
 from netcommon.operations.base import Operation, Owned
@@ -16,9 +16,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.nftables import Step
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import Step
+    from netcommon.host.api.requests import Request
 
 INDEX = Struct("=I")  #: as the kernel holds a device's index
 PROTOCOLS = {"tcp": 6, "udp": 17}
@@ -33,7 +33,7 @@ class AccessTableFields(NamedTuple):
     """The fields of AccessTable."""
 
     device: str
-    nfproto: int  #: netcommon.host.nftables.INET or BRIDGE
+    nfproto: int  #: netcommon.host.api.nftables.INET or BRIDGE
     now: bool = False
 
 
@@ -42,6 +42,8 @@ class AccessTable(AccessTableFields, SharedTable):
 
     __slots__ = ()
     KIND = "access-table"
+    REPAIRED = "the nftables tables of what guests reach of the node"
+    MIGRATION = "of the node"
     PURPOSE = "rules of node_access"
     WITHOUT = WITHOUT
 
@@ -52,6 +54,9 @@ class AccessTable(AccessTableFields, SharedTable):
         family, name = self.place_of()
         table = NftTable(family, name, f"{MARK} node_access")
         return Contents(table, access_rules.sets(family), access_rules.chains(family), access_rules.rules(family))
+
+    def sentence(self) -> str:
+        return "The packet filter has the table that keeps guests away from the node itself."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -79,6 +84,8 @@ class NodeAccess(NodeAccessFields, Operation):
 
     __slots__ = ()
     KIND = "access"
+    REPAIRED = "the NIC's entries in them"
+    MIGRATION = "for packets from the tap"
     CHOSEN = frozenset({"ifindex", "now"})
     BEFORE = frozenset[str]()
 
@@ -141,6 +148,9 @@ class NodeAccess(NodeAccessFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"Of the node itself the guest reaches {', '.join(self.services) or 'nothing'}, and what its mode needs."
 
     def describe(self) -> str:
         reached = ", ".join(self.services) or "nothing"

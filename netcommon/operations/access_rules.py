@@ -9,7 +9,25 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.nfexpr import (
+from netcommon.host.api.nftables import (
+    BRIDGE,
+    BRIDGE_INPUT,
+    BRIDGE_OUTPUT,
+    IFINDEX_TYPE,
+    INET,
+    INET_FORWARD,
+    INET_INPUT,
+    INET_POSTROUTING,
+    INET_PREROUTING,
+    IPV4_TYPE,
+    IPV6_TYPE,
+    PROTOCOL_TYPE,
+    SERVICE_TYPE,
+    NftChain,
+    NftRule,
+    NftSet,
+)
+from netcommon.host.nftables.expressions import (
     ACCEPT,
     DIFFERENT,
     DROP,
@@ -37,24 +55,6 @@ from netcommon.host.nfexpr import (
     remember,
     verdict,
     within,
-)
-from netcommon.host.nftables import (
-    BRIDGE,
-    BRIDGE_INPUT,
-    BRIDGE_OUTPUT,
-    IFINDEX_TYPE,
-    INET,
-    INET_FORWARD,
-    INET_INPUT,
-    INET_POSTROUTING,
-    INET_PREROUTING,
-    IPV4_TYPE,
-    IPV6_TYPE,
-    PROTOCOL_TYPE,
-    SERVICE_TYPE,
-    NftChain,
-    NftRule,
-    NftSet,
 )
 
 NAMES = {INET: "netcommon-access", BRIDGE: "netcommon-access-bridge"}

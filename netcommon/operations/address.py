@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, PROTOCOL, Address
-from netcommon.host.requests import AddAddress, DeleteAddress
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation
+from netcommon.host.api.facts import AF_INET, PROTOCOL, Address
+from netcommon.host.api.requests import AddAddress, DeleteAddress
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation
 from netcommon.operations.link import device_link, link_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class DeviceAddressFields(NamedTuple):
@@ -34,8 +34,11 @@ class DeviceAddress(DeviceAddressFields, Operation):
 
     __slots__ = ()
     KIND = "address"
+    REPAIRED = "addresses of the device"
+    MIGRATION = "of the tap alone: every node is the gateway of its own guests"
     CHOSEN = frozenset({"ifindex", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     def wanted(self) -> Address:
         """The address as the kernel has it."""
@@ -67,6 +70,9 @@ class DeviceAddress(DeviceAddressFields, Operation):
 
     def place(self) -> str:
         return f"address {self.ifindex} {self.address}"
+
+    def sentence(self) -> str:
+        return f"The host's side of the device has the address {self.address}, the guest's gateway."
 
     def describe(self) -> str:
         words = "noprefixroute" if self.family == AF_INET else "nodad noprefixroute"

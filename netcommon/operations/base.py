@@ -7,19 +7,24 @@ the planner wrote. It never calls the host: it reads a View and returns requests
 
 from __future__ import annotations
 
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, ClassVar
 
     from netcommon.effects.base import Effect
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: What resolve found in the place of a thing that other NICs, or the administrator, may own.
 ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
+
+#: Values that fields of several kinds are limited to (Operation.VALUES).
+FINDINGS: frozenset[object] = frozenset({ABSENT, OURS, FOREIGN})
+IP_FAMILIES: frozenset[object] = frozenset({AF_INET, AF_INET6})
 
 #: The key of a stored operation that waits: for what, in words.
 WAITS = "waits_for"
@@ -38,11 +43,23 @@ class Owned(NamedTuple):
 
 
 class Operation(Protocol):
-    """One change to the host that can be applied, verified, reverted, and written to JSON and read back."""
+    """One change to the host that can be applied, verified, reverted, and written to JSON and read back.
+
+    KIND        its name, in records and wherever people meet it; it stays readable for ever
+    REPAIRED    what of a NIC it is, in words: [repair] of the settings has a row for each kind. Not of an extension's
+    MIGRATION   why it is done when it is on the target of a migration (docs/migration.md): at once, or after, where ``exclusive`` says
+                that it may hold on one node only. Not of an extension's
+    CHOSEN      fields that ``resolve`` fills in
+    BEFORE      those of CHOSEN that say what was there before our first change
+    VALUES      fields that take few values only, with these: a record with another one is not believed
+    """
 
     KIND: ClassVar[str]
+    REPAIRED: ClassVar[str] = ""
+    MIGRATION: ClassVar[str] = ""
     CHOSEN: ClassVar[frozenset[str]]
-    BEFORE: ClassVar[frozenset[str]]  #: those of CHOSEN that say what was there before our first change
+    BEFORE: ClassVar[frozenset[str]]
+    VALUES: ClassVar[tuple[tuple[str, frozenset[object]], ...]] = ()
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -133,6 +150,10 @@ class Operation(Protocol):
         """
         return ""
 
+    def sentence(self) -> str:
+        """Return what it does as a sentence for people who do not know the commands, for ``explain``; by default the command."""
+        return f"The site's extension {self.KIND.partition('/')[0]} does: {self.describe()}"
+
     def describe(self) -> str:
         """What it does, as an administrator would type it."""
         ...
@@ -167,7 +188,7 @@ class Waiting(WaitingFields, Operation):
 
     It stands in the place of an operation of any kind, and changes nothing on the host. When what it waits for comes, it differs, and a
     repair resolves it. An operation that was done before stays on record as it is instead, and does not differ for want of its object
-    (netcommon.lifecycle.steps).
+    (netcommon.lifecycle.execute).
     """
 
     __slots__ = ()
@@ -206,6 +227,9 @@ class Waiting(WaitingFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         return []
+
+    def sentence(self) -> str:
+        return self.operation.sentence()
 
     def describe(self) -> str:
         return self.operation.describe()
@@ -264,3 +288,88 @@ def frozen(value: object) -> object:
 def fields_of(stored: Mapping[str, object]) -> dict[str, Any]:
     """The fields of a stored operation, lists as tuples."""
     return {name: frozen(value) if type(value) is list else value for name, value in stored.items() if name != "kind"}
+
+
+def _text(value: object) -> bool:
+    return type(value) is str
+
+
+def _number(value: object) -> bool:
+    """Rates in bits a second are the largest."""
+    return type(value) is int and -1 <= value < 1 << 63
+
+
+def _truth(value: object) -> bool:
+    return type(value) is bool
+
+
+def _each(one: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and all(map(one, value))
+
+
+def _row(*kinds: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and len(value) == len(kinds) and all(map(_is, kinds, value))
+
+
+def _is(kind: Callable[[object], bool], value: object) -> bool:
+    return kind(value)
+
+
+#: What a field of each declared type may hold. A new type in an operation needs a line here (a test says so).
+TYPES: dict[str, Callable[[object], bool]] = {
+    "str": _text,
+    "int": _number,
+    "bool": _truth,
+    "int | None": lambda value: value is None or _number(value),
+    "str | int | bool": lambda value: _text(value) or _number(value) or _truth(value),
+    "tuple[int, ...]": _each(_number),
+    "tuple[str, ...]": _each(_text),
+    "tuple[tuple[str, str], ...]": _each(_row(_text, _text)),
+    "tuple[tuple[str, tuple[str, ...]], ...]": _each(_row(_text, _each(_text))),
+    "tuple[tuple[int, bool, bool], ...]": _each(_row(_number, _truth, _truth)),
+}
+
+
+def declared(made: type[Operation]) -> dict[str, str]:
+    """The operation's fields and their types, as written in its source."""
+    if made not in _DECLARED:
+        _DECLARED[made] = _declared(made)
+    return _DECLARED[made]
+
+
+#: What ``declared`` has found: records of thousands of NICs have a dozen kinds between them.
+_DECLARED: dict[type[Operation], dict[str, str]] = {}
+
+
+def _declared(made: type[Operation]) -> dict[str, str]:
+    fields: dict[str, Any] = {}
+    for each in reversed(made.__mro__):
+        if "_fields" in vars(each):
+            fields = vars(each).get("__annotations__", {})
+    # as text, also where the module of an extension evaluates its annotations
+    texts = {name: getattr(kind, "__forward_arg__", kind) for name, kind in fields.items()}
+    return {name: kind.__name__ if kind.__class__ is type else str(kind) for name, kind in texts.items()}
+
+
+def unstorable(made: type[Operation]) -> str:
+    """The first field of an operation whose declared type no record can hold, and its type; "" if all can be held."""
+    return next((f"{name}: {kind}" for name, kind in declared(made).items() if kind not in TYPES), "")
+
+
+def wrong(made: type[Operation], values: Mapping[str, object]) -> str:
+    """The first of ``values`` that no operation of the kind ``made`` can hold, or that it has no field for; "" if all are good."""
+    rules = _RULES.get(made)
+    if rules is None:
+        few_of = dict(made.VALUES)
+        rules = _RULES[made] = {name: (TYPES[kind], few_of.get(name)) for name, kind in declared(made).items()}
+    for name, value in values.items():
+        if name not in rules:
+            return name
+        good, few = rules[name]
+        if not good(value) or (few is not None and value not in few):
+            return name
+    return ""
+
+
+#: What ``wrong`` goes by: for each field what is good for its type, and the few values that it takes, if they are few.
+_RULES: dict[type[Operation], dict[str, tuple[Callable[[object], bool], frozenset[object] | None]]] = {}

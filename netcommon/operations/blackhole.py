@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
-from netcommon.host.requests import AddRoute, DeleteRoute
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
+from netcommon.host.api.requests import AddRoute, DeleteRoute
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.route import METRIC
-from netcommon.operations.table import table_number
+from netcommon.operations.table import called, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 BLACKHOLE = 6  #: RTN_BLACKHOLE
 
@@ -37,8 +37,11 @@ class Blackhole(BlackholeFields, Operation):
 
     __slots__ = ()
     KIND = "blackhole"
+    REPAIRED = "what holds a guest's addresses while it is down"
+    MIGRATION = "packets are to reach the guest on the source"
     CHOSEN = frozenset({"number", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     def route(self) -> Route:
         """The route as it is asked for; in IPv6 the kernel shows lo as its device."""
@@ -84,6 +87,9 @@ class Blackhole(BlackholeFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"While the NIC is down, what is for {self.destination} ends here, in {called(self.table, self.number)}."
 
     def describe(self) -> str:
         metric = self.route().metric

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation
 from netcommon.operations.link import bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused
@@ -11,8 +11,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class BridgePortFields(NamedTuple):
@@ -30,6 +30,8 @@ class BridgePort(BridgePortFields, Operation):
 
     __slots__ = ()
     KIND = "bridge-port"
+    REPAIRED = "the device is a port of its bridge"
+    MIGRATION = "the bridge learns the guest from its own frames, and QEMU announces it (RARP) when it runs here"
     CHOSEN = frozenset({"ifindex", "master", "was"})
     BEFORE = frozenset({"was"})
 
@@ -60,6 +62,9 @@ class BridgePort(BridgePortFields, Operation):
 
     def place(self) -> str:
         return f"bridge-port {self.ifindex}"
+
+    def sentence(self) -> str:
+        return f"The device is plugged into the bridge {self.bridge}."
 
     def describe(self) -> str:
         return f"ip link set dev {self.device} master {self.bridge}"

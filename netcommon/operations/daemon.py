@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.requests_local import StartDaemon, StopDaemon
+from netcommon.host.api.requests import StartDaemon, StopDaemon
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.file import shown
 from runtime.errors import HostRefused
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import ClassVar
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: The daemons that there are, each with its program and the Debian package that has it.
 PROGRAMS = {"communication": ("dnsmasq", "dnsmasq-base")}
@@ -36,6 +36,8 @@ class NodeDaemon(NodeDaemonFields, Operation):
 
     __slots__ = ()
     KIND = "daemon"
+    REPAIRED = "the DHCP server of instance communication"
+    MIGRATION = "of the node"
     CHOSEN = frozenset({"program"})
     BEFORE: ClassVar[frozenset[str]] = frozenset()
 
@@ -65,6 +67,9 @@ class NodeDaemon(NodeDaemonFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"The node runs the daemon {self.name}, which the NIC needs."
 
     def describe(self) -> str:
         words = (option.replace("{folder}", shown(self.name)) for option in self.options)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import LEARNED, STATIC
-from netcommon.host.requests_port import AddFdb, DeleteFdb
-from netcommon.operations.base import ABSENT, FOREIGN, Operation
+from netcommon.host.api.facts import LEARNED, STATIC
+from netcommon.host.api.requests import AddFdb, DeleteFdb
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -12,9 +12,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import FdbEntry, Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import FdbEntry, Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class StaticEntryFields(NamedTuple):
@@ -40,8 +40,11 @@ class StaticEntry(StaticEntryFields, Operation):
 
     __slots__ = ()
     KIND = "fdb-entry"
+    REPAIRED = "the static entry of the guest's MAC"
+    MIGRATION = "this node's frames for the guest would go to a tap that it is not behind yet"
     CHOSEN = frozenset({"ifindex", "master", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("found", FINDINGS),)
 
     def exclusive(self) -> bool:
         """The guest's address is where the guest is: while it migrates in, behind the uplink."""
@@ -118,6 +121,9 @@ class StaticEntry(StaticEntryFields, Operation):
 
     def place(self) -> str:
         return f"fdb {self.ifindex} {self.master} {self.mac} {self.vid}"
+
+    def sentence(self) -> str:
+        return f"The bridge {self.bridge} knows for good that {self.mac} is behind this device."
 
     def describe(self) -> str:
         vlan = f" vlan {self.vid}" if self.vid else ""

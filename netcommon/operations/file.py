@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import FILE_MARK
-from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
+from netcommon.host.api.facts import FILE_MARK
+from netcommon.host.api.requests import DeleteFile, Hangup, PutFile
 from netcommon.operations.base import Operation, Owned
 from runtime.errors import HostRefused
 from runtime.paths import Paths
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from netcommon.effects.base import Effect
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 STATE = Paths().state
 #: The variables of a template that may have the name of the NIC's device.
@@ -31,7 +31,7 @@ def shown(path: str) -> str:
 class NicFileFields(NamedTuple):
     """The fields of NicFile."""
 
-    folder: str  #: absolute, or below our own state (netcommon.host.files)
+    folder: str  #: absolute, or below our own state (netcommon.host.linux.files)
     name: str
     owner: str  #: the NIC's UUID
     text: str = ""  #: what it says, or
@@ -48,6 +48,8 @@ class NicFile(NicFileFields, Operation):
 
     __slots__ = ()
     KIND = "file"
+    REPAIRED = "files for DHCP servers"
+    MIGRATION = "a DHCP server answers the guest on this node's tap only"
     CHOSEN = frozenset({"content"})
     BEFORE: ClassVar[frozenset[str]] = frozenset()
 
@@ -106,6 +108,9 @@ class NicFile(NicFileFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"The file {self.name} in {self.folder} tells a daemon of the guest."
 
     def describe(self) -> str:
         if self.template and not self.content:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import MalformedError, attributes, each, string
-from netcommon.host.nflayout import FAMILIES, MADE, MEMBERS, NEEDED, OWN, UNTRACKED, fingerprint, layouts, tracks
-from netcommon.host.nftables import BRIDGE, INET, Drop, NftElement, NftTable, Put
-from netcommon.host.requests import NftChange
-from netcommon.host.requests_rules import LoadRules
-from netcommon.operations.base import ABSENT, OURS, Operation, Owned
+from netcommon.host.api.nftables import BRIDGE, INET, Drop, NftElement, NftTable, Put
+from netcommon.host.api.requests import LoadRules, NftChange
+from netcommon.host.nftables.profile_table import FAMILIES, MADE, MEMBERS, NEEDED, OWN, UNTRACKED, fingerprint, layouts, tracks
+from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each, string
+from netcommon.operations.base import ABSENT, FINDINGS, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import own_elements, own_table
 from runtime.errors import HostRefused, SettingsInvalid
@@ -22,8 +21,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 START = "netcommon-fw-"
 OTHERWISE = "or give the NIC the firewall profile unprotected"
@@ -33,7 +32,7 @@ TRACKING = {INET: "inet", 2: "ip", 10: "ip6", BRIDGE: "bridge"}
 LOOKING = frozenset({"ct", "nat", "masq", "redir", "connlimit", "synproxy", "flow_offload", "objref", "match", "target"})
 SETS = frozenset({MEMBERS})
 INDEX = Struct("=I")  #: as the kernel holds a device's index
-LAYOUT = "3"  #: raised when netcommon.host.nflayout changes what is around the rules: that makes another table
+LAYOUT = "3"  #: raised when netcommon.host.nftables.profile_table changes what is around the rules: that makes another table
 
 
 def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def table_of(profile: str, rules: Sequence[str]) -> str:
 class FirewallTableFields(NamedTuple):
     """The fields of FirewallTable."""
 
-    nfproto: int  #: netcommon.host.nftables.BRIDGE or INET
+    nfproto: int  #: netcommon.host.api.nftables.BRIDGE or INET
     profile: str
     table: str = ""
     rules: tuple[str, ...] = ()
@@ -85,8 +84,11 @@ class FirewallTable(FirewallTableFields, Operation):
 
     __slots__ = ()
     KIND = "firewall"
+    REPAIRED = "the firewall's tables"
+    MIGRATION = "of the node"
     CHOSEN = frozenset({"table", "rules", "found", "alone", "older"})
     BEFORE = frozenset[str]()
+    VALUES = (("found", FINDINGS),)
 
     def common(self) -> bool:
         return True
@@ -139,6 +141,9 @@ class FirewallTable(FirewallTableFields, Operation):
     def place(self) -> str:
         return self.identity()
 
+    def sentence(self) -> str:
+        return f"The packet filter has the rules of the firewall profile {self.profile}."
+
     def describe(self) -> str:
         return f"nft table {FAMILIES[self.nfproto]} {self.table or '<of profile ' + self.profile + '>'}: {len(self.rules) or 'its'} rules"
 
@@ -163,7 +168,7 @@ class FirewallMemberFields(NamedTuple):
     """The fields of FirewallMember."""
 
     device: str
-    nfproto: int  #: netcommon.host.nftables.BRIDGE or INET
+    nfproto: int  #: netcommon.host.api.nftables.BRIDGE or INET
     profile: str
     table: str = ""
     ifindex: int = 0
@@ -177,6 +182,8 @@ class FirewallMember(FirewallMemberFields, Operation):
 
     __slots__ = ()
     KIND = "firewall-nic"
+    REPAIRED = "the NIC's place in them"
+    MIGRATION = "for packets from and to the tap"
     CHOSEN = frozenset({"table", "ifindex"})
     BEFORE = frozenset[str]()
 
@@ -219,6 +226,9 @@ class FirewallMember(FirewallMemberFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"The firewall profile {self.profile} stands in front of the guest."
 
     def describe(self) -> str:
         where = f"{FAMILIES[self.nfproto]} {self.table or '<of profile ' + self.profile + '>'}"

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import FLOW_MARK
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.api.facts import FLOW_MARK
+from netcommon.host.api.requests import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
-from netcommon.operations.guard_flows import FOLLOWED, guard_flows
+from netcommon.operations.guard.flows import GUARD, guard_flows, in_front, unchanged
 from netcommon.operations.link import device_link
 from netcommon.operations.ovs import running, standing
 from runtime.errors import HostRefused, SettingsInvalid
+from runtime.names import digest
 from runtime.typed import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from hashlib import sha256
-else:
-    try:
-        from _sha256 import sha256  # hashlib comes with OpenSSL's, which costs a hook 3 ms
-    except ImportError:  # from Python 3.12 on
-        try:
-            from _sha2 import sha256
-        except ImportError:
-            from hashlib import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Flow, OvsBridge
-    from netcommon.host.requests import Request
-
-GUARD = "ovs/spoof-guard.j2"
+    from netcommon.host.api.facts import Flow, OvsBridge
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: In table 0 the guard's flows have priorities from here on, and no other of a NIC's has.
 GUARDED = 65000
@@ -43,7 +31,7 @@ def cookie_of(owner: str, device: str) -> int:
 
     The device is in it since for a while two can bear one UUID: the one that goes, and the one that comes.
     """
-    return FLOW_MARK | int.from_bytes(sha256(f"{owner} {device}".encode()).digest()[: BITS // 8], "big")
+    return FLOW_MARK | int.from_bytes(digest(f"{owner} {device}")[: BITS // 8], "big")
 
 
 class FlowsFields(NamedTuple):
@@ -69,6 +57,8 @@ class Flows(FlowsFields, Operation):
 
     __slots__ = ()
     KIND = "flows"
+    REPAIRED = "OpenFlow flows"
+    MIGRATION = "for packets from and to the port"
     CHOSEN = frozenset({"ifindex", "switch", "flows", "names"})
     BEFORE = frozenset[str]()
 
@@ -111,8 +101,6 @@ class Flows(FlowsFields, Operation):
 
     def _given(self, view: View) -> dict[str, str]:
         """The words for a template; one depends on who forwards for the bridge."""
-        from netcommon.operations.guard import in_front  # which asks this module
-
         return {**dict(self.words), "in_front": "yes" if GUARD in self.templates and in_front(view, self.bridge) else ""}
 
     def apply(self) -> Sequence[Request]:
@@ -152,6 +140,9 @@ class Flows(FlowsFields, Operation):
     def place(self) -> str:
         return self.identity()
 
+    def sentence(self) -> str:
+        return f"Open vSwitch has the flows of {', '.join(self.templates)} for what the guest sends."
+
     def describe(self) -> str:
         templates = " ".join(self.templates)
         return f"ovs-ofctl --bundle add-flows {self.switch or self.bridge} <{templates}> cookie={self.cookie:#x} in_port={self.device}"
@@ -189,6 +180,8 @@ class FlowsEnd(FlowsEndFields, Operation):
 
     __slots__ = ()
     KIND = "flows-end"
+    REPAIRED = "their end, after that of the port"
+    MIGRATION = "the end of those, after the port's"
     CHOSEN = frozenset({"switch"})
     BEFORE = frozenset[str]()
 
@@ -215,16 +208,14 @@ class FlowsEnd(FlowsEndFields, Operation):
     def place(self) -> str:
         return f"flows-end {self.switch} {self.cookie:#x}"
 
+    def sentence(self) -> str:
+        return "When the port goes, its flows go after it."
+
     def describe(self) -> str:
         return f"nothing yet: the flows of {self.device} go when its port has gone"
 
     def undo(self) -> str:
         return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
-
-
-def unchanged(template: str) -> bool:
-    """Tell whether a text of the guard's template is the shipped one."""
-    return sha256(template.encode()).hexdigest() == FOLLOWED
 
 
 def _reprinted(view: View, flows: Sequence[str]) -> Sequence[str]:

@@ -10,15 +10,15 @@ from it than counting down one by one leads), and the device: one that is gone, 
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, PROTOCOL
+from netcommon.host.api.facts import AF_INET, PROTOCOL
 from netcommon.operations.link import marked
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link, Rule
+    from netcommon.host.api.facts import Link, Rule
+    from netcommon.host.api.host import View
 
 #: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
 RTPROT_UNSPEC, RTPROT_BOOT = 0, 3

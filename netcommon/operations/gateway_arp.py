@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import pack_address
-from netcommon.host.facts import AF_INET
-from netcommon.host.nfexpr import META_OIF, NETWORK_HEADER, compare, found, load, meta, store
-from netcommon.host.nftables import (
+from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.nftables import (
     ARP,
     ARP_OUT,
     IFINDEX_TYPE,
@@ -21,7 +19,9 @@ from netcommon.host.nftables import (
     NftTable,
     Put,
 )
-from netcommon.host.requests import NftChange
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import META_OIF, NETWORK_HEADER, compare, found, load, meta, store
+from netcommon.host.rtnetlink.attributes import pack_address
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import Contents, SharedTable, own_elements, own_table
@@ -30,8 +30,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 NAME = "netcommon-arp"
 TABLE = NftTable(ARP, NAME, f"{MARK} gateway_arp")
@@ -57,6 +57,8 @@ class ArpTable(ArpTableFields, SharedTable):
 
     __slots__ = ()
     KIND = "gateway-arp-table"
+    REPAIRED = "the nftables table for ARP in the gateway's name"
+    MIGRATION = "of the node"
     PURPOSE = "rule of gateway_arp"
     WITHOUT = WITHOUT
 
@@ -65,6 +67,9 @@ class ArpTable(ArpTableFields, SharedTable):
 
     def contents(self) -> Contents:
         return Contents(TABLE, (GATEWAYS,), (OUTPUT,), (RULE,))
+
+    def sentence(self) -> str:
+        return "The packet filter has the table that rewrites the node's ARP requests to guests."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -89,6 +94,8 @@ class GatewayArp(GatewayArpFields, Operation):
 
     __slots__ = ()
     KIND = "gateway-arp"
+    REPAIRED = "the NIC's entries in it"
+    MIGRATION = "for what the node asks on the tap"
     CHOSEN = frozenset({"ifindex", "now"})
     BEFORE = frozenset[str]()
 
@@ -125,6 +132,9 @@ class GatewayArp(GatewayArpFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"The guest is asked for its MAC in the name of its gateway {self.gateway}, never of the node."
 
     def describe(self) -> str:
         return f'nft add element arp {NAME} gateways {{ "{self.device}" : {self.gateway} }}'

@@ -1,20 +1,54 @@
-"""Kinds of the [agent] settings, and what [repair] may name."""
+"""Where each kind of operation is, and what of a NIC it is.
+
+Made by netcommon.operations.catalogue from the classes: change those, and run it. A hook must not import all operations to find one, nor
+the settings to have a row in [repair] for each.
+"""
 
 from __future__ import annotations
 
-from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+#: kind -> module and class. A kind stays readable for ever: records of older versions name it.
+KINDS = {
+    "link": ("link", "LinkSetting"),
+    "steady-address": ("tap_mac", "SteadyAddress"),
+    "guard-table": ("guard.table", "GuardTable"),
+    "delivery-table": ("guard.egress_filter", "DeliveryTable"),
+    "guard": ("guard.table", "NicGuard"),
+    "gateway-arp-table": ("gateway_arp", "ArpTable"),
+    "gateway-arp": ("gateway_arp", "GatewayArp"),
+    "access-table": ("access", "AccessTable"),
+    "access": ("access", "NodeAccess"),
+    "bridge-port": ("bridge", "BridgePort"),
+    "bridge-vlans": ("vlan", "PortVlans"),
+    "uplink-vlan": ("vlan", "UplinkVlan"),
+    "port-flag": ("port", "PortFlag"),
+    "fdb-entry": ("fdb", "StaticEntry"),
+    "sysctl": ("sysctl", "DeviceSysctl"),
+    "rule": ("rule", "PolicyRule"),
+    "mark-table": ("mark", "MarkTable"),
+    "mark": ("mark", "TapMark"),
+    "mark-rule": ("mark_rule", "MarkRule"),
+    "route": ("route", "GuestRoute"),
+    "prefix-route": ("route", "PrefixRoute"),
+    "blackhole": ("blackhole", "Blackhole"),
+    "neighbour": ("neighbour", "ProxyNeighbour"),
+    "gateway-neighbour": ("neighbour", "GatewayNeighbour"),
+    "uplink-sysctl": ("sysctl", "UplinkSysctl"),
+    "address": ("address", "DeviceAddress"),
+    "firewall": ("firewall", "FirewallTable"),
+    "firewall-nic": ("firewall", "FirewallMember"),
+    "shaper": ("rate", "Shaper"),
+    "police": ("rate", "Police"),
+    "ovs-port": ("ovs", "Port"),
+    "ovs-link-shut": ("ovs_link", "ShutLink"),
+    "ovs-link-mtu": ("ovs_link", "SwitchMtu"),
+    "ovs-link-open": ("ovs_link", "OpenLink"),
+    "flows": ("flows", "Flows"),
+    "flows-end": ("flows", "FlowsEnd"),
+    "file": ("file", "NicFile"),
+    "daemon": ("daemon", "NodeDaemon"),
+}
 
-from runtime.typed import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from netcommon.kinds import Seconds
-
-#: What is done about an operation that does not hold any more.
-REPAIRS = ("off", "report", "on")
-
-#: Each kind of operation (netcommon.operations.KINDS), and what of a NIC it is.
+#: kind -> what of a NIC it is (Operation.REPAIRED).
 REPAIRED = {
     "link": "the device's MTU, MAC, alias, and that it is up",
     "steady-address": "the host's side has the same MAC for every NIC",
@@ -55,44 +89,3 @@ REPAIRED = {
     "file": "files for DHCP servers",
     "daemon": "the DHCP server of instance communication",
 }
-
-
-class Delay(NamedTuple):
-    """Seconds, or "auto"."""
-
-    seconds: Seconds
-
-    @property
-    def expected(self) -> str:
-        return f'"auto", or {self.seconds.expected}'
-
-    def read(self, value: Any) -> object:
-        return value if value == "auto" else self.seconds.read(value)
-
-
-class Listen(NamedTuple):
-    """An address with a port, or the path of a Unix socket; "" for none. Read in canonical form."""
-
-    @property
-    def expected(self) -> str:
-        return 'an address with a port such as "127.0.0.1:9642" or "[::1]:9642", the path of a Unix socket, or ""'
-
-    def read(self, value: Any) -> object:
-        if not isinstance(value, str) or not value.isprintable():
-            raise ValueError
-        if not value:
-            return value
-        if value.startswith("/"):
-            if value.endswith("/") or len(value.encode()) > 107:  # sun_path, unix(7)
-                raise ValueError
-            return value
-        host, colon, port = value.rpartition(":")
-        six = host.startswith("[") and host.endswith("]")
-        if not colon or not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16):
-            raise ValueError
-        family = AF_INET6 if six else AF_INET
-        try:
-            host = inet_ntop(family, inet_pton(family, host.strip("[]") if six else host))
-        except OSError:
-            raise ValueError from None
-        return f"[{host}]:{int(port)}" if six else f"{host}:{int(port)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation, before
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -11,11 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 ALIAS, ADDRESS, MTU, UP, MASTER = "alias", "address", "mtu", "up", "master"
+#: What each setting means, for people who do not know the commands.
+SENTENCES = {
+    ALIAS: "The device says whose it is: `ip link` shows the NIC's UUID and guest.",
+    ADDRESS: "The host's side of the device has the MAC {value}.",
+    MTU: "The device takes frames as long as its bridge does: mtu {value}.",
+    UP: "The device is switched on.",
+    MASTER: "The device is no port of a bridge: the node routes what the guest sends.",
+}
 ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL
 
 
@@ -88,8 +96,11 @@ class LinkSetting(LinkSettingFields, Operation):
 
     __slots__ = ()
     KIND = "link"
+    REPAIRED = "the device's MTU, MAC, alias, and that it is up"
+    MIGRATION = "of the tap alone"
     CHOSEN = frozenset({"ifindex", "value", "was", "master"})
     BEFORE = frozenset({"was"})
+    VALUES = (("setting", frozenset({ALIAS, ADDRESS, MTU, UP, MASTER})),)
 
     def lets_in(self) -> bool:
         return self.setting == UP and self.wanted is True
@@ -145,6 +156,11 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def place(self) -> str:
         return f"bridge-port {self.ifindex}" if self.setting == MASTER else f"link {self.ifindex} {self.setting}"
+
+    def sentence(self) -> str:
+        if self.setting == UP and not self.wanted:
+            return "The device is switched off."
+        return SENTENCES[self.setting].format(value=self.value or self.wanted or "of the host's choice")
 
     def describe(self) -> str:
         if self.setting == UP:

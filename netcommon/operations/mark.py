@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.nfexpr import META_IIF, META_MARK, altered, assign, meta, within
-from netcommon.host.nftables import (
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.nftables import (
     ARP,
     ARP_IN,
     IFINDEX_TYPE,
@@ -26,20 +25,21 @@ from netcommon.host.nftables import (
     NftTable,
     Put,
 )
-from netcommon.host.requests import NftChange
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import META_IIF, META_MARK, altered, assign, meta, within
 from netcommon.operations.base import Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.rule import refuse_strange
 from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
-from netcommon.operations.table import MAIN, table_number
+from netcommon.operations.table import MAIN, called, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 PREFIX = "netcommon-mark-"
 TAPS = "taps"
@@ -87,6 +87,8 @@ class MarkTable(MarkTableFields, SharedTable):
 
     __slots__ = ()
     KIND = "mark-table"
+    REPAIRED = "the nftables tables that mark what routed guests send"
+    MIGRATION = "of the node"
     PURPOSE = "rule of the mark"
     WITHOUT = WITHOUT
     CHOSEN = frozenset({"number", "now"})
@@ -122,6 +124,9 @@ class MarkTable(MarkTableFields, SharedTable):
 
     def identity(self) -> str:
         return _identity(*self.place_of())
+
+    def sentence(self) -> str:
+        return f"The packet filter marks what the guests of {called(self.table, self.number)} send."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -160,6 +165,8 @@ class TapMark(TapMarkFields, Operation):
 
     __slots__ = ()
     KIND = "mark"
+    REPAIRED = "the NIC's entries in them"
+    MIGRATION = "for packets from the tap"
     CHOSEN = frozenset({"number", "ifindex"})
     BEFORE = frozenset[str]()
 
@@ -201,6 +208,9 @@ class TapMark(TapMarkFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"What the guest sends bears the mark of {called(self.table, self.number)}."
 
     def describe(self) -> str:
         name = f"{PREFIX}{self.number or self.table}-{self.mask:x}"

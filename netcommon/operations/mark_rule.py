@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.requests import DeleteRule
-from netcommon.operations.base import ABSENT, Operation, Owned
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.api.requests import DeleteRule
+from netcommon.operations.base import ABSENT, FINDINGS, IP_FAMILIES, Operation, Owned
 from netcommon.operations.mark import value_of
 from netcommon.operations.rule import Ruling, whose
-from netcommon.operations.table import MAIN, table_number
+from netcommon.operations.table import MAIN, called, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
+    from netcommon.host.api.host import View
 
 
 class MarkRuleFields(NamedTuple):
@@ -33,8 +33,11 @@ class MarkRule(MarkRuleFields, Ruling):
 
     __slots__ = ()
     KIND = "mark-rule"
+    REPAIRED = "the policy rule of such a mark"
+    MIGRATION = "of the node"
     CHOSEN = frozenset({"number", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     def rule(self) -> Rule:
         """The rule as the kernel has it."""
@@ -64,6 +67,10 @@ class MarkRule(MarkRuleFields, Ruling):
 
     def identity(self) -> str:
         return _identity(self.rule())
+
+    def sentence(self) -> str:
+        family = "IPv4" if self.family == AF_INET else "IPv6"
+        return f"What bears the mark of {called(self.table, self.number)} is routed by it, in {family}."
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6

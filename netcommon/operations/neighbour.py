@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Neighbour
-from netcommon.host.requests import AddNeighbour, DeleteNeighbour
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Neighbour
+from netcommon.host.api.requests import AddNeighbour, DeleteNeighbour
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
+from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
 from netcommon.operations.table import table_number
-from netcommon.operations.uplink import absent, moved, no_uplink, on, uplinks
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class ProxyNeighbourFields(NamedTuple):
@@ -28,7 +28,7 @@ class ProxyNeighbourFields(NamedTuple):
     ifindex: int = 0
     uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
     found: str = ABSENT
-    found_by: str = ""  #: how the uplinks were found (netcommon.operations.uplink)
+    found_by: str = ""  #: how the uplinks were found (netcommon.operations.routed_uplink)
 
 
 class ProxyNeighbour(ProxyNeighbourFields, Operation):
@@ -39,8 +39,11 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
 
     __slots__ = ()
     KIND = "neighbour"
+    REPAIRED = "proxy entries on uplinks"
+    MIGRATION = "two nodes that answer for one address take turns at getting its packets"
     CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found", "found_by"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     def neighbour(self) -> Neighbour:
         """The entry as the kernel has it."""
@@ -92,6 +95,9 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
     def place(self) -> str:
         return f"neighbour {self.ifindex} {self.address}"
 
+    def sentence(self) -> str:
+        return f"The node answers for the guest's address {self.address} {on_uplink(self.port)}."
+
     def describe(self) -> str:
         return _command(self.family, self.address, on(self.port, self.table))
 
@@ -134,8 +140,11 @@ class GatewayNeighbour(GatewayNeighbourFields, Operation):
 
     __slots__ = ()
     KIND = "gateway-neighbour"
+    REPAIRED = "proxy entries for the gateway on the device"
+    MIGRATION = "answers on the tap only"
     CHOSEN = frozenset({"ifindex", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("found", FINDINGS),)
 
     def neighbour(self) -> Neighbour:
         """The entry as the kernel has it."""
@@ -162,6 +171,9 @@ class GatewayNeighbour(GatewayNeighbourFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        return f"The node answers the guest when it asks for its gateway {self.address}."
 
     def describe(self) -> str:
         return _command(AF_INET6, self.address, self.device) + " router"

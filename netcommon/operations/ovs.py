@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import OVS_MARK, STOPPED, OvsPort
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.facts import OVS_MARK, STOPPED, OvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of, marked
 from runtime.errors import HostRefused, TryAgain
@@ -12,9 +12,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 LIMITS = ("policing", "burst", "shaping")
 
@@ -62,6 +62,10 @@ class Port(PortFields, Operation):
 
     __slots__ = ()
     KIND = "ovs-port"
+    REPAIRED = "the port in Open vSwitch"
+    MIGRATION = (
+        "the bridge learns as a Linux bridge does. OVN tells by its own `requested-chassis` which of two ports of one `iface-id` counts"
+    )
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset()
 
@@ -136,6 +140,14 @@ class Port(PortFields, Operation):
 
     def place(self) -> str:
         return f"ovs-port {self.device}"
+
+    def sentence(self) -> str:
+        from runtime.format import rate, vlan
+
+        ways = ((self.shaping, "the guest receives"), (self.policing, "the guest sends"))
+        limits = [f"{way} at most {rate(kbit * 1000)}" for kbit, way in ways if kbit]
+        said = ", ".join(filter(None, [vlan(self.tag, self.trunks), *limits]))
+        return f"The device is a port of the Open vSwitch bridge {self.bridge}{': ' if said else ''}{said}."
 
     def describe(self) -> str:
         port = self.port()

@@ -5,7 +5,7 @@ A frame of a device that is up and no port goes to the host itself, one of a por
 
 from __future__ import annotations
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation, Waiting, before
 from netcommon.operations.link import UP, LinkSetting, device_link, link_of
 from netcommon.operations.ovs import standing
@@ -14,8 +14,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 def _stray(view: View, device: str, bridge: str, owner: str) -> str:
@@ -43,6 +43,8 @@ class ShutLink(ShutLinkFields, Operation):
 
     __slots__ = ()
     KIND = "ovs-link-shut"
+    REPAIRED = "the device is down while it is no port in Open vSwitch"
+    MIGRATION = "the tap is down until its flows are in"
     CHOSEN = frozenset({"ifindex", "was", "now"})
     BEFORE = frozenset({"was"})
 
@@ -68,6 +70,9 @@ class ShutLink(ShutLinkFields, Operation):
     def place(self) -> str:
         return f"link {self.ifindex} {UP}"
 
+    def sentence(self) -> str:
+        return f"The device is off while it is no port of {self.bridge}: no frame passes before all is in place."
+
     def describe(self) -> str:
         return f"ip link set dev {self.device} down, while it is no port of {self.bridge}"
 
@@ -84,6 +89,8 @@ class SwitchMtu(LinkSetting):
 
     __slots__ = ()
     KIND = "ovs-link-mtu"
+    REPAIRED = "the device has the MTU of the Open vSwitch bridge"
+    MIGRATION = "of the tap alone"
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
@@ -91,6 +98,9 @@ class SwitchMtu(LinkSetting):
         own = [view.link(name) for name in {self.bridge, self.bridge if real is None else real.name}]
         mtus = [each.mtu for each in own if each is not None]
         return [self._replace(ifindex=link.index, value=max(mtus), was=link.mtu) if mtus else Waiting(self, f"the device {self.bridge}")]
+
+    def sentence(self) -> str:
+        return f"The device takes frames as long as its bridge does: mtu {self.value or 'of the bridge'}."
 
 
 class OpenLinkFields(NamedTuple):
@@ -107,6 +117,8 @@ class OpenLink(OpenLinkFields, Operation):
 
     __slots__ = ()
     KIND = "ovs-link-open"
+    REPAIRED = "the device is up as a port whose flows are there"
+    MIGRATION = "of the tap alone; Open vSwitch learns where the guest is from its frames"
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset[str]()
 
@@ -132,6 +144,9 @@ class OpenLink(OpenLinkFields, Operation):
 
     def place(self) -> str:
         return f"link {self.ifindex} open"
+
+    def sentence(self) -> str:
+        return "The device is switched on, now that its port and flows are in place."
 
     def describe(self) -> str:
         return f"ip link set dev {self.device} up"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import Port
-from netcommon.host.requests_port import SetPort
+from netcommon.host.api.facts import Port
+from netcommon.host.api.requests import SetPort
 from netcommon.operations.base import Operation
 from netcommon.operations.link import bridge_link, device_link, link_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -11,11 +11,28 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 ISOLATED, LEARNING, FLOOD = "isolated", "learning", "flood"
 MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST, MCAST_ROUTER = "mcast_flood", "fastleave", "mcast_to_unicast", "mcast_router"
+
+#: What each flag means, for people who do not know the commands: when it is on, and when it is off.
+SENTENCES = {
+    ISOLATED: ("The guest reaches only ports of its bridge that are not isolated.", "The guest reaches every port of its bridge."),
+    LEARNING: ("The bridge learns addresses from what the guest sends.", "The bridge learns nothing from what the guest sends."),
+    FLOOD: (
+        "Frames for addresses that the bridge does not know go to the guest too.",
+        "Frames for addresses that the bridge does not know do not go to the guest.",
+    ),
+    MCAST_FLOOD: ("Multicast that nobody asked for goes to the guest too.", "Multicast that nobody asked for does not go to the guest."),
+    FASTLEAVE: ("A multicast group ends with the guest's first leave.", "A multicast group does not end with the guest's first leave."),
+    MCAST_TO_UNICAST: ("Multicast is sent to the guest's own MAC.", "Multicast is sent to the guest as multicast."),
+    MCAST_ROUTER: (
+        "The guest gets all multicast if it asks as a router does.",
+        "The guest gets no group of others by asking as a router does.",
+    ),
+}
 
 
 class PortFlagFields(NamedTuple):
@@ -35,8 +52,14 @@ class PortFlag(PortFlagFields, Operation):
 
     __slots__ = ()
     KIND = "port-flag"
+    REPAIRED = "the flags of the NIC's port, such as isolated"
+    MIGRATION = (
+        "learning and flooding, which are off only where there is a static entry; the others (isolation, multicast) at once: "
+        "they are to hold from the guest's first frame on"
+    )
     CHOSEN = frozenset({"ifindex", "master", "was"})
     BEFORE = frozenset({"was"})
+    VALUES = (("flag", frozenset(Port._fields)),)
 
     def exclusive(self) -> bool:
         """A port that learns nothing, or gets nothing that is unknown, needs the guest's static entry, and that may be on one node only."""
@@ -66,6 +89,9 @@ class PortFlag(PortFlagFields, Operation):
 
     def place(self) -> str:
         return f"port {self.ifindex} {self.master} {self.flag}"
+
+    def sentence(self) -> str:
+        return SENTENCES[self.flag][0 if self.wanted else 1]
 
     def describe(self) -> str:
         return f"bridge link set dev {self.device} {self.flag} {self._word(self.wanted)}"

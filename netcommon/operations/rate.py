@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.encode_tc import HANDLE, PREFERENCE, ticks
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.api.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE, ticks
 from netcommon.operations.base import Operation
 from netcommon.operations.link import device_link, link_of
 from runtime.errors import HostRefused
@@ -12,9 +12,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Filter
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Filter
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class ShaperFields(NamedTuple):
@@ -32,6 +32,8 @@ class Shaper(ShaperFields, Operation):
 
     __slots__ = ()
     KIND = "shaper"
+    REPAIRED = "the limit of what the guest receives"
+    MIGRATION = "of the tap alone"
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset[str]()
 
@@ -66,6 +68,11 @@ class Shaper(ShaperFields, Operation):
     def place(self) -> str:
         return f"root-qdisc {self.ifindex}"
 
+    def sentence(self) -> str:
+        from runtime.format import rate
+
+        return f"The guest receives at most {rate(self.rate)}."
+
     def describe(self) -> str:
         size = f"rate {self.rate}bit burst {self.burst} limit {self.limit}"
         return f"tc qdisc replace dev {self.device} root handle {HANDLE >> 16:x}: tbf {size}"
@@ -89,6 +96,8 @@ class Police(PoliceFields, Operation):
 
     __slots__ = ()
     KIND = "police"
+    REPAIRED = "the limit of what the guest sends"
+    MIGRATION = "of the tap alone"
     CHOSEN = frozenset({"ifindex", "had"})
     BEFORE = frozenset({"had"})
 
@@ -126,6 +135,11 @@ class Police(PoliceFields, Operation):
 
     def place(self) -> str:
         return f"policer {self.ifindex}"
+
+    def sentence(self) -> str:
+        from runtime.format import rate
+
+        return f"The guest sends at most {rate(self.rate)}; what is more is dropped."
 
     def describe(self) -> str:
         return f"tc filter replace dev {self.device} ingress pref 174 matchall action police rate {self.rate}bit burst {self.burst}"

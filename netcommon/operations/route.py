@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Route
-from netcommon.host.requests import AddRoute, DeleteRoute
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned, replaced
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
+from netcommon.host.api.requests import AddRoute, DeleteRoute
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
-from netcommon.operations.table import table_number
+from netcommon.operations.table import called, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
@@ -137,8 +137,11 @@ class GuestRoute(GuestRouteFields, ThroughTap):
 
     __slots__ = ()
     KIND = "route"
+    REPAIRED = "routes to the guest's addresses"
+    MIGRATION = "the node answers for the address on its uplinks (proxy ARP), and its own guests would lose the one on the source"
     CHOSEN = frozenset({"number", "ifindex", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     @classmethod
     def like(cls, route: Route) -> Route:
@@ -148,6 +151,9 @@ class GuestRoute(GuestRouteFields, ThroughTap):
     def route(self) -> Route:
         scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
         return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=METRIC[self.family])
+
+    def sentence(self) -> str:
+        return f"What is for {self.destination} goes to the guest, in {called(self.table, self.number)}."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -181,8 +187,11 @@ class PrefixRoute(PrefixRouteFields, ThroughTap):
 
     __slots__ = ()
     KIND = "prefix-route"
+    REPAIRED = "routes to the prefixes behind the guest"
+    MIGRATION = "as for `route`"
     CHOSEN = frozenset({"number", "ifindex", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     @classmethod
     def like(cls, route: Route) -> Route:
@@ -192,6 +201,9 @@ class PrefixRoute(PrefixRouteFields, ThroughTap):
     def route(self) -> Route:
         metric = METRIC[self.family]
         return Route(self.family, self.number, self.destination, self.ifindex, scope=SCOPE_UNIVERSE, gateway=self.gateway, metric=metric)
+
+    def sentence(self) -> str:
+        return f"What is for {self.destination} goes to the guest, by its address {self.gateway}, in {called(self.table, self.number)}."
 
 
 def _identity(route: Route) -> str:

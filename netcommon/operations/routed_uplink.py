@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.operations.link import marked
 from netcommon.operations.table import MAIN
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -10,8 +10,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
 
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 UNICAST = 1  #: RTN_UNICAST: unreachable and its like lead nowhere
@@ -128,3 +128,8 @@ def no_uplink(family: int, table: str, now: Uplinks, warnings: list[str]) -> Non
 def on(port: str, table: str) -> str:
     """The uplink for people; before it was looked up, whose it is."""
     return port or f"<uplinks of table {table or 'main'}>"
+
+
+def on_uplink(port: str) -> str:
+    """Return the uplink ``port`` as a sentence names it; "" where none was found."""
+    return f"on the uplink {port}" if port else "on the uplink, of which there was none"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.requests import AddRule, DeleteRule
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, Owned
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.api.requests import AddRule, DeleteRule
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import marked
-from netcommon.operations.table import MAIN, table_number
+from netcommon.operations.table import MAIN, called, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: Of the kernel's own rule for table main.
 MAIN_PREFERENCE = 32766
@@ -82,8 +82,11 @@ class PolicyRule(PolicyRuleFields, Ruling):
 
     __slots__ = ()
     KIND = "rule"
+    REPAIRED = "policy rules"
+    MIGRATION = "for packets that come from the tap"
     CHOSEN = frozenset({"number", "found"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     def rule(self) -> Rule:
         """The rule as the kernel has it."""
@@ -104,6 +107,10 @@ class PolicyRule(PolicyRuleFields, Ruling):
 
     def identity(self) -> str:
         return _identity(self.rule())
+
+    def sentence(self) -> str:
+        family = "IPv4" if self.family == AF_INET else "IPv6"
+        return f"What the guest sends in {family} is routed by {called(self.table, self.number)}."
 
     def describe(self) -> str:
         version = 4 if self.family == AF_INET else 6

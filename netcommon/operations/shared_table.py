@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.host.nfexpr import RETURN, verdict
-from netcommon.host.nftables import ARP, BRIDGE, INET, MARK, NETDEV, NO_HOOK, Clear, Drop, NftChain, NftRule, Put
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import ARP, BRIDGE, INET, MARK, NETDEV, NO_HOOK, Clear, Drop, NftChain, NftRule, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import RETURN, verdict
 from netcommon.operations.base import Operation, replaced
 from netcommon.operations.link import device_link, marked
 from runtime.errors import HostRefused
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import ClassVar
 
-    from netcommon.host.base import View
-    from netcommon.host.nftables import NftElement, NftSet, NftTable, Step
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import NftElement, NftSet, NftTable, Step
+    from netcommon.host.api.requests import Request
 
 FAMILIES = {INET: "inet", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge"}
 

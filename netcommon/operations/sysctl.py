@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL
-from netcommon.host.requests import SetSysctl
-from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting, before
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.host.api.requests import SetSysctl
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, Operation, Waiting, before
 from netcommon.operations.link import device_link, link_of
+from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
 from netcommon.operations.table import table_number
-from netcommon.operations.uplink import absent, moved, no_uplink, on, uplinks
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 RP_FILTER, PROXY_NDP, DISABLE_IPV6 = "rp_filter", "proxy_ndp", "disable_ipv6"
 
+#: What settings of a device mean, for people who do not know them.
+MEANINGS = {
+    "proxy_arp": "the node answers the guest's ARP requests for everything it routes",
+    PROXY_NDP: "the node answers neighbour solicitations for addresses that it was told",
+    "forwarding": "the node forwards what comes from this device",
+    RP_FILTER: "what comes with a source address of elsewhere is dropped (1 strict, 2 loose) or not (0)",
+    "accept_local": "packets from the node's own addresses are taken",
+}
 
 #: IFAPROT_KERNEL_LO, _RA and _LL (linux/if_addr.h, 5.18 and later): the kernel has made the address, and makes it again.
 OF_THE_KERNEL = (1, 2, 3)
@@ -49,8 +57,11 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
     __slots__ = ()
     KIND = "sysctl"
+    REPAIRED = "sysctls of the device"
+    MIGRATION = "of the tap alone"
     CHOSEN = frozenset({"ifindex", "was"})
     BEFORE = frozenset({"was"})
+    VALUES = (("family", IP_FAMILIES),)
 
     @property
     def path(self) -> str:
@@ -89,6 +100,10 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
     def place(self) -> str:
         return f"sysctl {self.family} {self.ifindex} {self.name}"
 
+    def sentence(self) -> str:
+        family = "IPv4" if self.family == AF_INET else "IPv6"
+        return f"In {family}, {self.name} is {self.value}: {MEANINGS.get(self.name, 'see ip-sysctl')}."
+
     def describe(self) -> str:
         return f"echo {self.value} >/proc/sys/{self.path}"
 
@@ -121,7 +136,7 @@ class UplinkSysctlFields(NamedTuple):
     ifindex: int = 0
     uplinks: tuple[str, ...] = ()  #: all that were found, this one among them
     found: str = ABSENT
-    found_by: str = ""  #: how the uplinks were found (netcommon.operations.uplink)
+    found_by: str = ""  #: how the uplinks were found (netcommon.operations.routed_uplink)
 
 
 class UplinkSysctl(UplinkSysctlFields, Operation):
@@ -132,8 +147,11 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
 
     __slots__ = ()
     KIND = "uplink-sysctl"
+    REPAIRED = "sysctls of uplinks"
+    MIGRATION = "lets the node answer for what has a route or an entry; says nothing of one guest"
     CHOSEN = frozenset({"number", "port", "ifindex", "uplinks", "found", "found_by"})
     BEFORE = frozenset({"found"})
+    VALUES = (("family", IP_FAMILIES), ("found", FINDINGS))
 
     @property
     def path(self) -> str:
@@ -207,6 +225,10 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        family = "IPv4" if self.family == AF_INET else "IPv6"
+        return f"In {family}, {self.name} is on {on_uplink(self.port)}: the node may answer for guests there."
 
     def describe(self) -> str:
         return f"echo 1 >/proc/sys/{path_of(self.family, on(self.port, self.table), self.name)}"

@@ -6,10 +6,15 @@ from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.base import View
+    from netcommon.host.api.host import View
 
 MAIN = 254
 LOCAL = 255
+
+
+def called(table: str, number: int) -> str:
+    """Return the table as a sentence names it; ``number`` is what ``table`` was found to be."""
+    return "table main" if number == MAIN or not table else f"table {table}"
 
 
 def table_number(view: View, table: str, warnings: list[str]) -> int:

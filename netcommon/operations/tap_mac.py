@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation, before
 from netcommon.operations.link import ADDRESS, device_link, link_of, marked
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -10,8 +10,8 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 
 class SteadyAddressFields(NamedTuple):
@@ -32,6 +32,8 @@ class SteadyAddress(SteadyAddressFields, Operation):
 
     __slots__ = ()
     KIND = "steady-address"
+    REPAIRED = "the host's side has the same MAC for every NIC"
+    MIGRATION = "of the tap alone; the same on both nodes, so that the guest's neighbour cache stays right"
     CHOSEN = frozenset({"ifindex", "kept", "was"})
     BEFORE = frozenset({"kept", "was"})
 
@@ -60,6 +62,9 @@ class SteadyAddress(SteadyAddressFields, Operation):
 
     def place(self) -> str:
         return f"link {self.ifindex} {ADDRESS}"
+
+    def sentence(self) -> str:
+        return "The host's side keeps its MAC, so that the guest goes on knowing its gateway."
 
     def describe(self) -> str:
         return f"ip link set dev {self.device} address {self.value}"

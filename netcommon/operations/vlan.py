@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import DOT1Q, BridgeVlan
-from netcommon.host.requests import AddVlan, DeleteVlan
-from netcommon.operations.base import ABSENT, FOREIGN, Operation, Waiting
+from netcommon.host.api.facts import DOT1Q, BridgeVlan
+from netcommon.host.api.requests import AddVlan, DeleteVlan
+from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, Operation, Waiting
 from netcommon.operations.link import bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -12,9 +12,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link
-    from netcommon.host.requests import Request
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: Kinds of devices that a guest is behind, or nothing at all.
 DEAD_ENDS = frozenset({"tun", "dummy", "ifb"})
@@ -43,6 +43,8 @@ class PortVlans(PortVlansFields, Operation):
 
     __slots__ = ()
     KIND = "bridge-vlans"
+    REPAIRED = "the VLANs of the NIC's port"
+    MIGRATION = "of the tap alone"
     CHOSEN = frozenset({"ifindex", "master", "default", "now", "was"})
     BEFORE = frozenset({"was"})
 
@@ -101,6 +103,14 @@ class PortVlans(PortVlansFields, Operation):
     def place(self) -> str:
         return f"bridge-vlans {self.ifindex} {self.master}"
 
+    def sentence(self) -> str:
+        from runtime.format import ranges
+
+        said = [f"VLAN {self.access}"] if self.access else []
+        said += [f"VLAN{'s' if len(self.trunks) > 1 else ''} {ranges(self.trunks)} (tagged)"] if self.trunks else []
+        said += ["its default VLAN"] if self.keep_default else []
+        return f"Of {self.bridge} the guest is in {' and '.join(said) or 'no VLAN'}, and in no other."
+
     def describe(self) -> str:
         unknown = ["<the default VLAN>"] if self.keep_default and not self.ifindex else []
         return f"bridge vlan on {self.device}: " + ", ".join([*map(_show, self.wanted()), *unknown])
@@ -132,8 +142,11 @@ class UplinkVlan(UplinkVlanFields, Operation):
 
     __slots__ = ()
     KIND = "uplink-vlan"
+    REPAIRED = "the guests' VLANs on a bridge's uplinks"
+    MIGRATION = "the VLAN is to be there when the guest comes; a node without a guest in it only gets broadcasts"
     CHOSEN = frozenset({"port", "ifindex", "master", "found", "ways", "tap"})
     BEFORE = frozenset({"found"})
+    VALUES = (("found", FINDINGS),)
 
     def shared(self) -> tuple[str, ...]:
         key = f"uplink-vlan-{self.bridge}-{self.vid}"
@@ -221,6 +234,9 @@ class UplinkVlan(UplinkVlanFields, Operation):
 
     def place(self) -> str:
         return f"uplink-vlan {self.ifindex} {self.vid}"  # whatever the uplink is called by now
+
+    def sentence(self) -> str:
+        return f"VLAN {self.vid} leaves the node: the uplink {self.port or 'of ' + self.bridge} carries it."
 
     def describe(self) -> str:
         return f"bridge vlan add dev {self.port or f'<uplinks of {self.bridge}>'} vid {self.vid}"

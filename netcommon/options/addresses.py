@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from netcommon.host.attributes import pack_address, show_address, split_prefix
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.rtnetlink.attributes import pack_address, show_address, split_prefix
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.options import Options
+    from netcommon.options.model import Options
     from runtime.nic import Nic
 
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address

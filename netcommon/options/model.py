@@ -1,8 +1,6 @@
-"""Options of a NIC: what a site may ask for beyond what the hypervisor's description says.
+"""The options of a NIC, as values: what a site may ask for beyond what the hypervisor's description says.
 
-In rising order of precedence: the default, the settings' [nic], the settings' [networks.NAME] (by the network's name or UUID), the
-network's tags, the instance's tags. What each option means and may be is in netcommon.options_schema; the syntax of tags in
-netcommon.tags. Both are imported only where somebody gives an option.
+What each option means and may be is in netcommon.options.schema, where they come from in netcommon.options.sources.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.settings import Settings
     from runtime.nic import Nic
 
 
@@ -56,25 +53,16 @@ DEFAULTS = Options()
 #: What Ganeti calls the taps of its instance communication NICs.
 COMMUNICATION = "gnt.com."
 
+#: The mode of such a NIC, and the options that mean something there: what else it needs is known, and neither rates nor switches meant
+#: for guests' networks are for the way to the node.
+INSTANCE_COMMUNICATION = "instance_communication"
+COMMUNICATION_OPTIONS = ("spoof_guard", "node_access")
 
-def is_communication(nic: Nic) -> bool:
-    """Whether it is a NIC of Ganeti's instance communication: by the tap's name and the mode, as Ganeti's own script tells it."""
-    return nic.mode == "routed" and nic.interface.startswith(COMMUNICATION)
 
+def mode_of(nic: Nic) -> str:
+    """Return the mode by which ``nic`` is planned: the name of a module of netcommon.modes.
 
-def options_of(nic: Nic, settings: Settings) -> Options:
-    """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood.
-
-    An instance communication NIC has but spoof_guard and node_access: what else it needs is known, and neither rates nor switches meant
-    for guests' networks are for the way to the node.
+    It is the hypervisor's, but for a NIC of Ganeti's instance communication: that is told by its mode and the tap's name, as Ganeti's own
+    script tells it.
     """
-    start = settings.tag_prefix + ":"
-    tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
-    if not (tagged or settings.nic or settings.networks):
-        return DEFAULTS
-    from netcommon.tags import given
-
-    found = Options(**{each.name: each.value for each in given(nic, settings)})
-    if not is_communication(nic):
-        return found
-    return DEFAULTS._replace(spoof_guard=found.spoof_guard, node_access=found.node_access)
+    return INSTANCE_COMMUNICATION if nic.mode == "routed" and nic.interface.startswith(COMMUNICATION) else nic.mode

@@ -5,11 +5,13 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 
 from __future__ import annotations
 
-from netcommon.kinds import Address, Choice, Mac, Prefix, Rate, Services, Several, Text, Truth, Whole
+from netcommon.options.model import COMMUNICATION_OPTIONS, INSTANCE_COMMUNICATION, mode_of
+from netcommon.options.types import Address, Choice, Mac, Prefix, Rate, Services, Several, Text, Truth, Whole
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.kinds import TagKind
+    from netcommon.options.types import TagKind
+    from runtime.nic import Nic
 
 
 class Option(NamedTuple):
@@ -22,6 +24,11 @@ class Option(NamedTuple):
     kind: TagKind
     doc: str
     modes: tuple[str, ...] = ("bridged", "routed", "openvswitch")
+
+
+    def means_something(self, nic: Nic) -> bool:
+        """Tell whether it does anything for ``nic``."""
+        return self.name in COMMUNICATION_OPTIONS if mode_of(nic) == INSTANCE_COMMUNICATION else nic.mode in self.modes
 
 
 KERNEL = ("bridged", "routed")

@@ -1,4 +1,4 @@
-"""Where the options of a NIC come from: the settings, and tags.
+"""Tags that give options (Ganeti's tags of an instance, or of its network).
 
 A tag of the instance is PREFIX:NIC:OPTION or PREFIX:NIC:OPTION:VALUE, where NIC is the NIC's index, name or UUID, or * for all of the
 instance. A tag of the network has no NIC: PREFIX:OPTION:VALUE; it is for all NICs in the network. A value may have colons, and a list or a
@@ -8,24 +8,20 @@ will do. A tag with the prefix that means nothing is refused, also one that coul
 
 from __future__ import annotations
 
-from netcommon.kinds import Several, Truth
-from netcommon.options_schema import OPTIONS
-from runtime.errors import NicInvalid, escaped
+from netcommon.options.schema import OPTIONS
+from netcommon.options.types import Several, Truth
+from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from netcommon.kinds import TagKind
-    from netcommon.settings import Settings
+    from netcommon.options.types import TagKind
     from runtime.nic import Nic
 
 PROFILES = frozenset({"protected", "limited", "unprotected"})
 KINDS: dict[str, TagKind] = {option.name: option.kind for option in OPTIONS}
-
-#: What a name in the settings file may have without quotes (TOML 1.0, keys).
-BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 HEX = frozenset("0123456789abcdefABCDEF-")
 UUID_LENGTH = 36
@@ -41,31 +37,7 @@ class Given(NamedTuple):
     origin: str
 
 
-def given(nic: Nic, settings: Settings) -> Iterator[Given]:
-    """Every option that any place gives, in rising order of precedence: the last one of a name counts. Raises NicInvalid."""
-    for name, value in settings.nic.items():
-        yield Given(name, value, "[nic]")
-    network = nic.network
-    named = [key for key in settings.networks if key and key == network.name]
-    identified = [key for key in settings.networks if key and key.lower() == network.uuid]
-    for key in dict.fromkeys([*named, *identified]):
-        place = key if set(key) <= BARE else escaped(key)
-        for name, value in settings.networks[key].items():
-            yield Given(name, value, f"[networks.{place}]")
-    start = settings.tag_prefix + ":"
-    tags = [tag for tag in network.tags if tag.startswith(start)]
-    if tags:
-        yield from _of_tags("NETWORK_TAGS", [(tag, tag[len(start) :]) for tag in tags])
-    tags = [tag for tag in nic.tags if tag.startswith(start)]
-    if tags:
-        for_all, for_this = (_selected(tags, start, selectors) for selectors in (["*"], _selectors(nic)))
-        for tag in sorted({*tags}.difference(tag for tag, _rest in (*for_all, *for_this))):
-            _of_another(tag, tag[len(start) :])
-        yield from _of_tags("TAGS", for_all)
-        yield from _of_tags("TAGS", for_this)
-
-
-def _selectors(nic: Nic) -> list[str]:
+def selectors(nic: Nic) -> list[str]:
     """How tags may name the NIC.
 
     Its name does not count where it looks like another NIC's index or UUID, or like all of them, or has colons that part nothing.
@@ -77,7 +49,7 @@ def _selectors(nic: Nic) -> list[str]:
     return ["" if nic.index is None else str(nic.index), nic.uuid, *said, name]
 
 
-def _selected(tags: list[str], start: str, selectors: list[str]) -> list[tuple[str, str]]:
+def selected(tags: list[str], start: str, selectors: list[str]) -> list[tuple[str, str]]:
     """The tags that name the NIC, each with what follows. A name may have colons, as those of Ganeti's own NICs have."""
     found = []
     for tag in tags:
@@ -90,7 +62,7 @@ def _selected(tags: list[str], start: str, selectors: list[str]) -> list[tuple[s
     return found
 
 
-def _of_another(tag: str, rest: str) -> None:
+def of_another(tag: str, rest: str) -> None:
     """A tag for another NIC, whose name may have colons, gives that one an option. Raises NicInvalid if it gives none to any."""
     words = rest.split(":")
     wrong = NicInvalid("TAGS", tag, FORM)
@@ -111,7 +83,7 @@ def _is_uuid(text: str) -> bool:
     return set(text) <= HEX and [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
 
 
-def _of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
+def of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
     """The options that some tags of one level give; those of a list add up. Raises NicInvalid.
 
     Ganeti gives tags in another order at each start: they are taken in the order of their text, so that the same mean the same.

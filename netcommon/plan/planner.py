@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.modes.common import alias
-from netcommon.options import is_communication, options_of
+from netcommon.operations.link import ALIAS, ALIAS_LIMIT, LinkSetting
+from netcommon.options.model import mode_of
+from netcommon.options.sources import options_of
 from runtime.modules import load
 from runtime.typed import TYPE_CHECKING
 
@@ -13,21 +14,21 @@ if TYPE_CHECKING:
     from netcommon.effects.base import Effect
     from netcommon.features.base import Part
     from netcommon.operations.base import Operation
-    from netcommon.options import Options
-    from netcommon.settings import Settings
+    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
-#: The features and which NICs have them, in the order in which they are applied; a feature that nobody wants is not imported.
-FEATURES: tuple[tuple[str, Callable[[Nic, Options], bool]], ...] = (
-    ("guard", lambda nic, options: options.spoof_guard and nic.mode in ("bridged", "routed", "openvswitch")),
-    ("gateway_arp", lambda nic, options: options.gateway_arp and nic.mode == "routed" and not is_communication(nic)),
-    ("firewall", lambda nic, options: options.firewall != "unprotected" and nic.mode != "ext" and not is_communication(nic)),
-    ("access", lambda nic, options: options.node_access != ("all",) and nic.mode != "ext"),
-    ("rate", lambda nic, options: bool(options.rate_in or options.rate_out) and nic.mode in ("bridged", "routed")),
-    ("dhcp", lambda nic, options: options.dhcp != "none" and not is_communication(nic)),
-    ("steady", lambda nic, options: nic.mode == "routed" and bool(nic.mac) and not options.tap_mac and not is_communication(nic)),
-    ("announce", lambda nic, options: options.announce and nic.mode == "routed" and not is_communication(nic)),
-)
+#: When each feature is asked for; which NICs can have it is said by their mode (FEATURES). One that nobody asks for is not imported.
+WANTED: dict[str, Callable[[Nic, Options], bool]] = {
+    "guard": lambda nic, options: options.spoof_guard,
+    "gateway_arp": lambda nic, options: options.gateway_arp,
+    "firewall": lambda nic, options: options.firewall != "unprotected",
+    "access": lambda nic, options: options.node_access != ("all",),
+    "rate": lambda nic, options: bool(options.rate_in or options.rate_out),
+    "dhcp": lambda nic, options: options.dhcp != "none",
+    "tap_mac": lambda nic, options: bool(nic.mac) and not options.tap_mac,
+    "announce": lambda nic, options: options.announce,
+}
 
 
 def plan(nic: Nic, settings: Settings) -> list[Operation]:
@@ -37,20 +38,19 @@ def plan(nic: Nic, settings: Settings) -> list[Operation]:
     ours that are wrong.
     """
     options = options_of(nic, settings)
-    name = "communication" if is_communication(nic) else nic.mode
-    operations: list[Operation] = load("netcommon.modes." + name).plan(nic, settings, options)
+    mode = load("netcommon.modes." + mode_of(nic))
+    operations: list[Operation] = mode.plan(nic, settings, options)
     if not operations:
         return []  # the site's script alone knows what to do
     parts = _parts(nic, settings, options)
     before = [operation for part in parts for operation in part.before]
     after = [operation for part in parts for operation in part.after]
-    # Ganeti cannot name another communication tap while any device's `ip link show` has a third line, such as an alias
-    marked = [alias(nic)] if settings.tap_alias and name != "communication" else []
+    marked = [alias(nic)] if settings.tap_alias and mode.MARKED else []
     return [*marked, *before, *operations, *after]
 
 
 def effects(nic: Nic, settings: Settings) -> list[Effect]:
-    """What the rest of the world is told when ``nic`` comes, each once. Raises NicInvalid as ``plan`` does."""
+    """List what the rest of the world is told when ``nic`` comes, each once. Raises NicInvalid as ``plan`` does."""
     found: dict[Effect, None] = {}
     for part in _parts(nic, settings, options_of(nic, settings)):
         found.update(dict.fromkeys(part.effects))
@@ -58,9 +58,14 @@ def effects(nic: Nic, settings: Settings) -> list[Effect]:
 
 
 def _parts(nic: Nic, settings: Settings, options: Options) -> list[Part]:
-    parts: list[Part] = [
-        load("netcommon.features." + feature).plan(nic, settings, options) for feature, wanted in FEATURES if wanted(nic, options)
-    ]
+    wanted = [name for name in load("netcommon.modes." + mode_of(nic)).FEATURES if WANTED[name](nic, options)]
+    parts: list[Part] = [load("netcommon.features." + name).plan(nic, settings, options) for name in wanted]
     if settings.extensions:
-        parts += load("netcommon.extended").parts(nic, settings, options)
+        parts += load("netcommon.features.extension_check").parts(nic, settings, options)
     return parts
+
+
+def alias(nic: Nic) -> LinkSetting:
+    """The mark on the device: the UUID first, so that it survives being cut; instance and index for the reader."""
+    text = f"{nic.uuid} {nic.label}".encode()[:ALIAS_LIMIT].decode(errors="ignore")
+    return LinkSetting(nic.interface, ALIAS, text)

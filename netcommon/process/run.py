@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 
-from netcommon.family import MARK, Family, signal_group
+from netcommon.process.descendants import MARK, Family, signal_group
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from netcommon import custom
+from netcommon.scripts import site as custom
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from netcommon.runner import Outcome
-    from netcommon.settings import Settings
+    from netcommon.process.run import Outcome
+    from netcommon.settings.model import Settings
     from runtime.paths import Paths
 
 #: The folder of our doors in this installation.
-HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hooks")
+HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "hooks")
 
 #: Set for custom scripts: "UUID PID TAP" of the NIC and of the door that runs them, so that a door called by one of them knows.
 GUARD = "NETCOMMON_DOOR"
@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 
 class Execute(Protocol):
-    """Runs a program and says how it ended: netcommon.runner.run, or the agent's own way."""
+    """Runs a program and says how it ended: netcommon.process.run.run, or the agent's own way."""
 
     def __call__(
         self, argv: Sequence[str], environment: Mapping[bytes, bytes], seconds: float, limit: int, clock: Callable[[], float]
@@ -217,7 +217,7 @@ def run(
     if script.problem:
         return Result(script, error=f"not run: {script.problem}")
     if execute is None:
-        from netcommon import runner  # subprocess is dear, and most nodes have no script
+        from netcommon.process import run as runner  # subprocess is dear, and most nodes have no script
 
         execute = runner.run
 
@@ -248,7 +248,8 @@ def named(path: str, hooks: str, arguments: bool = True) -> Iterator[Script]:
         return
     if not status.st_mode & 0o111 or status.st_mode & 0o170000 == 0o040000:
         return
-    from netcommon import ours, trust  # only where there is a script
+    from netcommon.scripts import door_files as ours
+    from runtime import trust  # only where there is a script
 
     if not ours.is_door(path, hooks):
         yield Script(path, arguments, trust.distrust(path))

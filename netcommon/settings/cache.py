@@ -11,7 +11,7 @@ import os
 import time
 
 import netcommon
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.errors import NetcommonError
 from runtime.folder import Folder
 from runtime.jsontext import Decoder, dumps

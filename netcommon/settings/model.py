@@ -1,22 +1,12 @@
-"""The settings of a node: defaults that are good without a file, and /etc/netcommon/config.toml over them.
-
-What the file may hold, and the reading of it, is in netcommon.settings_file, which is imported only where there is a file.
-"""
+"""The settings of a node, as values: their defaults are good without a file."""
 
 from __future__ import annotations
 
-import os
-
-from runtime.errors import SettingsInvalid
-from runtime.modules import allow
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-    from netcommon.settings_file import Effective
-    from runtime.paths import Paths
 
 
 class Settings(NamedTuple):
@@ -30,7 +20,7 @@ class Settings(NamedTuple):
     ganeti_nic_files: str = "auto"  #: "auto", "on", "off"
     uplinks: Mapping[str, tuple[str, ...]] = {}  #: per bridge, where they shall not be guessed
     syslog_facility: str = "daemon"
-    tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options)
+    tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options.model)
     nic: Mapping[str, Any] = {}  #: options of every NIC, by name
     networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
     rule_mark: int = 0  #: the bits of packets' marks that say in which table routed guests' packets are looked up; 0: a rule for each NIC
@@ -57,56 +47,9 @@ class Settings(NamedTuple):
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
-    renamed: tuple[str, ...] = ()  #: what the file calls by a name of an older version, one line each (netcommon.settings_renames)
+    renamed: tuple[str, ...] = ()  #: what the file calls by a name of an older version, one line each (netcommon.settings.deprecated)
 
     @property
     def folders(self) -> tuple[str, ...]:
         """Where files of ours lie that other daemons read."""
         return tuple(filter(None, (self.dhcp_nfdhcpd_folder, self.dhcp_dnsmasq_folder)))
-
-
-def load(paths: Paths) -> Settings:
-    """The settings of this node; what they name of the site's extensions may be loaded from now on.
-
-    Raises SettingsInvalid, which lists every error of the file, one a line.
-    """
-    found = _load(paths)
-    allow(found.extensions, paths.extensions)
-    return found
-
-
-def _load(paths: Paths) -> Settings:
-    descriptor = _open(paths.config)
-    if descriptor < 0:
-        return Settings()
-    from netcommon import settings_cache  # where there is a file
-
-    status = os.fstat(descriptor)
-    known = settings_cache.identity(status)
-    found = settings_cache.kept(paths.state, known)
-    if found is not None:
-        os.close(descriptor)
-        return found
-    from netcommon import settings_file  # dear, and once for each change of the file
-
-    found = settings_file.read(descriptor, paths.config).settings
-    settings_cache.keep(paths.state, known, found, status)
-    return found
-
-
-def explain(paths: Paths) -> list[Effective]:
-    """Every effective setting with its source, in the schema's order. Raises SettingsInvalid as ``load`` does."""
-    from netcommon import settings_file
-
-    descriptor = _open(paths.config)
-    return settings_file.effective(settings_file.Loaded() if descriptor < 0 else settings_file.read(descriptor, paths.config))
-
-
-def _open(path: str) -> int:
-    """A descriptor of the file, -1 where there is none. Does not block on what is no regular file."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return -1
-    except OSError as error:
-        raise SettingsInvalid(f"{path}: cannot be read: {error.strerror}") from None

@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import tomllib
 
-from netcommon.kinds import is_interface
-from netcommon.settings import Settings
-from netcommon.settings_extensions import is_extension
-from netcommon.settings_renames import moved
-from netcommon.settings_schema import KEYS
-from netcommon.trust import distrust
+from netcommon.options.types import is_interface
+from netcommon.settings.deprecated import moved
+from netcommon.settings.model import Settings
+from netcommon.settings.schema import KEYS
+from netcommon.settings.types import is_extension
 from runtime.errors import SettingsInvalid, escaped
+from runtime.trust import distrust
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
     from typing import Any
 
-    from netcommon.settings_schema import Key
+    from netcommon.settings.schema import Key
 
 #: A settings file larger than this is a mistake (bytes).
 LARGEST = 1 << 20

@@ -5,16 +5,15 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
-from netcommon.kinds import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
-from netcommon.options import DEFAULTS
-from netcommon.options_schema import OPTIONS
-from netcommon.settings_agent import REPAIRED, REPAIRS, Delay, Listen
-from netcommon.settings_dns import Domain, FilePath, Servers, Template, Zones
-from netcommon.settings_extensions import Parameters
+from netcommon.operations.kinds import REPAIRED
+from netcommon.options.model import DEFAULTS
+from netcommon.options.schema import OPTIONS
+from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
+from netcommon.settings.types import REPAIRS, Delay, Domain, FilePath, Listen, Parameters, Servers, Template, Zones
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.kinds import Kind
+    from netcommon.options.types import Kind
 
 
 class Key(NamedTuple):

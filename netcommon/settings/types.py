@@ -1,13 +1,62 @@
-"""Kinds of the [dns] settings: what each value may be."""
+"""Kinds of values that only the settings have: of [agent], [repair], [dns] and [extensions.NAME]. Others: netcommon.options.types."""
 
 from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from math import isfinite
 
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from netcommon.options.types import Seconds
+
+
+#: What is done about an operation that does not hold any more.
+REPAIRS = ("off", "report", "on")
+
+
+class Delay(NamedTuple):
+    """Seconds, or "auto"."""
+
+    seconds: Seconds
+
+    @property
+    def expected(self) -> str:
+        return f'"auto", or {self.seconds.expected}'
+
+    def read(self, value: Any) -> object:
+        return value if value == "auto" else self.seconds.read(value)
+
+
+class Listen(NamedTuple):
+    """An address with a port, or the path of a Unix socket; "" for none. Read in canonical form."""
+
+    @property
+    def expected(self) -> str:
+        return 'an address with a port such as "127.0.0.1:9642" or "[::1]:9642", the path of a Unix socket, or ""'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not value.isprintable():
+            raise ValueError
+        if not value:
+            return value
+        if value.startswith("/"):
+            if value.endswith("/") or len(value.encode()) > 107:  # sun_path, unix(7)
+                raise ValueError
+            return value
+        host, colon, port = value.rpartition(":")
+        six = host.startswith("[") and host.endswith("]")
+        if not colon or not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16):
+            raise ValueError
+        family = AF_INET6 if six else AF_INET
+        try:
+            host = inet_ntop(family, inet_pton(family, host.strip("[]") if six else host))
+        except OSError:
+            raise ValueError from None
+        return f"[{host}]:{int(port)}" if six else f"{host}:{int(port)}"
+
 
 #: The characters of a name of the DNS; "/" and "_" for zones as RFC 2317 has them.
 _HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -120,3 +169,32 @@ class FilePath(NamedTuple):
         if not isinstance(value, str) or (value and not value.startswith("/")) or not value.isprintable():
             raise ValueError
         return value
+
+
+LONGEST = 64  #: characters of an extension's name
+
+
+class Parameters(NamedTuple):
+    """A table of the site's own: plain values, and lists of them, which become tuples."""
+
+    @property
+    def expected(self) -> str:
+        return "a table of strings, numbers, true or false, and lists of those"
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, dict):
+            raise ValueError
+        return {name: _plain(each) for name, each in value.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list) and not any(isinstance(each, list) for each in value):
+        return tuple(map(_plain, value))
+    if type(value) not in (str, int, float, bool) or (isinstance(value, float) and not isfinite(value)):
+        raise ValueError
+    return value
+
+
+def is_extension(name: str) -> bool:
+    """Tell whether a module can be called so: ASCII letters, digits and underscores, not a digit or an underscore first."""
+    return name.isascii() and name.isidentifier() and name[0] != "_" and len(name) <= LONGEST

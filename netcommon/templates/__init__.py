@@ -1,4 +1,5 @@
-"""Templates (jinja2): ours are below this folder, a site's own below /etc/netcommon/templates, where the same name takes our one's place.
+"""Read templates (jinja2), ours or the site's, and fill them. Ours are below this folder, a site's own below /etc/netcommon/templates,
+where the same name takes our one's place.
 
 A name is a folder and a file, "ovs/guard.j2". What a template may include, import or extend is looked up in the same way.
 
@@ -14,8 +15,8 @@ from __future__ import annotations
 import os
 import sys
 
-from netcommon.trust import distrust
 from runtime.errors import HostRefused, SettingsInvalid
+from runtime.trust import distrust
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

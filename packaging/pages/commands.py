@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from netcommon.cli.group import COMMANDS, netcommon
+from netcommon.cli.group import COMMANDS, GROUPS, netcommon
 from netcommon.cli.names import complete
 
 
@@ -51,6 +51,12 @@ def leaves(command: Command) -> Iterator[Command]:
     for inner in command.inner:
         yield inner
         yield from leaves(inner)
+
+
+def grouped(root: Command) -> Iterator[tuple[str, list[Command]]]:
+    """Yield each heading of help, and the commands below it."""
+    for heading, names in GROUPS.items():
+        yield heading, [one for one in root.inner if one.words[0] in names]
 
 
 def _command(found: click.Command, words: tuple[str, ...], context: click.Context, short: str) -> Command:

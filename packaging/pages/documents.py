@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from netcommon.views.events import Event
-from netcommon.views.explain import Explanation
-from netcommon.views.model import NodeView
-from netcommon.views.path import Path
-from netcommon.views.top import Top
+from netcommon.views.explain.model import Explanation
+from netcommon.views.live.events import Event
+from netcommon.views.live.top import Top
+from netcommon.views.topology.model import NodeView
+from netcommon.views.trace.trail import Path
 
 
 class Error(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from netcommon import __version__
-from netcommon.options import DEFAULTS
-from netcommon.options_schema import OPTIONS
-from netcommon.settings import Settings
-from netcommon.settings_schema import KEYS, Key
-from pages.commands import Command, Option, everything, leaves
+from netcommon.options.model import DEFAULTS
+from netcommon.options.schema import OPTIONS
+from netcommon.settings.model import Settings
+from netcommon.settings.schema import KEYS, Key
+from pages.commands import Command, Option, everything, grouped, leaves
 from pages.roff import body, escape, inline, page, plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,13 +73,20 @@ def _command(one: Command, root: Command) -> str:
             title = " ".join(inner.words).upper()
             parts.append((escape(title), [*_synopsis(inner), *_paragraphs(inner.paragraphs), *_listed(inner.options)]))
     elif one.inner:
-        parts.append(("COMMANDS", [line for inner in one.inner for line in (".TP", f"\\fB{_title(inner)}\\fR(1)", inline(inner.short))]))
+        parts.append(("COMMANDS", _commands(one)))
     parts.append(("EXIT STATUS", _statuses()))
     if not one.words:
         parts.append(("FILES", _files()))
     others = ["netcommon(1)"] if one.words else [f"{_title(inner)}(1)" for inner in root.inner]
     parts.append(("SEE ALSO", _also([*others, "netcommon-config(5)"])))
     return page(_title(one), COMMAND, __version__, one.short.rstrip(".")[:1].lower() + one.short.rstrip(".")[1:], parts)
+
+
+def _commands(root: Command) -> Iterator[str]:
+    for heading, commands in grouped(root):
+        yield f".SS {escape(heading)}"
+        for one in commands:
+            yield from (".TP", f"\\fB{_title(one)}\\fR(1)", inline(one.short))
 
 
 def _synopsis(one: Command) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pages.commands import Command, everything, leaves
+from pages.commands import Command, everything, grouped, leaves
 from pages.documents import DOCUMENTS
 
 MADE = "<!-- Made by packaging/make-man from the command line: change that, and run it. -->"
@@ -19,11 +19,9 @@ def _lines(root: Command) -> Iterator[str]:
     yield from ("# Commands", "", MADE, "")
     yield "What `netcommon COMMAND --help` and the man pages say. Every command ends with one of the [exit codes](exit-codes.md); `--json`"
     yield "prints a document of the schema that is named here, with its version ([schemas](../schemas))."
-    yield ""
-    yield "| command | what it does | schema |"
-    yield "| --- | --- | --- |"
-    for one in leaves(root):
-        if not one.inner:
+    for heading, commands in grouped(root):
+        yield from ("", f"## {heading}", "", "| command | what it does | schema |", "| --- | --- | --- |")
+        for one in (leaf for command in commands for leaf in (command, *leaves(command)) if not leaf.inner):
             yield f"| [`{' '.join(one.words)}`](#{'-'.join(('netcommon', *one.words))}) | {one.short} | {_schema(one)} |"
     for one in (root, *leaves(root)):
         yield from ("", f"## {' '.join(('netcommon', *one.words))}", "", f"    {one.usage}", "")

@@ -19,13 +19,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from netcommon.doors.call import open_node
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.batch import down_all, up_all
 from netcommon.lifecycle.check import check
-from netcommon.lifecycle.node import HOT_REMOVE, Call, Clock, Node, Outcome
+from netcommon.lifecycle.context import HOT_REMOVE, Call, Clock, Node, Outcome, open_node
 from netcommon.log import Log, Recorder
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import DownHint, nic_from_environment
 from runtime.nic import Nic
 from runtime.paths import Paths
@@ -123,7 +122,7 @@ def good(results: Sequence[tuple[object, object]]) -> None:
 def examined(node: Node) -> None:
     records, problems = node.store.all()
     view = node.host.snapshot()
-    known: steps.Known = {}
+    known: execute.Known = {}
     reports = [check(node, view, record, known) for record in records]
     if problems or not reports or not all(report.good for report in reports):
         raise RuntimeError("check finds fault with what was just made")
@@ -132,7 +131,7 @@ def examined(node: Node) -> None:
 def measure(mode: str, count: int, rounds: int, guard: bool) -> dict[str, Any]:
     """One mode: medians for each NIC, and the ratios of our cost to ip's."""
     log = Log(Recorder())
-    node = open_node(Paths(), Settings(), Clock(), log)
+    node = open_node(Paths(), Settings(), Clock())
     wanted = nics(mode, count, guard)
     hints = [DownHint(nic.uuid, nic.interface) for nic in wanted]
     ip([f"tuntap add tap{number} mode tap" for number in range(count)])

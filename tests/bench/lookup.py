@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
 
-from netcommon.doors.call import open_node
 from netcommon.lifecycle.batch import up_all
-from netcommon.lifecycle.node import Call, Clock, Node
+from netcommon.lifecycle.context import Call, Clock, Node, open_node
 from netcommon.log import Log, recording
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.bench.bulk import good, ip, nics
 from tests.support.node import fresh
@@ -44,7 +43,7 @@ def measured(settings: Settings, counts: Sequence[int], rounds: int) -> Iterator
 @contextmanager
 def opened(settings: Settings) -> Iterator[tuple[Node, Log]]:
     log, _ = recording()
-    node = open_node(Paths(), settings, Clock(), log)
+    node = open_node(Paths(), settings, Clock())
     try:
         yield node, log
     finally:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from netcommon.doors.call import open_node
-from netcommon.host.linux import LinuxHost
+from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.batch import up_all
-from netcommon.lifecycle.node import Call, Clock, Outcome
+from netcommon.lifecycle.context import Call, Clock, Outcome, open_node
 from netcommon.log import Log, Recorder
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
 from runtime.paths import Paths
 from tests.bench.nics import BRIDGE, KERNEL, SWITCH, SWITCHED, Measured
@@ -130,7 +129,7 @@ class Place:
     def bring_up(self, wanted: Sequence[Measured]) -> None:
         """Raises RuntimeError unless each came up."""
         log = Log(Recorder())
-        node = open_node(Paths(), Settings(), Clock(), log)
+        node = open_node(Paths(), Settings(), Clock())
         try:
             nics = [nic_from_environment(one.variables) for one in wanted]
             for nic, result in up_all(node, nics, lambda _nic: Call(log, time.monotonic() + 120)):

@@ -7,8 +7,8 @@ import subprocess
 import time
 from typing import NamedTuple
 
-from netcommon.host.facts import AF_INET, OVS_MARK, OvsPort, Route, Rule
-from netcommon.host.requests import (
+from netcommon.host.api.facts import AF_INET, OVS_MARK, OvsPort, Route, Rule
+from netcommon.host.api.requests import (
     AddRoute,
     AddRule,
     DeleteOvsPort,

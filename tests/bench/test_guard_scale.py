@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import pytest
 
 from netcommon.features.guard import plan
-from netcommon.host.linux import LinuxHost
+from netcommon.host.linux.host import LinuxHost
 from netcommon.operations.base import Operation
 from netcommon.operations.bridge import BridgePort
-from netcommon.options import Options
-from netcommon.settings import Settings
+from netcommon.options.model import Options
+from netcommon.settings.model import Settings
 from runtime.environment import environment_of
 from runtime.nic import Nic
 from tests.support.netns import run

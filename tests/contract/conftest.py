@@ -20,6 +20,13 @@ def world(request: pytest.FixtureRequest) -> World:
     return SimulatedWorld() if request.param == "memory" else LinuxWorld(request.getfixturevalue("node"))
 
 
+@pytest.fixture
+def tapped(world: World) -> World:
+    """Make a node with tap0."""
+    world.tap("tap0")
+    return world
+
+
 @pytest.fixture(params=[MEMORY, MACHINE])
 def full_world(request: pytest.FixtureRequest) -> World:
     """A node whose kernel has VLAN filtering."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from netcommon.host.facts import OVS_MARK, Flow, OvsPort
+from netcommon.host.api.facts import OVS_MARK, Flow, OvsPort
 from tests.contract.worlds import LinuxWorld, SimulatedWorld
 from tests.support.netns import run, wait_until
 

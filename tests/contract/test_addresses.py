@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Address
-from netcommon.host.requests import AddAddress, DeleteAddress, SetLink, SetSysctl
+from netcommon.host.api.facts import Address
+from netcommon.host.api.requests import AddAddress, DeleteAddress, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, told, view
 
 ADDRESSES = {2: ("169.254.169.254", 32), 10: ("fe80::1", 64)}

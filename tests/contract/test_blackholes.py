@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Route
-from netcommon.host.requests import AddRoute, DeleteRoute, SetLink
+from netcommon.host.api.facts import Route
+from netcommon.host.api.requests import AddRoute, DeleteRoute, SetLink
 from tests.contract.worlds import World, do, index, told, view
 
 DESTINATIONS = {2: "10.0.0.5/32", 10: "2001:db8::5/128"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.counters import Counters
+from netcommon.host.api.facts import Counters
 from tests.contract.worlds import World, index, view
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests_local import Hangup, StartDaemon, StopDaemon
+from netcommon.host.api.requests import Hangup, StartDaemon, StopDaemon
+from netcommon.host.simulated.host import MemoryHost
 from tests.contract.worlds import World, do, told, view, wait_until
 
 NAME = "communication"

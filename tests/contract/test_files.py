@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import FILE_MARK
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests_local import DeleteFile, PutFile
+from netcommon.host.api.facts import FILE_MARK
+from netcommon.host.api.requests import DeleteFile, PutFile
+from netcommon.host.simulated.host import MemoryHost
 from tests.contract.worlds import World, do, told, view
 
 SITE, OWN = "/run/site", "communication/hosts"

@@ -6,14 +6,13 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import FLOW_MARK, Flow
-from netcommon.host.openflow import OpenFlow
-from netcommon.host.requests import PutOvsPort
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.api.facts import FLOW_MARK, Flow
+from netcommon.host.api.requests import DeleteFlows, PutFlows, PutOvsPort
+from netcommon.host.ovs.ofctl import OpenFlow
 from netcommon.modes import openvswitch_flows
-from netcommon.operations.guard_flows import guard_flows
-from netcommon.options import options_of
-from netcommon.settings import Settings
+from netcommon.operations.guard.flows import guard_flows
+from netcommon.options.sources import options_of
+from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid, TryAgain
 from tests.contract.ovs_by_hand import PLAIN, controlled, every_flow, fake_bridge, foreign_flow, restart_switch
 from tests.contract.worlds import World, do, told, view

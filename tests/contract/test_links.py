@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Link, Route
-from netcommon.host.requests import AddRoute, SetLink, SetSysctl
+from netcommon.host.api.facts import Link, Route
+from netcommon.host.api.requests import AddRoute, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, told, view
 
 MAC = "fe:00:00:00:00:01"

@@ -11,10 +11,10 @@ from struct import pack
 import pytest
 from pyroute2 import IPRoute
 
-from netcommon.host.facts import Neighbour, Route, Rule
-from netcommon.host.linux import LinuxHost
-from netcommon.host.once import Once
-from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
+from netcommon.host.api.facts import Neighbour, Route, Rule
+from netcommon.host.api.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
+from netcommon.host.linux.host import LinuxHost
+from netcommon.host.linux.memo_view import Once
 from runtime.errors import HostRefused, TryAgain
 from runtime.paths import Paths
 from tests.support.netns import ask, run

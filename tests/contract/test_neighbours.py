@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Neighbour
-from netcommon.host.requests import AddNeighbour, DeleteNeighbour, SetLink
+from netcommon.host.api.facts import Neighbour
+from netcommon.host.api.requests import AddNeighbour, DeleteNeighbour, SetLink
 from tests.contract.worlds import World, do, index, told, view
 
 ADDRESSES = {2: "10.0.0.5", 10: "2001:db8::5"}

@@ -7,21 +7,7 @@ import os
 
 import pytest
 
-from netcommon.host.nfexpr import (
-    ACCEPT,
-    DROP,
-    GOTO,
-    META_IIF,
-    META_PROTOCOL,
-    NETWORK_HEADER,
-    compare,
-    kind_of_destination,
-    load,
-    meta,
-    remember,
-    verdict,
-)
-from netcommon.host.nftables import (
+from netcommon.host.api.nftables import (
     ARP,
     BRIDGE,
     EGRESS,
@@ -40,7 +26,21 @@ from netcommon.host.nftables import (
     Put,
     Step,
 )
-from netcommon.host.requests import NftChange
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import (
+    ACCEPT,
+    DROP,
+    GOTO,
+    META_IIF,
+    META_PROTOCOL,
+    NETWORK_HEADER,
+    compare,
+    kind_of_destination,
+    load,
+    meta,
+    remember,
+    verdict,
+)
 from tests.contract.worlds import LinuxWorld, SimulatedWorld, World, do, told, view
 
 TABLE = NftTable(NETDEV, "netcommon-x", "netcommon a test")
@@ -116,13 +116,6 @@ def by_name(world: World) -> bool:
     if isinstance(world, SimulatedWorld):
         return world.host.nftables.by_name
     return tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 16)
-
-
-@pytest.fixture
-def tapped(world: World) -> World:
-    """A node with a tap."""
-    world.tap("tap0")
-    return world
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import OVS_MARK, OvsPort
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
 from tests.contract.worlds import World, do, index, told, view
 
 PORT = OvsPort("tap0", "ovs0", external_ids=((OVS_MARK, "uuid-1"),))

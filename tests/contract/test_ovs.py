@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from netcommon.host.facts import OvsPort
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort, SetLink
+from netcommon.host.api.facts import OvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort, SetLink
 from runtime.errors import TryAgain
 from tests.contract.ovs_by_hand import FULL, PLAIN, intent
 from tests.contract.worlds import World, do, index, told, view

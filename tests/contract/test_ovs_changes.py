@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import OVS_MARK, OvsPort
-from netcommon.host.requests import PutOvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsPort
+from netcommon.host.api.requests import PutOvsPort
 from tests.contract.ovs_by_hand import FULL, MARK, PLAIN, add_ids, check_set_by_others, intent, set_by_others
 from tests.contract.worlds import World, do, told, view
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
 from netcommon.operations.ovs import Port
 from tests.contract.ovs_by_hand import PLAIN, add_ids, fake_bridge, intent, port_to_br, retag
 from tests.contract.worlds import World, do, told, view

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import OVS_MARK, OvsShaper
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsShaper
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
 from tests.contract.ovs_by_hand import MARK, PLAIN, delete_port, intent, shapers
 from tests.contract.worlds import LinuxWorld, World, do, told, view
 

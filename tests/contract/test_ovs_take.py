@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import OVS_MARK
-from netcommon.host.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.api.facts import OVS_MARK
+from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
 from tests.contract.ovs_by_hand import PLAIN, add_ids, check_set_by_others, fake_bridge, set_by_others
 from tests.contract.worlds import LinuxWorld, World, do, told, view
 

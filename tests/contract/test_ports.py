@@ -6,9 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import LOCAL, STATIC, BridgeVlan, FdbEntry, Port
-from netcommon.host.requests import AddVlan, DeleteVlan, SetLink
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.api.facts import LOCAL, STATIC, BridgeVlan, FdbEntry, Port
+from netcommon.host.api.requests import AddFdb, AddVlan, DeleteFdb, DeleteVlan, SetLink, SetPort
 from tests.contract.worlds import World, do, index, told, view
 
 MAC = "aa:00:00:00:00:01"

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Rule
-from netcommon.host.requests import AddRule, SendFrame, SetLink
+from netcommon.host.api.facts import Rule
+from netcommon.host.api.requests import AddRule, SendFrame, SetLink
 from tests.contract.worlds import World, do, index, told, view
 from tests.support.netns import wait_until
 

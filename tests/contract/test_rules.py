@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import Rule
-from netcommon.host.requests import AddRule, DeleteRule
+from netcommon.host.api.facts import Rule
+from netcommon.host.api.requests import AddRule, DeleteRule
 from tests.contract.worlds import World, do, told, view
 
 BOTH = pytest.mark.parametrize("family", [2, 10])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.host.nflayout import MADE, OWN, fingerprint
-from netcommon.host.nftables import BRIDGE, INET, Clear, Drop, NftChain, NftElement, NftTable, Put, Step
-from netcommon.host.requests import NftChange
-from netcommon.host.requests_rules import LoadRules
+from netcommon.host.api.nftables import BRIDGE, INET, Clear, Drop, NftChain, NftElement, NftTable, Put, Step
+from netcommon.host.api.requests import LoadRules, NftChange
+from netcommon.host.nftables.profile_table import MADE, OWN, fingerprint
 from tests.contract.worlds import World, do, view
 
 RULES = ("meta l4proto icmp accept", "tcp dport { 22, 80 } accept", "counter drop")

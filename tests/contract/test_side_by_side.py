@@ -8,24 +8,25 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.base import NOT_TRIED
-from netcommon.host.facts import AF_INET, FLOW_MARK, OVS_MARK, OvsPort, Route, Rule
-from netcommon.host.linux import LinuxHost
-from netcommon.host.nftables import NETDEV, NftSet, NftTable, Put
-from netcommon.host.ovsread import OvsReader
-from netcommon.host.ovsrows import agrees
-from netcommon.host.requests import (
+from netcommon.host.api.facts import AF_INET, FLOW_MARK, OVS_MARK, OvsPort, Route, Rule
+from netcommon.host.api.host import NOT_TRIED
+from netcommon.host.api.nftables import NETDEV, NftSet, NftTable, Put
+from netcommon.host.api.requests import (
     AddRoute,
     AddRule,
+    DeleteFlows,
     DeleteOvsPort,
     DeleteRule,
     NftChange,
+    PutFlows,
     PutOvsPort,
     Request,
     SetLink,
     SetSysctl,
 )
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.linux.host import LinuxHost
+from netcommon.host.ovs.read import OvsReader
+from netcommon.host.ovs.rows import agrees
 from tests.contract.ovs_by_hand import intent
 from tests.contract.worlds import World, index, view
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from netcommon.host.requests import SetSysctl
+from netcommon.host.api.requests import SetSysctl
 from tests.contract.worlds import World, do, told, view
 
 TAP = "net/ipv4/conf/tap0/proxy_arp"

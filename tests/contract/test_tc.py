@@ -6,18 +6,12 @@ import errno
 
 import pytest
 
-from netcommon.host.encode_tc import HANDLE, PREFERENCE, ticks
-from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.api.facts import Filter, Qdisc
+from netcommon.host.api.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE, ticks
 from tests.contract.worlds import World, do, index, told, view
 
 FAST = 40_000_000_000
-
-
-@pytest.fixture
-def tapped(world: World) -> World:
-    world.tap("tap0")
-    return world
 
 
 @pytest.mark.parametrize("rate", [8000, 10_000_000, FAST])

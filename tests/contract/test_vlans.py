@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from netcommon.host.facts import BridgeVlan
-from netcommon.host.requests import AddVlan, DeleteVlan, SetLink
+from netcommon.host.api.facts import BridgeVlan
+from netcommon.host.api.requests import AddVlan, DeleteVlan, SetLink
 from tests.contract.worlds import World, do, index, told, view
 
 DEFAULT = BridgeVlan(1, pvid=True, untagged=True)

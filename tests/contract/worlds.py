@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from netcommon.host.base import Answer, Host, View
-from netcommon.host.facts import Link, Rule
-from netcommon.host.linux import LinuxHost
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import Request
+from netcommon.host.api.facts import Link, Rule
+from netcommon.host.api.host import Answer, Host, View
+from netcommon.host.api.requests import Request
+from netcommon.host.linux.host import LinuxHost
+from netcommon.host.simulated.host import MemoryHost
 from runtime.paths import Paths
 from tests.support.netns import run, sysctl, wait_until
 from tests.support.node import Node

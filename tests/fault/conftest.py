@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import Host, prepared
+from tests.support.node import Node
+
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """In memory, as /run is: a disk that is busy with other things decides nothing here."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
+    """Prepare the node for the NIC of the test's parameter ``case``."""
+    return prepared(node, case, request)

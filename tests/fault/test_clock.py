@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import runtime.folder
-from netcommon.host.base import Answer
-from netcommon.host.requests import Request
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request
 from netcommon.log import Recorder, Syslog
 from runtime.store import Store
 from tests.kernel.test_doors_parallel import environment

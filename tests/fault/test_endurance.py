@@ -18,7 +18,7 @@ from random import Random
 import pytest
 
 from netcommon.lifecycle import check
-from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, SHUTDOWN
+from netcommon.lifecycle.context import HOT_REMOVE, MIGRATE, SHUTDOWN
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError
 from tests.fault.test_interleavings import KINDS, Step, the_nic

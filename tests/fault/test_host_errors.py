@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.requests import SetLink
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle.check import check
 from netcommon.lifecycle.gc import Found
 from runtime.errors import TEMPORARY, UNAVAILABLE, NetcommonError

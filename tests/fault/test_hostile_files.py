@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netcommon import custom, settings_file
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import execute
 from netcommon.operations.base import orphan
-from netcommon.options import options_of
-from netcommon.options_schema import OPTIONS
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.options.schema import OPTIONS
+from netcommon.options.sources import options_of
+from netcommon.plan.planner import plan
+from netcommon.scripts import site as custom
+from netcommon.settings import parse as settings_file
+from netcommon.settings.model import Settings
 from runtime import definitions, ganeti, xen
 from runtime.environment import down_hint, environment_of, nic_from_environment
 from runtime.errors import NetcommonError
@@ -154,13 +155,13 @@ def read_record(data: bytes, view: Any) -> None:
     sane(record.nic)
     assert from_json(to_json(record)) == record._replace(schema=SCHEMA)  # it is written as we write them now
     custom.environment(custom.Call(record.device, "up", record.nic.environment, record.uuid))
-    known, unknown = steps.decode(record)
+    known, unknown = execute.decode(record)
     assert len(known) + len(unknown) == len(record.operations)
     for operation in known:
         for each in (operation, orphan(operation)):
             each.describe(), each.undo(), each.place(), each.identity(), each.exclusive(), each.unmarked(), each.effects()
             assert all(isinstance(key, str) and key for key in each.shared())
-    drifted = [operation for operation, _text in steps.drift(view, known)]
+    drifted = [operation for operation, _text in execute.drift(view, known)]
     assert all(isinstance(operation.idle(view), str) for operation in known if operation not in drifted)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from netcommon.host import encode_tc
-from netcommon.host.attributes import HEADER
-from netcommon.host.facts import OVS_MARK, OvsPort, Rule
-from netcommon.host.linux import LinuxHost, LiveView
-from netcommon.host.nftables import INET, NETDEV, Drop, NftTable, Put
-from netcommon.host.ovsdb import Ovsdb
-from netcommon.host.requests import AddRule, DeleteOvsPort, DeleteRule, NftChange, PutOvsPort, SetLink, SetPolicer, TakeOvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsPort, Rule
+from netcommon.host.api.nftables import INET, NETDEV, Drop, NftTable, Put
+from netcommon.host.api.requests import AddRule, DeleteOvsPort, DeleteRule, NftChange, PutOvsPort, SetLink, SetPolicer, TakeOvsPort
+from netcommon.host.linux.host import LinuxHost
+from netcommon.host.linux.views import LiveView
+from netcommon.host.ovs.client import Ovsdb
+from netcommon.host.rtnetlink import encode_tc
+from netcommon.host.rtnetlink.attributes import HEADER
 from tests.fault.test_hostile_files import UUID
 from tests.support import figures
 from tests.support.hostile import Target, sweep
@@ -132,8 +133,8 @@ def netlink_target(name: str, count: int, view: LiveView, wire: Wire, questions:
 
     def read(made: tuple[str, list[Said]]) -> None:
         chosen, wire.script = made
-        view._host.netlink.close()
-        view._host.nftables.netlink.close()
+        view._sockets.netlink.close()
+        view._sockets.nftables.netlink.close()
         questions[chosen](view)
 
     return Target(name, count, make, read, tuple(others))
@@ -169,10 +170,10 @@ def test_acknowledgements_that_are_nonsense(view: tuple[LiveView, Wire, Wire], t
 
     def read(script: list[Said]) -> None:
         kernel.script = filters.script = script
-        made._host.netlink.close()
-        made._host.nftables.netlink.close()
+        made._sockets.netlink.close()
+        made._sockets.nftables.netlink.close()
         for request in requests:
-            (answer,) = made._host.execute([request], stop=True)
+            (answer,) = made._sockets.execute([request], stop=True)
             assert isinstance(answer.errno, int) and isinstance(answer.text, str)
 
     judged(Target("acknowledgements", 40_000, make, read, tuple(acks[0] + acks[1])), str(tmp_path))

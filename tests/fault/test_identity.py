@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import Link
-from netcommon.host.requests import Request
+from netcommon.host.api.facts import Link
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request
 from runtime.environment import DownHint, nic_from_environment
 from runtime.errors import NetcommonError
 from runtime.nic import Nic

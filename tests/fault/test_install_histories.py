@@ -23,7 +23,7 @@ from netcommon.install.changes import run_command
 from netcommon.install.manifest import FILE
 from netcommon.install.rooted import placed
 from netcommon.install.targets import HOOKS_DIR, NETWORKD, OPERATIONS, PKGLIBDIR, VERIFY, VIF_GANETI
-from netcommon.ours import MARKER
+from netcommon.scripts.door_files import MARKER
 from runtime.errors import NetcommonError
 from tests.support import syscalls
 from tests.support.sample import FULL

@@ -23,8 +23,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from netcommon.lifecycle import check, down, gc, steps, up
-from netcommon.lifecycle.node import DEVICE_GONE, START, Call, Node
+from netcommon.lifecycle import check, down, gc, up
+from netcommon.lifecycle import execute as steps
+from netcommon.lifecycle.context import DEVICE_GONE, START, Call, Node
 from netcommon.operations.base import ABSENT, OURS
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError, TryAgain
@@ -38,7 +39,7 @@ from tests.support.sim import MODES, UUIDS, Killed, Sim, nic, plain
 
 WORKERS = 16
 BURSTS = 10  #: of one history
-HISTORIES = 1000 if FULL else 5
+HISTORIES = 500 if FULL else 5
 PARTS = 20 if FULL else 1  #: of the histories, each with a seed of its own
 SECONDS = 30.0  #: a call's limit, by the simulated clock
 TAPS = ("tap0", "tap1", "tap2")

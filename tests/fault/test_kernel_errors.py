@@ -15,9 +15,8 @@ import pytest
 
 from tests.kernel.test_doors_parallel import collect
 from tests.support import figures, strace
-from tests.support.cases import CASES, Host, prepared, sampled, stored
+from tests.support.cases import CASES, Host, sampled, stored
 from tests.support.netns import run, slowness, wait_until
-from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
@@ -99,11 +98,6 @@ def tried(host: Host, door: str, arguments: tuple[str, ...], point: Point) -> li
         run("ip", "link", "set", "tap0", state)
     wrong += diff(host.bare, snapshot())
     return [where, *wrong] if wrong else []
-
-
-@pytest.fixture
-def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
-    return prepared(node, case, request)
 
 
 @pytest.mark.parametrize("case", sampled(SAMPLED))

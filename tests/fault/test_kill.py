@@ -15,10 +15,9 @@ import pytest
 
 from tests.kernel.test_doors_parallel import collect
 from tests.support import figures
-from tests.support.cases import CASES, NAMES, Host, prepared, stored
+from tests.support.cases import CASES, NAMES, Host, stored
 from tests.support.killing import DOORS, Door, moments
 from tests.support.netns import slowness
-from tests.support.node import Node
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
 
@@ -57,11 +56,6 @@ WAYS: Mapping[str, Way] = {"gc": by_gc, "gc without tap": by_gc_without_tap, "up
 def ways(door: Door) -> list[str]:
     """All there are after the door."""
     return [way for way in WAYS if not (door.gone and way == "gc")]
-
-
-@pytest.fixture
-def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
-    return prepared(node, case, request)
 
 
 @pytest.mark.no_agent("kills the hook's own process, and gc finds what it left")

@@ -14,10 +14,9 @@ import pytest
 from tests.kernel.test_doors_parallel import collect
 from tests.support import figures, strace
 from tests.support.agent import Agent, Watched, agent, contention, watched
-from tests.support.cases import Host, network, prepared, sampled, stored
+from tests.support.cases import Host, network, sampled, stored
 from tests.support.killing import DOORS, Door, moments
 from tests.support.netns import slowness
-from tests.support.node import Node
 from tests.support.sample import FULL
 from tests.support.snapshot import diff
 
@@ -71,11 +70,6 @@ def clean(host: Host, running: Agent) -> None:
     host.down()
     running.rested()
     collect()
-
-
-@pytest.fixture
-def host(node: Node, case: str, request: pytest.FixtureRequest) -> Host:
-    return prepared(node, case, request)
 
 
 @pytest.mark.no_agent("starts agents of its own")

@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import pytest
 
-from netcommon.doors.call import open_node
+from netcommon.lifecycle.context import Call, Clock, open_node
 from netcommon.lifecycle.gc import gc
-from netcommon.lifecycle.node import Call, Clock
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
@@ -64,7 +63,7 @@ def ended_early(ended: Ended) -> bool:
 
 def collected() -> None:
     """A gc a quarter of an hour later: links to nothing and temporary files go when nobody can be at work on them."""
-    made = open_node(Paths(), Settings(), Clock(wall=lambda: time.time() + 1000), recording()[0])
+    made = open_node(Paths(), Settings(), Clock(wall=lambda: time.time() + 1000))
     try:
         assert [found for found in gc(made, Call(recording()[0], time.monotonic() + 30)) if found.action != "removed"] == []
     finally:

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import pytest
 
 from netcommon.lifecycle.check import check
-from tests.kernel.test_doors_parallel import collect, environment, leftovers, ours
+from tests.kernel.test_doors_parallel import collect, environment, leftovers
 from tests.support import figures
 from tests.support.agent import agent
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import BASE, HOOKS
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot

@@ -17,15 +17,16 @@ from typing import NamedTuple
 import pytest
 
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.node import Call
+from netcommon.lifecycle.context import Call
 from netcommon.log import recording
 from runtime.errors import TryAgain
-from tests.kernel.test_doors_parallel import collect, environment, leftovers, ours
+from tests.kernel.test_doors_parallel import collect, environment, leftovers
 from tests.support import figures, strace
 from tests.support.cases import SWITCHED, Host, network
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
+from tests.support.routed import ours
 from tests.support.rundoor import BASE, rundoor
 from tests.support.sample import FULL, sample
 from tests.support.snapshot import diff, snapshot

@@ -13,11 +13,12 @@ from random import Random
 import pytest
 
 from netcommon.lifecycle.check import check
-from tests.kernel.test_doors_parallel import collect, environment, ours
+from tests.kernel.test_doors_parallel import collect, environment
 from tests.support import figures
 from tests.support.agent import Agent, agent
 from tests.support.netns import Namespace, mounted_over, run, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 from tests.support.snapshot import Snapshot, diff, snapshot

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from netcommon.operations.base import to_json
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from netagent.jobs import UNTOLD
+from netagent.dispatcher import UNTOLD
 from tests.support.agent import agent
 from tests.support.frames import ARP, ARP_REPLY, ARP_REQUEST, BROADCAST, IPV6, Arp, Frame, checksum
 from tests.support.netns import ask, run, slowness, wait_until

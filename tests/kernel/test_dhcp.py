@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from tests.support.bootstrap import ROOT, VENV
 from tests.support.dhcp import Lease, lease, lease6
 from tests.support.guest import Guest

@@ -321,13 +321,13 @@ def test_a_frozen_open_vswitch(node: Node, ovs: OpenVswitch, daemon: str) -> Non
 
 
 def test_what_a_door_loads(br0: Node) -> None:
-    """Per mode and direction what is listed, and nothing else: tests/support/loads.py."""
+    """No more than the number in tests/support/loads.py, and nothing that is dear or for others."""
     bare = execute(["/usr/bin/python3", "-X", "importtime", "-IS", "-c", "import os"], BASE)
     hooks = [("kvm-ifup", GOOD), ("kvm-ifdown", GOOD), ("kvm-ifup", ROUTED), ("kvm-ifdown", ROUTED), ("kvm-ifup", {**GOOD, "MODE": "ext"})]
     for door, variables in hooks:
         loaded = _loads(door, variables, _loaded(bare))
         # a guard was removed: the hook does not wait for the end of that socket (and has announced nothing: there is no uplink here)
-        assert ("netcommon.doors.lingering" in loaded) == (door == "kvm-ifdown"), (door, variables["MODE"])
+        assert ("netcommon.doors.deferred_close" in loaded) == (door == "kvm-ifdown"), (door, variables["MODE"])
     rundoor("kvm-ifdown", GOOD, "tap0", "hot-remove")
 
 
@@ -339,16 +339,18 @@ def test_what_a_door_loads_for_open_vswitch(node: Node, ovs: OpenVswitch, guarde
     bare = _loaded(execute(["/usr/bin/python3", "-X", "importtime", "-IS", "-c", "import os"], BASE))
     nic = {**GOOD, "MODE": "openvswitch", "LINK": "ovs0", "VLAN": ".10", "TAGS": "" if guarded else "netcommon:0:spoof_guard:off"}
     for door in ("kvm-ifup", "kvm-ifdown"):
-        _loads(door, nic, bare)
+        _loads(door, nic, bare, "" if guarded else " unguarded")
 
 
-def _loads(door: str, variables: dict[str, str], bare: set[str]) -> set[str]:
+def _loads(door: str, variables: dict[str, str], bare: set[str], how: str = "") -> set[str]:
     code = ["-X", "importtime", "-IS", str(HOOKS / "cold" / door), "tap0", *(["hot-remove"] if door == "kvm-ifdown" else [])]
     done = execute(["/usr/bin/python3", *code], {**BASE, **variables})
-    assert done.status == 0 and "netcommon.lifecycle.steps" in _loaded(done), done.stderr[-500:]
-    allowed = loads.MODES[variables["MODE"], door.removeprefix("kvm-if")] | loads.LIBRARY | bare
-    assert _loaded(done) - allowed == set(), (door, variables["MODE"])
-    return _loaded(done)
+    assert done.status == 0 and "netcommon.lifecycle.execute" in _loaded(done), done.stderr[-500:]
+    loaded, mode = _loaded(done) - bare, variables["MODE"]
+    others = {name for name in loaded for start in loads.ELSEWHERE[mode] if f"{name}.".startswith(f"{start}.")}
+    assert (loaded & loads.DEAR, others) == (set(), set()), (door, mode)
+    assert len(loaded) <= loads.MOST[mode + how, door.removeprefix("kvm-if")], (door, mode, len(loaded), sorted(loaded))
+    return loaded
 
 
 def _loaded(done: Outcome) -> set[str]:

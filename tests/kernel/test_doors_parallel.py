@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from netcommon.doors.call import open_node
 from netcommon.lifecycle.check import check
+from netcommon.lifecycle.context import Call, Clock
 from netcommon.lifecycle.gc import gc
-from netcommon.lifecycle.node import Call, Clock
-from netcommon.lifecycle.node import Node as OurNode
 from netcommon.log import recording
-from netcommon.settings import Settings
-from runtime.paths import Paths
 from tests.support import warm
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import BASE, HOOKS, rundoor
 from tests.support.snapshot import diff, snapshot
 
@@ -53,17 +48,6 @@ def ended(started: list[subprocess.Popen[bytes]]) -> list[tuple[int, str]]:
         out, err = child.communicate(timeout=60 * slowness())
         found.append((child.returncode, (out + err).decode()))
     return found
-
-
-@contextlib.contextmanager
-def ours() -> Iterator[OurNode]:
-    """The library's own look at the node."""
-    made = open_node(Paths(), Settings(), Clock(), recording()[0])
-    try:
-        yield made
-    finally:
-        made.store.close()
-        made.host.close()  # type: ignore[attr-defined]
 
 
 def good() -> list[str]:

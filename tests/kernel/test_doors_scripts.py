@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.netns import ask, run, slowness
 from tests.support.node import Node
+from tests.support.processes import alive
 from tests.support.rundoor import BASE, HOOKS, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 
@@ -203,13 +204,6 @@ def test_a_script_that_hangs(br0: Node) -> None:
     assert [pid for pid in pids if alive(pid)] == []
     os.unlink("/run/pids")
     assert diff(before, snapshot()) == []
-
-
-def alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("how", ["sleep 1004 &", "setsid sleep 1004 & echo $! >/run/daemon", "exec 9>&1; sleep 1004 >&9 2>&9 &"])

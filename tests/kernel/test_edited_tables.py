@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.operations.guard import table_of
+from netcommon.operations.guard.table import table_of
 from runtime.errors import HostRefused
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_gateway_arp import NIC

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import netcommon.templates
-from netcommon.lifecycle.node import Call
+from netcommon.lifecycle.context import Call
 from netcommon.lifecycle.up import up
 from netcommon.log import recording
 from runtime.environment import nic_from_environment

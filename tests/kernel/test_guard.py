@@ -10,17 +10,18 @@ import time
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.steps import decode
-from netcommon.operations.delivery import NAME
-from netcommon.operations.guard import NicGuard, table_of
-from netcommon.operations.guard_rules import LAYOUT
-from tests.kernel.test_doors_parallel import collect, environment, good, ours
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.execute import decode
+from netcommon.operations.guard.egress_filter import NAME
+from netcommon.operations.guard.rules import LAYOUT
+from netcommon.operations.guard.table import NicGuard, table_of
+from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_guard_verdicts import FRAMES, MAC, OWN4, frame, ip4, udp
 from tests.kernel.test_rate import BRIDGED, drift, mend
 from tests.support.frames import IPV4
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import VNET_HEADER, Tap

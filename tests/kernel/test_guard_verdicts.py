@@ -8,11 +8,11 @@ import struct
 import pytest
 
 from netcommon.features.guard import plan
-from netcommon.host.linux import LinuxHost
-from netcommon.host.nftables import NETDEV
-from netcommon.operations.guard import table_of
-from netcommon.options import Options
-from netcommon.settings import Settings
+from netcommon.host.api.nftables import NETDEV
+from netcommon.host.linux.host import LinuxHost
+from netcommon.operations.guard.table import table_of
+from netcommon.options.model import Options
+from netcommon.settings.model import Settings
 from runtime.nic import Nic
 from runtime.vlan import Vlan
 from tests.support.frames import ARP, BROADCAST, IPV4, IPV6, Arp, checksum, mac_bytes

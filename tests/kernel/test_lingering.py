@@ -15,7 +15,7 @@ from tests.support.bootstrap import ROOT
 CALLER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from netcommon.doors.lingering import close_apart
+from netcommon.doors.deferred_close import close_apart
 def refuse():
     raise OSError
 if sys.argv[2] == "no process":
@@ -58,7 +58,7 @@ def test_the_last_close_is_the_childs(what: str) -> None:
 
 
 def test_nothing_to_close() -> None:
-    from netcommon.doors.lingering import close_apart
+    from netcommon.doors.deferred_close import close_apart
 
     before = os.listdir("/proc/self/fd")
     close_apart([])

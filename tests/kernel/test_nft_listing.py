@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from netcommon.operations import delivery, guard_rules
-from netcommon.operations.guard import GuardTable, table_of
+from netcommon.operations.guard import egress_filter
+from netcommon.operations.guard import rules as guard_rules
+from netcommon.operations.guard.table import GuardTable, table_of
 from tests.kernel.test_guard_verdicts import MAC, NIC, OPTIONS, Guarded
 from tests.support.netns import run
 from tests.support.node import Node
@@ -162,7 +163,7 @@ def test_what_the_rules_say(node: Node) -> None:
     for name, lines in SETS.items():
         assert found[f"set {name}"] == lines, name
     wanted = [f"chain {chain.name}" for chain in guard_rules.chains("")] + [f"set {each.name}" for each in guard_rules.sets("")]
-    layouts = [f"chain {made.LAYOUT}" for made in (GuardTable, delivery.DeliveryTable)]
+    layouts = [f"chain {made.LAYOUT}" for made in (GuardTable, egress_filter.DeliveryTable)]
     wanted += [*layouts, "chain postrouting", "set own", "set dropped-promisc"]
     assert [found[each] for each in layouts] == [['comment "netcommon"', "return"]] * 2
     assert sorted(found) == sorted([*wanted, f"chain in-{index}"])

@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from netcommon.views.trace import subject, trace
+from netcommon.views.trace.request import subject, trace
 from tests.kernel.test_node_access import GUEST4, GUEST6, MODES, ON_BOTH, OTHER4, OTHER6, WAIT, Place, listening
 from tests.support.frames import BROADCAST, IPV4, IPV6, checksum, mac_bytes
 from tests.support.netns import run, slowness

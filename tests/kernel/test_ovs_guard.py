@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.lifecycle.steps import decode
+from netcommon.host.api.host import Answer
+from netcommon.lifecycle.execute import decode
 from netcommon.operations.flows import Flows
-from tests.kernel.test_doors_parallel import environment, good, ours
+from tests.kernel.test_doors_parallel import environment, good
 from tests.kernel.test_guard_verdicts import FRAMES, OWN4, OWN6, C, frame, ip4
 from tests.kernel.test_guard_verdicts import MAC as BRIDGED_MAC
 from tests.kernel.test_guard_verdicts import udp as udp4
@@ -25,6 +25,7 @@ from tests.support.forged import ADDRESS, DHCP, IP, IP6, KIND, MAC, OTHER, OTHER
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import RUN, OpenVswitch
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap

@@ -16,7 +16,7 @@ import pytest
 
 from netcommon import __version__
 from netcommon.install import install
-from netcommon.ours import MARKER
+from netcommon.scripts.door_files import MARKER
 from tests.support import bootstrap, syscalls
 from tests.support.bootstrap import ROOT
 from tests.support.node import Node

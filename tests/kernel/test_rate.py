@@ -11,11 +11,12 @@ import time
 import pytest
 
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.node import Call
+from netcommon.lifecycle.context import Call
 from netcommon.log import recording
-from tests.kernel.test_doors_parallel import collect, environment, good, ours
+from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap

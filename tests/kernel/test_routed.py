@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.addresses import eui64
+from netcommon.options.addresses import eui64
 from tests.support.netns import ask, run, sysctl
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, MAC, NODE4, NODE6, TABLE, Site, drift, mend, options, proxies, reaches

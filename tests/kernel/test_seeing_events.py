@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from netagent.control import ask
-from netcommon.host.linux import LinuxHost
+from netagent.observe.control import ask
+from netcommon.host.linux.host import LinuxHost
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import Agent, agent
 from tests.support.bootstrap import ROOT, VENV

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
+from netcommon.host.linux.host import LinuxHost
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent
 from tests.support.bootstrap import ROOT, VENV

@@ -7,18 +7,18 @@ import json
 import pytest
 
 from netcommon.cli.group import netcommon
-from netcommon.host.nftables import NETDEV
-from netcommon.views.packet import Packet
-from netcommon.views.path import Path as Way
-from netcommon.views.ruleset import Devices, Judged, Ruleset
-from netcommon.views.trace import subject, trace
+from netcommon.host.api.nftables import NETDEV
+from netcommon.views.trace.nft_eval import Devices, Judged, Ruleset
+from netcommon.views.trace.packet import Packet
+from netcommon.views.trace.request import subject, trace
+from netcommon.views.trace.trail import Path as Way
 from tests.kernel.guard import networks, paths
 from tests.kernel.guard.reach import HOST
-from tests.kernel.test_doors_parallel import ours
 from tests.kernel.test_guard_verdicts import FRAMES, NIC, OPTIONS, C, Guarded
 from tests.support.attacks import KINDS, NO_GUARD, SETTINGS, Setting
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.routed import ours
 
 
 @pytest.fixture

@@ -15,23 +15,20 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from netagent.control import ask
-from netagent.jobs import THREADS
-from netagent.serving import SPARE
-from netcommon.doors.call import open_node
-from netcommon.host.linux import LinuxHost
+from netagent.dispatcher import THREADS
+from netagent.hooks.server import SPARE
+from netagent.observe.control import ask
+from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.check import check
-from netcommon.lifecycle.node import Clock
-from netcommon.lifecycle.node import Node as OurNode
-from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.lifecycle.context import Clock, open_node
+from netcommon.lifecycle.context import Node as OurNode
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from runtime.record import Record
 from tests.support.bootstrap import ROOT, VENV
-from tests.support.netns import slowness, wait_until
+from tests.support.netns import slowness, wait_until, waited
 
 PYTHON = str(VENV / "bin/python")
 COMMAND = (PYTHON, "-m", "netagent", "-v")
@@ -110,8 +107,8 @@ class Agent:
         os.kill(self.pid, number)
 
     def waited(self) -> float:
-        """Give the seconds for which its threads were ready to run and others had the processors (sched-stats.rst, schedstat of a task)."""
-        return sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{self.pid}/task").glob("*/schedstat")) / 1e9
+        """Give the seconds for which it has waited for a processor."""
+        return waited(self.pid)
 
     def logged(self, text: str, times: int = 1, seconds: float = 5) -> None:
         """Waits until it has logged lines with ``text`` so often."""
@@ -249,7 +246,7 @@ class Watched:
 @contextlib.contextmanager
 def watched() -> Iterator[Watched]:
     """See Watched."""
-    made = open_node(Paths(), Settings(), Clock(), recording()[0])
+    made = open_node(Paths(), Settings(), Clock())
     try:
         yield Watched(made)
     finally:

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from netcommon.lifecycle.check import check
-from netcommon.settings_cache import NAME, SETTLED
+from netcommon.settings.cache import NAME, SETTLED
 from runtime.folder import TEMPORARY
-from tests.kernel.test_doors_parallel import environment, ours
+from tests.kernel.test_doors_parallel import environment
 from tests.support.administrator import CONFIG, own_ports, own_things, vlan_bridge
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.sim import plain
 from tests.support.snapshot import Snapshot, diff, snapshot

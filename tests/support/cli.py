@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from netcommon.cli.app import App
 from netcommon.cli.group import netcommon
-from netcommon.host.memory import MemoryHost
-from netcommon.lifecycle.node import Clock
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle.context import Clock
 from netcommon.log import Recorder
 from runtime.paths import Paths
 

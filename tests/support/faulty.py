@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from netcommon.host.base import Answer
-from netcommon.host.memory import MemoryHost
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import Request, achieved
-from netcommon.host.snapshot import Snapshot
-from netcommon.lifecycle.steps import TRANSIENT
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request, achieved
+from netcommon.host.linux.snapshot import Snapshot
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.host.simulated.view import MemoryView
+from netcommon.lifecycle.execute import TRANSIENT
 from runtime.errors import TEMPORARY, UNAVAILABLE, HostRefused, TryAgain
 from tests.support.sim import TELLING
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import runtime.folder
 import runtime.locks
-from netcommon.host.base import NOT_TRIED, Answer, Identity
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import Request
-from netcommon.host.snapshot import Snapshot
-from netcommon.lifecycle.node import Clock, Node
+from netcommon.host.api.host import NOT_TRIED, Answer, Identity
+from netcommon.host.api.requests import Request
+from netcommon.host.linux.snapshot import Snapshot
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle.context import Clock, Node
 from runtime.store import Store
 from tests.support.sim import Killed, Sim
 

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.support import syscalls
@@ -96,6 +97,11 @@ def routed_here(device: str, address: str) -> None:
         # in table local, or where the device is in a VRF, in that one's
         local = ("ip", "-6", "route", "show", "table", "all", "type", "local", "dev", device, address.partition("/")[0])
         wait_until(lambda: run(*local), 5, f"{address} on {device}")
+
+
+def waited(pid: int) -> float:
+    """Give the seconds for which a process was ready to run and others had the processors (sched-stats.rst, schedstat of its tasks)."""
+    return sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def slowness() -> float:

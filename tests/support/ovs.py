@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.support.netns import run, slowness, wait_until
+from tests.support.netns import run, slowness, wait_until, waited
 
 RUN = "/var/run/openvswitch"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -93,6 +93,10 @@ class OpenVswitch:
         daemon.wait(30)
         if name == "ovsdb-server" and os.path.exists(SOCKET):
             os.unlink(SOCKET)
+
+    def waited(self) -> float:
+        """Give the seconds for which the daemons that run now have waited for a processor."""
+        return sum(waited(daemon.pid) for daemon in self.daemons.values())
 
     def stop(self) -> None:
         """Ends both, the switch first."""

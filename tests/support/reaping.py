@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from netagent import nicfiles
-from netagent.alarms import Alarms
-from netagent.metrics import Metrics
-from netagent.reaper import Reaper
-from netcommon.host.base import View
-from netcommon.host.facts import AF_INET6, Link, Neighbour, OvsPort, Rule
-from netcommon.host.snapshot import Snapshot
-from netcommon.lifecycle import gc, inventory, steps
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.reap import nic_files
+from netagent.reap.reaper import Reaper
+from netcommon.host.api.facts import AF_INET6, Link, Neighbour, OvsPort, Rule
+from netcommon.host.api.host import View
+from netcommon.host.linux.snapshot import Snapshot
+from netcommon.lifecycle import execute, gc, inventory
+from netcommon.lifecycle.context import PRE, Clock, alive
 from netcommon.lifecycle.gc import Found
-from netcommon.lifecycle.node import PRE, Clock, alive
 from netcommon.log import recording
 from netcommon.operations.base import Owned
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.errors import NetcommonError
 from runtime.locks import number
 from runtime.nic import Nic
@@ -107,7 +107,7 @@ class World:
             living = alive(node, node.host.view(), record) and link is not None
             closing = record.state == CLOSING and link is not None and link.holders != 0
             if self.locked(record.uuid) or (living and (record.state == UP or closing)):
-                drift = [f"{one.describe()}: {text}" for one, text in steps.drift(node.host.view(), steps.decode(record)[0])]
+                drift = [f"{one.describe()}: {text}" for one, text in execute.drift(node.host.view(), execute.decode(record)[0])]
                 found[record.key] = Path(node.store.path(record.key)).read_bytes(), drift
         return found
 
@@ -252,7 +252,7 @@ def world(cap: int = CAP) -> Iterator[World]:
     """A new world, gone at the end. Nobody waits for a lock there: who holds one holds it for long."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "PATIENCE", 0.0)
-        patch.setattr(nicfiles, "PATIENCE", 0.0)
+        patch.setattr(nic_files, "PATIENCE", 0.0)
         made = World(folder, cap)
         try:
             yield made

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from struct import error
 from typing import Any
 
-from netcommon.host.attributes import HEADER
-from netcommon.host.jsonrpc import JsonRpc
-from netcommon.host.netlink import Netlink
-from netcommon.host.nfnetlink import Nfnetlink
+from netcommon.host.nftables.client import Nfnetlink
+from netcommon.host.ovs.jsonrpc import JsonRpc
+from netcommon.host.rtnetlink.attributes import HEADER
+from netcommon.host.rtnetlink.socket import Netlink
 from tests.support.mutate import Mutator
 
 #: The answers to one thing that was sent: datagrams.

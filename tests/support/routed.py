@@ -6,13 +6,12 @@ import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from netcommon.doors.call import open_node
 from netcommon.lifecycle.check import check, repair
+from netcommon.lifecycle.context import Call, Clock, open_node
+from netcommon.lifecycle.context import Node as OurNode
 from netcommon.lifecycle.gc import gc
-from netcommon.lifecycle.node import Call, Clock
-from netcommon.lifecycle.node import Node as OurNode
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.support.netns import Namespace, ask, run, sysctl, wait_until
 from tests.support.node import Node
@@ -125,7 +124,7 @@ def reaches(start: Namespace, *addresses: str, source: str = "") -> list[str]:
 @contextlib.contextmanager
 def ours() -> Iterator[OurNode]:
     """The library's own look at the node."""
-    made = open_node(Paths(), Settings(), Clock(), recording()[0])
+    made = open_node(Paths(), Settings(), Clock())
     try:
         yield made
     finally:

@@ -13,36 +13,41 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import runtime.folder
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import (
+from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, Link, Neighbour, OvsPort, Route, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import (
     AddAddress,
+    AddFdb,
     AddNeighbour,
     AddRoute,
     AddVlan,
     DeleteAddress,
+    DeleteFdb,
+    DeleteFile,
+    DeleteFlows,
     DeleteNeighbour,
     DeleteOvsPort,
     DeleteRoute,
     DeleteVlan,
+    Hangup,
     NftChange,
+    PutFile,
+    PutFlows,
     PutOvsPort,
     Request,
     SendFrame,
     SetLink,
+    SetPort,
     SetSysctl,
 )
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
-from netcommon.host.requests_local import DeleteFile, Hangup, PutFile
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle import down, gc, up
-from netcommon.lifecycle.node import SHUTDOWN, START, Call, Clock, Node, Outcome
-from netcommon.lifecycle.steps import decode
+from netcommon.lifecycle.context import SHUTDOWN, START, Call, Clock, Node, Outcome
+from netcommon.lifecycle.execute import decode
 from netcommon.log import Log, recording
 from netcommon.operations.file import NicFile
 from netcommon.operations.flows import cookie_of
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import DownHint, nic_from_environment
 from runtime.nic import Nic
 from runtime.paths import Paths
@@ -50,7 +55,7 @@ from runtime.record import Record
 from runtime.store import Store
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.node import Action
+    from netcommon.lifecycle.context import Action
 
 UUIDS = tuple(f"{number:08x}-0000-4000-8000-00000000000{number}" for number in range(1, 7))
 BASE = {

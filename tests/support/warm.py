@@ -21,9 +21,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netagent.handover import BUSY, COMMUNICATING, FOLDERS, GUARDED, SCRIPTS, SETTINGS
-from netagent.serving import MOST
-from netcommon.settings_agent import REPAIRED
+from netagent.hooks.protocol import BUSY, COMMUNICATING, FOLDERS, GUARDED, SCRIPTS, SETTINGS
+from netagent.hooks.server import MOST
+from netcommon.operations.kinds import KINDS
 from tests.support import agent, rundoor
 
 WARM = os.environ.get("NETCOMMON_TESTS_WARM") == "1"
@@ -31,7 +31,7 @@ WARM = os.environ.get("NETCOMMON_TESTS_WARM") == "1"
 STATE = "/run/netcommon"
 
 #: It repairs nothing, compares nothing after its start, and reaps nothing. Hooks read the file for themselves, when it is gone.
-IDLE = "[agent]\nresync = 86400\nstart_delay = 86400\nreap_interval = 86400\n[repair]\n" + "".join(f'{kind} = "off"\n' for kind in REPAIRED)
+IDLE = "[agent]\nresync = 86400\nstart_delay = 86400\nreap_interval = 86400\n[repair]\n" + "".join(f'{kind} = "off"\n' for kind in KINDS)
 
 #: What a test may have to do with, for which a hook does the work itself.
 EXPECTED = frozenset({SCRIPTS, SETTINGS, GUARDED, COMMUNICATING, FOLDERS})

@@ -1,16 +1,37 @@
-"""Where an agent's sockets are in unit tests."""
+"""Simulated nodes, and where an agent's sockets are, in unit tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.report import folder
+from netcommon.doors.agent_report import folder
+from netcommon.host.linux.host import LinuxHost
 from runtime.folder import Folder
 from runtime.paths import Paths
+from tests.support.cli import Cli, equipped, with_two
+from tests.support.sim import Sim
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    """Make a simulated node with tap0, bridges, uplinks, and an administrator's own things."""
+    return Sim(str(tmp_path))
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Make a command line on a simulated node with br0 and two taps; nothing is defined."""
+    return equipped(tmp_path)
+
+
+@pytest.fixture
+def two(cli: Cli) -> Cli:
+    """Define a bridged and a routed NIC on that node, and bring both up."""
+    return with_two(cli)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.operations.guard import table_of
+from netcommon.operations.guard.table import table_of
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_guard_verdicts import FRAMES, MAC, NIC, OPTIONS, OTHER, OWN4, OWN6, Guarded, frame, ip4, udp
 from tests.kernel.test_rate import drift, mend

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from netcommon.lifecycle.steps import decode
-from netcommon.operations.guard import NicGuard
-from netcommon.operations.guard_counters import dropped
-from tests.kernel.test_doors_parallel import good, ours
+from netcommon.lifecycle.execute import decode
+from netcommon.operations.guard.counters import dropped
+from netcommon.operations.guard.table import NicGuard
+from tests.kernel.test_doors_parallel import good
 from tests.kernel.test_ovs_guard import KINDS, NIC, Wire, counters, segments
 from tests.kernel.test_ovs_windows import DOWN, FORGED, OFF, Chatter, lose_the_port, move
 from tests.support import frames
@@ -18,6 +18,7 @@ from tests.support.forged import IP, OTHER, ethernet, ipv4, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 
 FRAMES, LENGTH = 400, 1400

@@ -6,17 +6,18 @@ import struct
 
 import pytest
 
-from netcommon.views.frame import FROM_GUEST, TO_GUEST, Wanted
-from netcommon.views.path import Path as Way
-from netcommon.views.trace import frame, subject, trace
+from netcommon.views.trace.frame import FROM_GUEST, TO_GUEST, Wanted
+from netcommon.views.trace.request import frame, subject, trace
+from netcommon.views.trace.trail import Path as Way
 from tests.kernel.guard import paths
-from tests.kernel.test_doors_parallel import environment, ours
+from tests.kernel.test_doors_parallel import environment
 from tests.kernel.test_guard_verdicts import FRAMES, NIC, OPTIONS, Guarded
 from tests.kernel.test_seeing_trace import told
 from tests.support.attacks_base import identity
 from tests.support.frames import BROADCAST, mac_bytes
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 
 MAC = "aa:00:00:00:00:01"
@@ -79,7 +80,7 @@ def test_the_guards_reasons_are_the_kernels(node: Node) -> None:
 
 
 def test_counters_of_all_devices(node: Node) -> None:
-    from netcommon.host.linux import LinuxHost
+    from netcommon.host.linux.host import LinuxHost
 
     tap = node.tap("tap0")
     run("ip", "link", "set", "tap0", "up")

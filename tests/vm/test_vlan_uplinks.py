@@ -11,11 +11,12 @@ from collections.abc import Callable
 import pytest
 
 from netcommon.lifecycle.check import check
-from tests.kernel.test_doors_parallel import collect, environment, good, ours
+from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_rate import drift, mend
 from tests.support.agent import Agent, agent, seconds_until, watched
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.wire import TEST, Wire, frame
 

@@ -1,1 +1,1 @@
-"""One module per subcommand, or for a few that belong together; each has ``COMMANDS``, by name."""
+"""Define the subcommands: one module for each, or for a few that belong together; each has ``COMMANDS``, by name."""

@@ -6,7 +6,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
-from netcommon.cli.progress import Progress, progress_option
+from netcommon.cli.progress import progress_option, steps
 from runtime import validate
 from runtime.errors import UNAVAILABLE
 
@@ -34,8 +34,8 @@ def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: 
         raise click.UsageError("name instances, or give --all")
     names = [validate.instance(name) for name in instances]
     node = app.node(readonly=dry_run)
-    with Progress("adopt", wanted=progress) as shown:
-        found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, shown.say)
+    with steps("adopt", wanted=progress) as step:
+        found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, step)
         found += lifecycle.leftovers(node, app.call(), dry_run) if every else []
     if as_json:
         answer("adopt", nics=[one._asdict() for one in found])

@@ -53,14 +53,14 @@ def status(ctx: click.Context, as_json: bool) -> None:
     """
     app: App = ctx.obj
     try:
-        said = import_module("netagent.control").ask(app.paths.state, app.host(strict=False).identity().netns)
+        said = import_module("netagent.observe.control").ask(app.paths.state, app.host(strict=False).identity().netns)
     except HostRefused as error:
         error.advice = "systemctl start netcommon-agent starts it; journalctl -u netcommon-agent says why it ended"
         raise
     if as_json:
         answer("agent", **{NAMES.get(name, name): value for name, value in said.items() if name != "format"})
     else:
-        say(import_module("netagent.status").render(said))
+        say(import_module("netagent.observe.status").render(said))
     ctx.exit(ALARMED if said.get("alarms") else 0)
 
 

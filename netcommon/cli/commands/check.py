@@ -9,12 +9,12 @@ from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
-from netcommon.lifecycle import steps
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import Report
-from netcommon.lifecycle.node import Node
+from netcommon.lifecycle.context import Node
 from netcommon.lifecycle.unguarded import UNGUARDED
-from netcommon.views.gather import examine
-from netcommon.views.model import Drift
+from netcommon.views.topology.gather import examine
+from netcommon.views.topology.model import Drift
 from runtime.errors import TEMPORARY
 from runtime.record import CLOSING, UP, Record
 
@@ -59,7 +59,7 @@ def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> li
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
     reports: list[Found] = []
-    known: steps.Known = {}
+    known: execute.Known = {}
 
     def work(record: Record) -> None:
         reports.append(examine(node, view, record, known))

@@ -13,7 +13,7 @@ from netcommon.cli.output import answer, json_option, say, table
 @click.pass_obj
 def config(app: App, as_json: bool) -> None:
     """Print the effective settings and where each comes from: a line of the file, or the default."""
-    from netcommon.settings import explain
+    from netcommon.settings.load import explain
 
     app.settings()  # says what is to be said of them
     found = explain(app.paths)

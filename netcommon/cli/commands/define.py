@@ -10,7 +10,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.plan import plan
+from netcommon.plan.planner import plan
 from runtime import definitions
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid, SettingsInvalid

@@ -9,7 +9,7 @@ from netcommon.cli.names import called, complete, hint, order
 from netcommon.cli.output import json_option
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
-from netcommon.lifecycle.node import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
+from netcommon.lifecycle.context import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import DownHint
 from runtime.nic import Nic
 

@@ -12,8 +12,8 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import complete
 from netcommon.cli.output import coloured, json_option
-from netcommon.views.events import Event, about, document, event, line, moment
-from netcommon.views.text import ASCII
+from netcommon.views.live.events import Event, about, document, event, line, moment
+from netcommon.views.topology.text import ASCII
 
 
 class Printer:
@@ -51,7 +51,7 @@ def events(app: App, names: tuple[str, ...], follow: bool, since: str, as_json: 
     begin = moment(since, app.clock.wall()) if since else 0.0
     colour = coloured(app.environ) and not as_json
     printer = Printer(names, begin, as_json, colour)
-    following = import_module("netagent.following")
+    following = import_module("netagent.observe.event_stream")
 
     def say(text: str) -> None:
         click.echo(f"netcommon: {text}", err=True)

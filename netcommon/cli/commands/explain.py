@@ -11,9 +11,9 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import coloured, emit, json_option
-from netcommon.views.explain import Explanation, document, explained, foreseen
-from netcommon.views.explain_text import text
-from netcommon.views.text import ASCII, UNICODE
+from netcommon.views.explain.model import Explanation, document, explained, foreseen
+from netcommon.views.explain.text import text
+from netcommon.views.topology.text import ASCII, UNICODE
 
 
 @click.command("explain")

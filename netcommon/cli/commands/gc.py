@@ -6,8 +6,8 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
-from netcommon.cli.progress import Progress, progress_option
-from netcommon.lifecycle.node import DEVICE_GONE
+from netcommon.cli.progress import progress_option, steps
+from netcommon.lifecycle.context import DEVICE_GONE
 from runtime.errors import UNAVAILABLE
 
 #: Seconds for all of it; each wait for a lock or a service has a limit of its own.
@@ -29,8 +29,8 @@ def gc(ctx: click.Context, dry_run: bool, progress: bool, as_json: bool) -> None
 
     app: App = ctx.obj
     node = app.node(strict=False, readonly=dry_run)
-    with Progress("gc", wanted=progress) as shown:
-        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, shown.say)
+    with steps("gc", wanted=progress) as step:
+        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, step)
     if as_json:
         answer("gc", found=[thing._asdict() for thing in found])
     elif found:

@@ -7,30 +7,28 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.commands.tree import seen
 from netcommon.cli.output import emit, json_option
-from netcommon.views.document import document
+from netcommon.views.topology.document import document
 from runtime.errors import HostRefused
 
 
 @click.command("graph")
-@click.option("--format", "kind", type=click.Choice(("svg", "dot", "mermaid")), default="svg", show_default=True, help="What is written.")
+@click.option("--format", "kind", type=click.Choice(("svg", "dot")), default="svg", show_default=True, help="What is written.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="The file that is written; - is stdout.")
 @json_option
 @click.pass_obj
 def graph(app: App, kind: str, output: str, as_json: bool) -> None:
     """Draw the node: its uplinks, bridges, VLANs, taps and guests, with what has drifted.
 
-    svg is finished: a browser shows it. dot is for Graphviz, mermaid for Markdown; mermaid takes 500 lines at most, so that of many NICs
-    less is said. --json prints the document that netcommon tree --json prints. Changes nothing.
+    svg is finished: a browser shows it. dot is for Graphviz. --json prints the document that netcommon tree --json prints. Changes nothing.
     """
     node = seen(app)
     if as_json:
         emit(document(node))
         return
-    from netcommon.views.dot import dot
-    from netcommon.views.mermaid import mermaid
-    from netcommon.views.svg import svg
+    from netcommon.views.topology.dot import dot
+    from netcommon.views.topology.svg import svg
 
-    text = {"svg": svg, "dot": dot, "mermaid": mermaid}[kind](node)
+    text = {"svg": svg, "dot": dot}[kind](node)
     try:
         # as bytes, always UTF-8: what a picture is written in is not the terminal's affair
         with click.open_file(output, "wb") as file:

@@ -6,7 +6,7 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
-from netcommon.cli.progress import progress_option, shown
+from netcommon.cli.progress import progress_option, steps
 from runtime.errors import HostRefused, NetcommonError
 
 
@@ -34,12 +34,14 @@ def install(ctx: click.Context, kinds: tuple[str, ...], dry_run: bool, uninstall
         raise HostRefused("this changes the host, which only root can do", "run it as root")
     rows: list[tuple[str, Action]] = []
     status, failed = 0, []
-    for kind in shown(((f"for {kind}", kind) for kind in dict.fromkeys(kinds)), "install", progress):
-        try:
-            rows += [(kind, action) for action in put(kind, app.root, dry_run, uninstall)]
-        except NetcommonError as error:  # the others are told of, and done, all the same
-            failed.append(f"netcommon: {kind}: {error}")
-            status = status or error.status
+    with steps("install", wanted=progress) as step:
+        for kind in dict.fromkeys(kinds):
+            step(f"for {kind}")
+            try:
+                rows += [(kind, action) for action in put(kind, app.root, dry_run, uninstall)]
+            except NetcommonError as error:  # the others are told of, and done, all the same
+                failed.append(f"netcommon: {kind}: {error}")
+                status = status or error.status
     for line in failed:  # when the line of the progress is gone
         say(line, err=True)
     if as_json:

@@ -7,9 +7,9 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen
 from netcommon.cli.output import answer, json_option, say, table
-from netcommon.host.base import View
-from netcommon.lifecycle.node import Node, alive
-from netcommon.lifecycle.renamed import name_of
+from netcommon.host.api.host import View
+from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.renamed_device import name_of
 from runtime import definitions
 from runtime.errors import NetcommonError
 from runtime.nic import Nic

@@ -12,10 +12,11 @@ from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
 from netcommon.operations.base import Operation, to_json
-from netcommon.options import is_communication
-from netcommon.options_schema import OPTIONS
-from netcommon.plan import plan as planned
-from netcommon.tags import Given, given
+from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
+from netcommon.options.schema import OPTIONS
+from netcommon.options.sources import given
+from netcommon.options.tags import Given
+from netcommon.plan.planner import plan as planned
 from runtime.environment import environment_of, generated_uuid, nic_from_environment
 from runtime.nic import Nic
 
@@ -62,12 +63,12 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
 
 
 def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:
-    from netcommon.lifecycle import steps
+    from netcommon.lifecycle import execute
 
     node = app.node(readonly=True)
     record = node.store.read(nic.uuid)
-    earlier = steps.decode(record)[0] if record and record.device == nic.interface else []
-    return steps.resolve(node, node.host.view(), operations, earlier, nic.uuid, app.log)
+    earlier = execute.decode(record)[0] if record and record.device == nic.interface else []
+    return execute.resolve(node, node.host.view(), operations, earlier, nic.uuid, app.log)
 
 
 def document(nic: Nic, options: Sequence[Given], operations: Sequence[Operation], resolved: bool) -> dict[str, object]:
@@ -101,10 +102,12 @@ def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) ->
 
 def _void(name: str, nic: Nic) -> str:
     """What is to be said of an option that means nothing for the NIC."""
-    if is_communication(nic):
-        return "" if name in ("spoof_guard", "node_access") else "; nothing for instance communication"
-    modes = next(option.modes for option in OPTIONS if option.name == name)
-    return "" if nic.mode in modes else f"; nothing in mode {nic.mode}, only in {', '.join(modes)}"
+    option = next(option for option in OPTIONS if option.name == name)
+    if option.means_something(nic):
+        return ""
+    if mode_of(nic) == INSTANCE_COMMUNICATION:
+        return "; nothing for instance communication"
+    return f"; nothing in mode {nic.mode}, only in {', '.join(option.modes)}"
 
 
 def _shown(value: object) -> str:

@@ -11,13 +11,13 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.host.base import View
-from netcommon.lifecycle.node import Node, alive
-from netcommon.lifecycle.renamed import follow
-from netcommon.lifecycle.steps import decode
+from netcommon.host.api.host import View
+from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.execute import decode
+from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import WAITS, Operation
-from netcommon.operations.guard import NicGuard
-from netcommon.operations.guard_counters import dropped
+from netcommon.operations.guard.counters import dropped
+from netcommon.operations.guard.table import NicGuard
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError
 from runtime.record import Record

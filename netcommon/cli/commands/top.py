@@ -18,15 +18,15 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.output import able, emit, json_option
 from netcommon.cli.terminal import Screen, Terminal
-from netcommon.lifecycle import steps
-from netcommon.lifecycle.node import Clock
-from netcommon.views import top as model
-from netcommon.views.calls import Calls, calls
-from netcommon.views.gather import examine
-from netcommon.views.rates import Reading, read
-from netcommon.views.text import ASCII, UNICODE, Style
-from netcommon.views.top import SORTS, Agent, Look, Top
-from netcommon.views.top_text import screen, standing, text
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.context import Clock
+from netcommon.views.live import top as model
+from netcommon.views.live.hook_stats import Calls, calls
+from netcommon.views.live.rates import Reading, read
+from netcommon.views.live.top import SORTS, Agent, Look, Top
+from netcommon.views.live.top_text import screen, standing, text
+from netcommon.views.topology.gather import examine
+from netcommon.views.topology.text import ASCII, UNICODE, Style
 from runtime.errors import NetcommonError
 
 #: Between two looks at records and drift: seconds, and so many times as long as one takes, or a node with many NICs did nothing else.
@@ -125,7 +125,7 @@ def compare(app: App, earlier: Iterable[Look]) -> Looks:
     try:
         records, problems = node.store.all()
         view, found = node.host.snapshot(), []
-        known: steps.Known = {}
+        known: execute.Known = {}
         for record in records:
             report, untold = examine(node, view, record, known)
             found.append(model.looked(report, untold, view))
@@ -173,7 +173,7 @@ def top(app: App, interval: float, sort: str, once: bool, as_json: bool) -> None
     no terminal, and with --json, it is as with --once. Changes nothing; drift is looked at every ten seconds, and less often where that
     takes long.
     """
-    control = import_module("netagent.control")
+    control = import_module("netagent.observe.control")
     netns = app.host(strict=False).identity().netns
 
     def ask(question: str) -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import EXPECTED_UP, complete, single
 from netcommon.cli.output import coloured, emit, json_option
-from netcommon.views.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
-from netcommon.views.text import ASCII, UNICODE
-from netcommon.views.trace import document, frame, subject, trace
-from netcommon.views.trace_text import text
+from netcommon.views.topology.text import ASCII, UNICODE
+from netcommon.views.trace.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
+from netcommon.views.trace.request import document, frame, subject, trace
+from netcommon.views.trace.text import text
 from runtime.errors import NicInvalid
 
 #: A frame is as long as this at least (its addresses and type), and no longer (bytes; 64 KiB and a header).

@@ -11,11 +11,11 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen
 from netcommon.cli.output import coloured, emit, json_option
-from netcommon.cli.progress import Progress
-from netcommon.views.document import document
-from netcommon.views.gather import gather
-from netcommon.views.model import NodeView
-from netcommon.views.text import ASCII, UNICODE, text
+from netcommon.cli.progress import steps
+from netcommon.views.topology.document import document
+from netcommon.views.topology.gather import gather
+from netcommon.views.topology.model import NodeView
+from netcommon.views.topology.text import ASCII, UNICODE, text
 
 
 @click.command("tree")
@@ -44,8 +44,8 @@ def seen(app: App) -> NodeView:
     node = app.node(strict=False, readonly=True)
     problems: list[str] = []
     records = chosen(node.store, (), problems)
-    with Progress("NICs", len(records)) as progress:
-        return gather(node, node.host.snapshot(), os.uname().nodename, records, problems, progress.at)
+    with steps("NICs", len(records)) as step:
+        return gather(node, node.host.snapshot(), os.uname().nodename, records, problems, lambda _done: step(""))
 
 
 def draws(stream: str, of_locale: str) -> bool:

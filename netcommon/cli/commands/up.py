@@ -41,7 +41,7 @@ def up(
     what is defined on devices that are there before any guest is, such as persistent taps.
     """
     from netcommon.lifecycle.batch import up_all
-    from netcommon.lifecycle.node import Outcome
+    from netcommon.lifecycle.context import Outcome
 
     app: App = ctx.obj
     if sum(map(bool, (names, env_file, from_environment, every))) != 1:

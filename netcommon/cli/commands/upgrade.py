@@ -8,8 +8,8 @@ from netcommon.cli.app import App
 from netcommon.cli.output import json_option, say
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
-from netcommon.lifecycle.backfill import backfill, lacking
-from netcommon.lifecycle.node import Outcome
+from netcommon.lifecycle.context import Outcome
+from netcommon.lifecycle.record_upgrade import backfill, lacking
 from runtime.errors import RecordTooNew
 from runtime.record import UP, Record
 

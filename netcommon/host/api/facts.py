@@ -226,3 +226,16 @@ class Daemon(NamedTuple):
     name: str
     pid: int
     options: tuple[str, ...]
+
+
+class Counters(NamedTuple):
+    """Of one device, as the node sees it: what a tap *receives*, its guest has sent. They never go back, but begin anew with the device."""
+
+    received_packets: int = 0
+    sent_packets: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    received_errors: int = 0
+    sent_errors: int = 0
+    received_dropped: int = 0
+    sent_dropped: int = 0

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.counters import Counters
-    from netcommon.host.facts import (
+    from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
+        Counters,
         Daemon,
         FdbEntry,
         File,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         Route,
         Rule,
     )
-    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
-    from netcommon.host.requests import Request
+    from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.api.requests import Request
 
 
 class RouteList(Protocol):
@@ -241,7 +241,7 @@ NOT_TRIED = Answer(errno.ECANCELED, "not tried")
 
 
 class Service(Protocol):
-    """What carries the requests of one service out, one after the other (netcommon.host.requests.SERVICES)."""
+    """Carries the requests of one service out, one after the other (netcommon.host.api.requests.SERVICES)."""
 
     def execute(self, request: Any) -> Answer: ...
 

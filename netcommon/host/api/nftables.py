@@ -52,7 +52,7 @@ class NftChain(NamedTuple):
 
 
 class NftRule(NamedTuple):
-    """A rule: its expressions as the kernel writes them (netcommon.host.nfexpr makes them)."""
+    """A rule: its expressions as the kernel writes them (netcommon.host.nftables.expressions makes them)."""
 
     family: int
     table: str

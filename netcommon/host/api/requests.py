@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
-from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
-from netcommon.host.requests_rules import LoadRules
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.facts import Address, BridgeVlan, Neighbour, OvsPort, Route, Rule
-    from netcommon.host.nftables import Step
+    from netcommon.host.api.facts import Address, BridgeVlan, Neighbour, OvsPort, Route, Rule
+    from netcommon.host.api.nftables import Step
 
 
 class SetLink(NamedTuple):
@@ -276,6 +272,158 @@ class NftChange(NamedTuple):
     @property
     def gone(self) -> frozenset[int]:
         return frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT})
+
+
+class PutFlows(NamedTuple):
+    """Gives the port ``port`` of the real bridge exactly these flows with this cookie, in one bundle, all or none.
+
+    Each is a text as of Flow. Others' flows are not looked at; one of theirs with the same match and priority would be replaced.
+    """
+
+    bridge: str
+    port: str
+    cookie: int
+    flows: tuple[str, ...]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteFlows(NamedTuple):
+    """Deletes every flow of the real bridge with this cookie."""
+
+    bridge: str
+    cookie: int
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
+
+
+class PutFile(NamedTuple):
+    """Writes the file ``name`` of ``folder`` whole and at once (rename(2)); EEXIST where there is one without our mark.
+
+    ``folder``: an absolute path, which must be there, or one below our own folder of the node's state, which is made.
+    ``content`` begins with our mark. ``announce``: for a reader that watches for a file closed after writing alone (inotify(7)).
+    """
+
+    folder: str
+    name: str
+    content: str
+    mode: int = 0o644
+    announce: bool = False
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteFile(NamedTuple):
+    """Deletes the file if its mark names ``owner``, a NIC's UUID; EEXIST where it does not. Our own folder goes when it is empty."""
+
+    folder: str
+    name: str
+    owner: str
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.EEXIST})
+
+
+class StartDaemon(NamedTuple):
+    """Runs ``program`` (an absolute path) as the node's daemon ``name``, unless it runs with just these options.
+
+    It writes its pid to the file that the option ``--pid-file=`` names. In the options "{folder}" stands for the daemon's folder in
+    the node's state. Answers when the daemon is at work; one with other options was ended before.
+    """
+
+    name: str
+    program: str
+    options: tuple[str, ...]
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class StopDaemon(NamedTuple):
+    """Ends the node's daemon ``name`` and removes its folder. Answers when the process is gone."""
+
+    name: str
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ESRCH})
+
+
+class Hangup(NamedTuple):
+    """SIGHUP to the process that ``pid_file`` names, if its program is really ``program``; ESRCH where it is not, or none runs."""
+
+    pid_file: str
+    program: str
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ESRCH})
+
+
+class SetPort(NamedTuple):
+    """Sets one flag of a bridge port: a field of netcommon.host.api.facts.Port."""
+
+    index: int  # type: ignore[assignment]
+    flag: str
+    value: bool
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+
+
+class AddFdb(NamedTuple):
+    """Makes ``mac`` a static, sticky entry on the bridge port, wherever it was before.
+
+    ``vid`` 0: for every VLAN that the port has now, and for the bridge while it is not VLAN-aware. Another must be one of the port's.
+    """
+
+    index: int  # type: ignore[assignment]
+    mac: str
+    vid: int = 0
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset()
+
+
+class DeleteFdb(NamedTuple):
+    """Deletes the entry if it is on this port; ``vid`` as of AddFdb."""
+
+    index: int  # type: ignore[assignment]
+    mac: str
+    vid: int = 0
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL})  # EINVAL: the port has left the VLAN
+
+
+class LoadRules(NamedTuple):
+    """The tables of a firewall profile (netcommon.host.nftables.profile_table): what is forwarded to a device of the set ``nics`` goes by
+    these rules.
+
+    In one transaction; what is in the set stays. ``family``: netcommon.host.api.nftables.BRIDGE or INET. ``alone``: no rules but those of
+    profiles look at connections; ``older``: devices that are in tables of earlier versions, by index.
+    """
+
+    family: int
+    table: str
+    rules: tuple[str, ...]
+    alone: bool = False
+    older: tuple[int, ...] = ()
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
 
 
 Request = (

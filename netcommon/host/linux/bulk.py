@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import NOT_TRIED
-from netcommon.host.linux import merged
-from netcommon.host.requests import RTNETLINK, DeleteOvsPort, NftChange, PutOvsPort, TakeOvsPort, service
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.api.host import NOT_TRIED
+from netcommon.host.api.requests import RTNETLINK, DeleteFlows, DeleteOvsPort, NftChange, PutFlows, PutOvsPort, TakeOvsPort, service
+from netcommon.host.linux.sockets import merged
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from netcommon.host.base import Answer
-    from netcommon.host.linux import LinuxHost
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import Answer
+    from netcommon.host.api.requests import Request
+    from netcommon.host.linux.sockets import Sockets
 
     Unit = Sequence[Request]  #: what goes in one message
 
@@ -24,8 +23,8 @@ OvsChange = (PutOvsPort, TakeOvsPort, DeleteOvsPort)
 FlowChange = (PutFlows, DeleteFlows)
 
 
-def execute_each(host: LinuxHost, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
-    """See netcommon.host.base.Host."""
+def execute_each(host: Sockets, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
+    """See netcommon.host.api.host.Host."""
     answers: list[list[Answer]] = [[] for _ in lists]
     left = {number: units for number, requests in enumerate(lists) if (units := _units(requests))}
     while left:
@@ -44,7 +43,7 @@ def _units(requests: Sequence[Request]) -> list[list[Request]]:
     return merged(requests)[::-1]
 
 
-def _answers(host: LinuxHost, wave: Sequence[Unit], stop: bool) -> list[list[Answer]]:
+def _answers(host: Sockets, wave: Sequence[Unit], stop: bool) -> list[list[Answer]]:
     """What became of each unit of a wave."""
     answers: list[list[Answer]] = [[] for _ in wave]
     kernel = [number for number, unit in enumerate(wave) if service(unit[0]) == RTNETLINK]
@@ -65,7 +64,7 @@ def _answers(host: LinuxHost, wave: Sequence[Unit], stop: bool) -> list[list[Ans
     return answers
 
 
-def _filtered(host: LinuxHost, changes: Sequence[tuple[int, NftChange]]) -> list[tuple[int, Answer]]:
+def _filtered(host: Sockets, changes: Sequence[tuple[int, NftChange]]) -> list[tuple[int, Answer]]:
     """One transaction for all; if that is refused, which says nothing of the others, one for each."""
     if len(changes) > 1:
         steps = tuple(step for _number, change in changes for step in change.steps)
@@ -75,13 +74,11 @@ def _filtered(host: LinuxHost, changes: Sequence[tuple[int, NftChange]]) -> list
     return [(number, host.nftables.execute(change)) for number, change in changes]
 
 
-def _ports(host: LinuxHost, changes: Sequence[Any]) -> list[Answer]:
-    from netcommon.host.ovsbatch import execute_all  # few nodes have Open vSwitch
+def _ports(host: Sockets, changes: Sequence[Any]) -> list[Answer]:
+    from netcommon.host.ovs.bulk import execute_all  # few nodes have Open vSwitch
 
     return execute_all(host.ovsdb, changes)
 
 
-def _flows(host: LinuxHost, changes: Sequence[Any]) -> list[Answer]:
-    from netcommon.host.ovs_view import openflow
-
-    return openflow(host).execute_all(changes)
+def _flows(host: Sockets, changes: Sequence[Any]) -> list[Answer]:
+    return host.openflow().execute_all(changes)

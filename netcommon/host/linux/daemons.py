@@ -11,17 +11,17 @@ import select
 import signal
 import time
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import Daemon
-from netcommon.host.requests_local import Hangup, StartDaemon
+from netcommon.host.api.facts import Daemon
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import Hangup, StartDaemon
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.files import MakeLayout
-    from netcommon.host.requests_local import StopDaemon
+    from netcommon.host.api.requests import StopDaemon
+    from netcommon.host.linux.files import MakeLayout
     from runtime.folder import Folder
 
 #: Where the system's programs lie.
@@ -205,7 +205,7 @@ def _readable(handle: int, seconds: float) -> bool:
 
 def _spawn(argv: Sequence[str], seconds: float) -> Answer:
     """Runs a program that goes to the background by itself, for at most ``seconds`` until then. It has let go of its outputs by then."""
-    from netcommon import runner  # only for the first NIC of the node that needs it
+    from netcommon.process import run as runner  # only for the first NIC of the node that needs it
 
     outcome = runner.run(argv, ENVIRONMENT, seconds, 4096, time.monotonic)
     if outcome.ok:

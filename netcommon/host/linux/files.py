@@ -9,10 +9,10 @@ import errno
 import os
 from contextlib import contextmanager
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import FILE_MARK, File
-from netcommon.host.procfs import inside
-from netcommon.host.requests_local import DeleteFile, PutFile
+from netcommon.host.api.facts import FILE_MARK, File
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import DeleteFile, PutFile
+from netcommon.host.linux.procfs import inside
 from runtime.errors import HostRefused, NicInvalid, RecordUnreadable
 from runtime.folder import Folder
 from runtime.layout import Layout

@@ -6,35 +6,41 @@ import _socket as socket  # the module socket costs a hook 2 ms
 import errno
 import os
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.requests import (
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import (
     AddAddress,
     AddClsact,
+    AddFdb,
     AddNeighbour,
     AddRoute,
     AddRule,
     AddVlan,
     DeleteAddress,
     DeleteClsact,
+    DeleteFdb,
+    DeleteFile,
     DeleteNeighbour,
     DeletePolicer,
     DeleteRoute,
     DeleteRule,
     DeleteTbf,
     DeleteVlan,
+    Hangup,
+    PutFile,
     SetLink,
     SetPolicer,
+    SetPort,
     SetTbf,
+    StartDaemon,
+    StopDaemon,
 )
-from netcommon.host.requests_local import DeleteFile, Hangup, PutFile, StartDaemon, StopDaemon
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netcommon.host.netlink import Reply
-    from netcommon.host.requests import Request
+    from netcommon.host.api.requests import Request
+    from netcommon.host.rtnetlink.socket import Reply
 
     Named = Callable[[int], str]
 

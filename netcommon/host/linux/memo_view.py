@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from netcommon.host.base import View
-    from netcommon.host.facts import Link, Route
+    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.host import View
 
 
 class Once:

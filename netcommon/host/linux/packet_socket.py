@@ -6,11 +6,11 @@ import errno
 import os
 from _socket import SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_RAW, if_indextoname, socket
 
-from netcommon.host.base import DONE, Answer
+from netcommon.host.api.host import DONE, Answer
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.requests import SendFrame
+    from netcommon.host.api.requests import SendFrame
 
 AF_PACKET = 17
 NOTHING_IN = 0  #: the protocol that a socket must have to receive nothing

@@ -7,14 +7,14 @@ import fcntl
 import os
 import sys
 
-from netcommon.host.base import DONE, Answer
+from netcommon.host.api.host import DONE, Answer
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from netcommon.host.requests import SetSysctl
+    from netcommon.host.api.requests import SetSysctl
 
 SIOCGIFINDEX, IFREQ = 0x8933, 40  #: netdevice(7), <linux/sockios.h>; bytes of struct ifreq
 ABSENT = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EINVAL})

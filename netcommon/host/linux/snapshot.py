@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import EVERY, Listed, View
+from netcommon.host.api.host import EVERY, Listed, View
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.base import RouteList
-    from netcommon.host.counters import Counters
-    from netcommon.host.facts import (
+    from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
+        Counters,
         Daemon,
         FdbEntry,
         File,
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
         Route,
         Rule,
     )
-    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.api.host import RouteList
+    from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
 
     Value = TypeVar("Value")
 

@@ -1,84 +1,45 @@
-"""The Linux host: rtnetlink, OVSDB and procfs behind the interface of netcommon.host.base. No other program is run."""
+"""Keep the sockets of a Linux host open, to the kernel and to Open vSwitch, and carry requests out by them.
+
+Below the views, which ask by the same sockets. Whatever not every NIC needs is opened, and its module loaded, when it is first asked for.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import time
 
-from netcommon.host import local
-from netcommon.host.address_view import AddressView
-from netcommon.host.base import NOT_TRIED, Answer, Identity
-from netcommon.host.encode import encode, set_link
-from netcommon.host.kernel import KernelView
-from netcommon.host.local import LocalView
-from netcommon.host.netlink import Netlink
-from netcommon.host.nfview import NftView
-from netcommon.host.ovs_view import OvsView, openflow
-from netcommon.host.portview import PortView
-from netcommon.host.procfs import Proc
-from netcommon.host.reach import Reach
-from netcommon.host.refusals import answer, subject
-from netcommon.host.requests import RTNETLINK, SetLink, service
-from netcommon.host.tables import Tables
-from netcommon.host.tcview import TcView
-from netcommon.host.template_view import TemplateView
+from netcommon.host.api.host import NOT_TRIED, Answer, Identity
+from netcommon.host.api.requests import SetLink
+from netcommon.host.linux.kernel_errors import answer, subject
+from netcommon.host.linux.procfs import Proc
+from netcommon.host.rtnetlink.encode import encode, set_link
+from netcommon.host.rtnetlink.read import KernelView
+from netcommon.host.rtnetlink.socket import Netlink
+from runtime.layout import Layout
 from runtime.paths import Paths
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from netcommon.host.attributes import Encoded
-    from netcommon.host.base import Service, View
-    from netcommon.host.facts import Link, OvsPort
-    from netcommon.host.nfnetlink import Nftables
-    from netcommon.host.ovsdb import Ovsdb
-    from netcommon.host.packet import Packet
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import Service
+    from netcommon.host.api.requests import Request
+    from netcommon.host.linux.daemons import Daemons
+    from netcommon.host.linux.files import Files
+    from netcommon.host.linux.packet_socket import Packet
+    from netcommon.host.nftables.client import Nftables
+    from netcommon.host.ovs.client import Ovsdb
+    from netcommon.host.ovs.ofctl import OpenFlow
+    from netcommon.host.rtnetlink.attributes import Encoded
 
 NODE = Paths()
 SERVICE_TIMEOUT = 10.0
-VRF_MODULE = "net/vrf/strict_mode"  #: what the module brings (Linux 5.9)
 
 
-class LiveView(KernelView, PortView, NftView, TcView, AddressView, Reach, LocalView, TemplateView, OvsView):
-    """Each answer is the state of now; only the names of routing tables are kept."""
-
-    def __init__(self, host: LinuxHost) -> None:
-        super().__init__(host.netlink)
-        self._host = host
-        self._tables = Tables(host.paths.iproute2)
-
-    def sysctl(self, path: str) -> str | None:
-        return self._host.proc.sysctl(path)
-
-    def links_of(self, kind: str) -> Sequence[Link]:
-        """A kernel that does not know VRFs would list all links instead."""
-        return [] if kind == "vrf" and self.sysctl(VRF_MODULE) is None else super().links_of(kind)
-
-    def legacy_tables(self) -> Sequence[str]:
-        return self._host.proc.legacy_tables()
-
-    def table(self, name: str) -> int | None:
-        return self._tables.number(name)
-
-    def ovs_bridge(self, name: str) -> bool:
-        return self._host.ovsdb.bridge(name)
-
-    def ovs_port(self, name: str) -> OvsPort | None:
-        return self._host.ovsdb.port(name)
-
-    def ovs_ports(self) -> Sequence[OvsPort]:
-        return [port for port in self.every_ovs_port() if port.owner]
-
-    def every_ovs_port(self) -> Sequence[OvsPort]:
-        """All ports, with our mark or without."""
-        return self._host.ovsdb.ports()
-
-
-class LinuxHost:
-    """This machine, in the network namespace that the caller is in at the first request. One for each thread.
+class Sockets:
+    """Those of one thread, in the network namespace that it is in at the first request.
 
     ``service_timeout``: seconds that the kernel, and OVSDB for each request, may take. ``clock``: monotonic seconds. ``folders``:
     those that are not ours in which we put files.
@@ -123,38 +84,58 @@ class LinuxHost:
     def ovsdb(self) -> Ovsdb:
         """The connection to OVSDB: one, kept, and loaded only where it is needed."""
         if self._ovsdb is None:
-            from netcommon.host.ovsdb import Ovsdb  # two modes of three do without
+            from netcommon.host.ovs.client import Ovsdb  # two modes of three do without
 
-            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self.clock, self.view().listened_to, self.paths.ovs_kept)
+            self._ovsdb = Ovsdb(self.paths.ovsdb, self._timeout, self.clock, KernelView(self.netlink).listened_to, self.paths.ovs_kept)
         return self._ovsdb
 
     @property
     def nftables(self) -> Nftables:
         """The socket to nf_tables: one, kept, and loaded only where it is needed."""
         if self._nftables is None:
-            from netcommon.host.nfnetlink import Nftables  # not every NIC is guarded
+            from netcommon.host.nftables.client import Nftables  # not every NIC is guarded
 
             self._nftables = Nftables(self._timeout)
         return self._nftables
 
+    def openflow(self) -> OpenFlow:
+        """The service "openflow"; ovs-vswitchd has its sockets beside the database's."""
+        from netcommon.host.ovs.ofctl import OpenFlow  # few NICs have flows
+
+        database, folder = self.ovsdb, os.path.dirname(self.paths.ovsdb)
+        return OpenFlow(folder, database.patience, self.clock, database.numbers, database.restored, self.paths.proc)
+
+    def files(self) -> Files:
+        """The service "files"."""
+        from netcommon.host.linux.files import Files
+
+        return Files(self._layout, self.folders)
+
+    def daemons(self) -> Daemons:
+        """The service "daemons"."""
+        from netcommon.host.linux.daemons import Daemons
+
+        return Daemons(self._layout, self.paths.proc, self.timeout)
+
+    def _layout(self) -> Layout:
+        """Our own state on this node, opened anew: what others remove meanwhile is not held on to."""
+        identity = self.identity()
+        return Layout(self.paths.state, identity.netns, identity.boot, readonly=False)
+
     def service(self, name: str) -> Service:
-        """What carries requests out other than rtnetlink's; loaded only where it is needed."""
+        """Give what carries requests out other than rtnetlink's; it is loaded only where it is needed."""
         if name == "packet":
             if self._packet is None:
-                from netcommon.host.packet import Packet  # only what is announced needs it
+                from netcommon.host.linux.packet_socket import Packet  # only what is announced needs it
 
                 self._packet = Packet()
             return self._packet
         if name == "nftables":
             return self.nftables
-        if name == "nft text":
-            from netcommon.host.nftext import RulesByText  # only firewall profiles need it
-
-            return RulesByText(self)
         if name == "openflow":
-            return openflow(self)
+            return self.openflow()
         if name in ("files", "daemons"):
-            found: Service = local.files(self) if name == "files" else local.daemons(self)
+            found: Service = self.files() if name == "files" else self.daemons()
             return found
         return self.ovsdb if name == "ovsdb" else self.proc
 
@@ -162,52 +143,8 @@ class LinuxHost:
         """Which boot and network namespace this is; the namespace's inode where the kernel has no cookies (before 5.14)."""
         return Identity(self.proc.boot(), self.netlink.cookie() or self.proc.namespace())
 
-    def view(self) -> LiveView:
-        return LiveView(self)
-
-    def snapshot(self) -> View:
-        from netcommon.host.snapshot import Snapshot  # not in the path of one NIC
-
-        return Snapshot(self.view())
-
-    def holder(self, device: str, candidates: Iterable[int]) -> int:
-        return self.proc.holder(device, candidates)
-
-    def execute(self, requests: Sequence[Request], stop: bool) -> list[Answer]:
-        """See Host. With ``stop`` each netlink message waits for the one before: the kernel would go on to the next.
-
-        A link's requests that share a message are not atomic: after a refusal, one that is answered "not tried" may hold.
-        """
-        answers: list[Answer] = []
-        for group in _groups(requests):
-            if stop and any(not each.ok for each in answers):
-                answers += [NOT_TRIED] * len(group)
-            else:
-                answers += self._execute(group, stop)
-        return answers
-
-    def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
-        """See Host."""
-        from netcommon.host.waves import execute_each  # not in the path of one NIC
-
-        return execute_each(self, lists, stop)
-
-    def _execute(self, group: Sequence[Request], stop: bool) -> list[Answer]:
-        name = service(group[0])
-        if name != RTNETLINK:
-            return [self.service(name).execute(request) for request in group]
-        units = merged(group)
-        size = 1 if stop else len(units)
-        answers: list[Answer] = []
-        for start in range(0, len(units), size):
-            if stop and any(not each.ok for each in answers):
-                answers += [NOT_TRIED] * len(units[start])
-            else:
-                answers += self.send(units[start : start + size], stop)
-        return answers
-
     def send(self, units: Sequence[Sequence[Request]], stop: bool) -> list[Answer]:
-        """What became of each request of ``units``, each of which is one message of rtnetlink."""
+        """Send ``units``, each of which is one message of rtnetlink, and say what became of each request."""
         messages: list[Encoded] = []
         broken: dict[int, Answer] = {}
         for position, unit in enumerate(units):
@@ -233,17 +170,6 @@ class LinuxHost:
             else:
                 answers += self.send([[request]], stop)
         return answers
-
-
-def _groups(requests: Sequence[Request]) -> list[list[Request]]:
-    """Neighbouring requests of rtnetlink together, each of another service alone."""
-    groups: list[list[Request]] = []
-    for request in requests:
-        if groups and service(request) == service(groups[-1][-1]) == RTNETLINK:
-            groups[-1].append(request)
-        else:
-            groups.append([request])
-    return groups
 
 
 def merged(requests: Sequence[Request]) -> list[list[Request]]:

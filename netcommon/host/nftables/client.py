@@ -6,21 +6,21 @@ import _socket as socket  # the module socket costs a hook 2 ms
 import errno
 import os
 
-from netcommon.host import nfencode
-from netcommon.host.attributes import NLM_F_ACK, NLMSG_ERROR, MalformedError
-from netcommon.host.base import DONE, Answer
-from netcommon.host.netlink import Netlink, reply_of
-from netcommon.host.nftables import Drop, NftTable, Put
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.nftables import Drop, NftTable, Put
+from netcommon.host.nftables import encode as nfencode
+from netcommon.host.rtnetlink.attributes import NLM_F_ACK, NLMSG_ERROR, MalformedError
+from netcommon.host.rtnetlink.socket import Netlink, reply_of
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.attributes import Encoded
-    from netcommon.host.netlink import Reply
-    from netcommon.host.nftables import Step
-    from netcommon.host.requests import NftChange
+    from netcommon.host.api.nftables import Step
+    from netcommon.host.api.requests import NftChange
+    from netcommon.host.rtnetlink.attributes import Encoded
+    from netcommon.host.rtnetlink.socket import Reply
 
 #: What a kernel without nf_tables, or without one of its families, says.
 NO_NFTABLES = frozenset({errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EINVAL})
@@ -69,7 +69,7 @@ LARGE, KEPT = 40, 8
 
 
 class Nftables:
-    """Carries NftChange out (netcommon.host.base.Service)."""
+    """Carries NftChange out (netcommon.host.api.host.Service)."""
 
     def __init__(self, timeout: float) -> None:
         self.netlink = Nfnetlink(timeout)
@@ -107,7 +107,7 @@ class Nftables:
 
     def wake(self, table: NftTable) -> bool:
         """End a table's being dormant: until then the kernel lets none of its base chains be made anew. Tells whether it was."""
-        from netcommon.host import nfdecode
+        from netcommon.host.nftables import decode as nfdecode
 
         try:
             there = self.netlink.get(nfencode.get_table(table.family, table.name))

@@ -1,9 +1,9 @@
-"""What nf_tables tells, as the values of netcommon.host.nftables. Each function takes a message's body; all raise MalformedError."""
+"""Decode what nf_tables tells into the values of netcommon.host.api.nftables. Each takes a message's body; all raise MalformedError."""
 
 from __future__ import annotations
 
-from netcommon.host.attributes import MalformedError, attributes, each, string
-from netcommon.host.nfencode import (
+from netcommon.host.api.nftables import NO_HOOK, NftChain, NftElement, NftRule, NftTable
+from netcommon.host.nftables.encode import (
     ACCEPT_POLICY,
     CHAIN_HOOK,
     CHAIN_NAME,
@@ -42,7 +42,7 @@ from netcommon.host.nfencode import (
     TABLE_USERDATA,
     be32,
 )
-from netcommon.host.nftables import NO_HOOK, NftChain, NftElement, NftRule, NftTable
+from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each, string
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -1,18 +1,21 @@
-"""Steps on nftables as nfnetlink messages, and questions to it. tests/unit/test_nft_encoding.py holds them against pyroute2."""
+"""Steps on nftables as nfnetlink messages, and questions to it.
+
+Held against pyroute2 in tests/unit/netcommon/host/nftables/test_encode.py.
+"""
 
 from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
-from netcommon.host.nfexpr import BE32, BE64, nest, number, word
-from netcommon.host.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
+from netcommon.host.api.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
+from netcommon.host.nftables.expressions import BE32, BE64, nest, number, word
+from netcommon.host.rtnetlink.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.nftables import Step
+    from netcommon.host.api.nftables import Step
 
 GENERIC = Struct(">BBH")  #: struct nfgenmsg: family, version, resource
 SUBSYSTEM = 10  #: NFNL_SUBSYS_NFTABLES

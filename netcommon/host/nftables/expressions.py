@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import as_bytes, attribute
+from netcommon.host.rtnetlink.attributes import as_bytes, attribute
 
 BE32, BE64 = Struct(">I"), Struct(">Q")
 

@@ -6,16 +6,19 @@ import ctypes
 import errno
 import os
 
-from netcommon.host.base import Answer
-from netcommon.host.nflayout import MADE, fingerprint, layouts, text_of
-from netcommon.host.nftables import NftChain, NftTable, Put
-from netcommon.host.requests import NftChange
+from netcommon.host.api.host import Answer
+from netcommon.host.api.nftables import NftChain, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.profile_table import MADE, fingerprint, layouts, text_of
 from runtime.errors import NetcommonError
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.linux import LinuxHost
-    from netcommon.host.requests_rules import LoadRules
+    from collections.abc import Callable
+
+    from netcommon.host.api.host import View
+    from netcommon.host.api.requests import LoadRules
+    from netcommon.host.nftables.client import Nftables
 
 LIBRARY = "libnftables.so.1"
 
@@ -24,10 +27,10 @@ FIRST_TOO_HIGH = 1024
 
 
 class RulesByText:
-    """Carries LoadRules out (netcommon.host.base.Service)."""
+    """Carries LoadRules out (netcommon.host.api.host.Service)."""
 
-    def __init__(self, host: LinuxHost) -> None:
-        self._host = host
+    def __init__(self, nftables: Nftables, view: Callable[[], View]) -> None:
+        self._nftables, self._view = nftables, view
 
     def execute(self, request: LoadRules) -> Answer:
         """One transaction, by the library; and one that notes what came of it. Without the second the tables do not pass for whole."""
@@ -45,7 +48,7 @@ class RulesByText:
         if context.value is None:
             return Answer(errno.ENOMEM, f"table {request.table}: libnftables gives no context")
         for layout in layouts(request.family, request.table, ()):
-            self._host.nftables.wake(NftTable(layout.family, layout.name))
+            self._nftables.wake(NftTable(layout.family, layout.name))
         try:
             library.nft_ctx_buffer_error(context)
             library.nft_ctx_buffer_output(context)
@@ -62,10 +65,10 @@ class RulesByText:
         """Puts the fingerprint of what was loaded into the table."""
         what = f"table {request.table}"
         try:
-            made = NftChain(request.family, request.table, MADE, comment=fingerprint(self._host.view(), request.family, request.table))
+            made = NftChain(request.family, request.table, MADE, comment=fingerprint(self._view(), request.family, request.table))
         except NetcommonError as problem:
             return Answer(errno.EAGAIN, f"{what}: loaded, but not to be read back: {problem}")
-        return self._host.nftables.execute(NftChange(what, (Put(made),), "try again"))
+        return self._nftables.execute(NftChange(what, (Put(made),), "try again"))
 
 
 def _shortly(told: str) -> str:

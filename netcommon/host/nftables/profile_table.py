@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from netcommon.host.attributes import MalformedError, attributes, each, string
-from netcommon.host.nftables import BRIDGE, INET, MARK
+from netcommon.host.api.nftables import BRIDGE, INET, MARK
+from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each, string
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netcommon.host.base import View
-    from netcommon.host.nftables import NftChain, NftElement, NftRule
+    from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import NftChain, NftElement, NftRule
 
 FAMILIES = {BRIDGE: "bridge", INET: "inet"}
 COMMENT = f"{MARK} firewall"

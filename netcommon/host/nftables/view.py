@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.attributes import MalformedError
-from netcommon.host.base import EVERY
-from netcommon.host.netlink import untold
+from netcommon.host.api.host import EVERY
+from netcommon.host.rtnetlink.attributes import MalformedError
+from netcommon.host.rtnetlink.socket import untold
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from netcommon.host.attributes import Encoded
-    from netcommon.host.linux import LinuxHost
-    from netcommon.host.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.nftables.client import Nftables
+    from netcommon.host.rtnetlink.attributes import Encoded
 
     Fact = TypeVar("Fact")
 
@@ -24,37 +24,43 @@ if TYPE_CHECKING:
 class NftView:
     """Each method raises TryAgain where the kernel gives no complete answer, HostRefused where it may not be asked."""
 
-    _host: LinuxHost
+    _nft: Callable[[], Nftables]  #: opens the socket to ask by, where nobody has yet
 
     def nft_table(self, family: int, name: str) -> NftTable | None:
-        from netcommon.host import nfdecode, nfencode  # only guarded NICs need them
+        from netcommon.host.nftables import decode as nfdecode  # only guarded NICs need them
+        from netcommon.host.nftables import encode as nfencode
 
         body = self._nft_one(nfencode.get_table(family, name))
         return None if body is None else _sane(nfdecode.table, body)
 
     def nft_tables(self, family: int) -> Sequence[NftTable]:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         return [_sane(nfdecode.table, body) for body in self._nft_dump(nfencode.dump_tables(family))]
 
     def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         body = self._nft_one(nfencode.get_chain(family, table, name))
         return None if body is None else _sane(nfdecode.chain, body)
 
     def nft_chains(self, family: int) -> Sequence[NftChain]:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         return [_sane(nfdecode.chain, body) for body in self._nft_dump(nfencode.dump_chains(family))]
 
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         return [_sane(nfdecode.rule, body) for body in self._nft_dump(nfencode.dump_rules(family, table))]
 
     def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         names = sorted(sets)
         if not sets:
@@ -67,7 +73,8 @@ class NftView:
         return found
 
     def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
-        from netcommon.host import nfdecode, nfencode
+        from netcommon.host.nftables import decode as nfdecode
+        from netcommon.host.nftables import encode as nfencode
 
         told = [_sane(nfdecode.set_statements, body) for body in self._nft_dump(nfencode.dump_sets(family, table))]
         return frozenset(name for there, names in told if there == table for name in names)
@@ -79,10 +86,10 @@ class NftView:
         return [element for element in self.nft_elements(family, table, sets) if element.key[:4] == index]
 
     def _nft_one(self, request: Encoded) -> bytes | None:
-        from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket
+        from netcommon.host.nftables.client import NO_NFTABLES, no_such_socket
 
         try:
-            found = self._host.nftables.netlink.get(request)
+            found = self._nft().netlink.get(request)
         except HostRefused as problem:
             if no_such_socket(problem):
                 return None
@@ -94,10 +101,10 @@ class NftView:
         raise untold("nftables", found)
 
     def _nft_dump(self, request: Encoded) -> Sequence[bytes]:
-        from netcommon.host.nfnetlink import NO_NFTABLES, no_such_socket
+        from netcommon.host.nftables.client import NO_NFTABLES, no_such_socket
 
         try:
-            found = self._host.nftables.netlink.dump(request)
+            found = self._nft().netlink.dump(request)
         except HostRefused as problem:
             if no_such_socket(problem):
                 return []

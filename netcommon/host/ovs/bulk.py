@@ -6,22 +6,23 @@ ours. What is not, and all ports of a transaction that is refused or whose answe
 
 from __future__ import annotations
 
-from netcommon.host import ovschange, ovsrows
-from netcommon.host.attributes import MalformedError
-from netcommon.host.base import DONE
-from netcommon.host.facts import OVS_MARK
-from netcommon.host.ovsrows import select
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.facts import OVS_MARK
+from netcommon.host.api.host import DONE
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.ovs import rows as ovsrows
+from netcommon.host.ovs import transaction as ovschange
+from netcommon.host.ovs.rows import select
+from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from netcommon.host.base import Answer
-    from netcommon.host.ovsdb import Ovsdb
-    from netcommon.host.ovsrows import Operation
-    from netcommon.host.requests import TakeOvsPort
+    from netcommon.host.api.host import Answer
+    from netcommon.host.api.requests import TakeOvsPort
+    from netcommon.host.ovs.client import Ovsdb
+    from netcommon.host.ovs.rows import Operation
 
     Change = PutOvsPort | TakeOvsPort | DeleteOvsPort
 

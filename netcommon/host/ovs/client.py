@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host import ovschange, ovsrows
-from netcommon.host.attributes import MalformedError
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, STOPPED, OvsPort
-from netcommon.host.jsonrpc import Lost
-from netcommon.host.ovsread import DATABASE, OvsReader
-from netcommon.host.ovsrows import select
-from netcommon.host.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.api.facts import OVS_MARK, STOPPED, OvsPort
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.ovs import rows as ovsrows
+from netcommon.host.ovs import transaction as ovschange
+from netcommon.host.ovs.jsonrpc import Lost
+from netcommon.host.ovs.read import DATABASE, OvsReader
+from netcommon.host.ovs.rows import select
+from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from netcommon.host.ovsrows import Fake, Operation
-    from netcommon.host.requests import DeleteOvsPort
+    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.ovs.rows import Fake, Operation
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
 LET_GO = 0.2  #: the part of the time limit that vswitchd is waited for after a deletion

@@ -1,7 +1,8 @@
 """OpenFlow of Open vSwitch, by ovs-ofctl(8): its notation of flows is a language of its own, which nobody should parse twice.
 
 Only OpenFlow 1.4 is spoken, which has bundles: all flows of a NIC change at one moment, or none does. What the shipped spoof guard
-is made of, and deletions, go to the switch without ovs-ofctl (netcommon.host.flowlink); where that is refused, ovs-ofctl says why.
+is made of, and deletions, go to the switch without ovs-ofctl (netcommon.host.ovs.openflow_bundle); where that is refused, ovs-ofctl says
+why.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 import errno
 import os
 
-from netcommon.host import flowlink
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
-from netcommon.host.flowwire import StrangeError
-from netcommon.host.requests_flows import DeleteFlows
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import DeleteFlows
+from netcommon.host.ovs import openflow_bundle
+from netcommon.host.ovs.openflow_codec import StrangeError
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from netcommon.host.patience import Patience
-    from netcommon.host.requests_flows import PutFlows
+    from netcommon.host.api.requests import PutFlows
+    from netcommon.host.ovs.jsonrpc import Patience
 
     Ports = Callable[[str, Sequence[str]], Mapping[str, int]]
     Restored = Callable[[float], bool]
@@ -127,8 +128,8 @@ class OpenFlow:
         limit = self._patience.seconds
         try:
             names = [request.port for request in requests if not isinstance(request, DeleteFlows)]
-            bodies = flowlink.changes(requests, self._ports(bridge, names) if names else {})
-            return DONE if flowlink.bundle(self._socket(bridge), bodies, limit, self._clock) else None
+            bodies = openflow_bundle.changes(requests, self._ports(bridge, names) if names else {})
+            return DONE if openflow_bundle.bundle(self._socket(bridge), bodies, limit, self._clock) else None
         except TimeoutError:
             self._patience.lost()
             return self._late(limit)
@@ -155,7 +156,7 @@ class OpenFlow:
 
     def _run(self, *arguments: str, given: str = "") -> tuple[Answer, str]:
         """What became of it, and all that it wrote. Raises HostRefused where there is no ovs-ofctl."""
-        from netcommon.runner import run  # few NICs have flows
+        from netcommon.process.run import run  # few NICs have flows
 
         path = next((path for place in PLACES if os.access(path := f"{place}/{PROGRAM}", os.X_OK)), "")
         if not path:

@@ -1,18 +1,18 @@
-"""A bundle of flows handed to ovs-vswitchd on its own socket (OpenFlow 1.4, 7.3.9), for flows that netcommon.host.flowwire knows."""
+"""Hand a bundle of flows to ovs-vswitchd on its own socket (OpenFlow 1.4, 7.3.9): flows that netcommon.host.ovs.openflow_codec knows."""
 
 from __future__ import annotations
 
 import _socket as socket  # the module socket costs a hook 2 ms
 from struct import Struct
 
-from netcommon.host import flowwire
-from netcommon.host.requests_flows import DeleteFlows
+from netcommon.host.api.requests import DeleteFlows
+from netcommon.host.ovs import openflow_codec
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from netcommon.host.requests_flows import PutFlows
+    from netcommon.host.api.requests import PutFlows
 
 VERSION = 5  #: OpenFlow 1.4
 HELLO, ERROR, FLOW_MOD, BUNDLE_CONTROL, BUNDLE_ADD = 0, 1, 14, 33, 34
@@ -36,12 +36,12 @@ def changes(requests: Sequence[PutFlows | DeleteFlows], ports: Mapping[str, int]
     """The bodies of the changes in the order they are to be made. Raises StrangeError; KeyError for a port whose number is not known."""
     found: list[bytes] = []
     for request in requests:
-        found.append(_modify(request.cookie, EXACTLY, EVERY_TABLE, DELETE, 0) + flowwire.match(b""))
+        found.append(_modify(request.cookie, EXACTLY, EVERY_TABLE, DELETE, 0) + openflow_codec.match(b""))
         if isinstance(request, DeleteFlows):
             continue
         port = ports[request.port]
         for flow in request.flows:
-            priority, rest = flowwire.encode(flow, port)
+            priority, rest = openflow_codec.encode(flow, port)
             found.append(_modify(request.cookie, 0, 0, ADD, priority) + rest)
     return found
 

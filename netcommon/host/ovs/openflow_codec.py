@@ -123,7 +123,7 @@ ORDER = {name: place for place, name in enumerate(FIELDS)}
 def encode(flow: str, port: int) -> tuple[int, bytes]:
     """A flow of table 0 for frames from ``port``: its priority, and its match with its instructions. Raises StrangeError.
 
-    ``flow`` is a text as of netcommon.host.facts.Flow.
+    ``flow`` is a text as of netcommon.host.api.facts.Flow.
     """
     words_of, _, actions = flow.rpartition(" actions=")
     try:

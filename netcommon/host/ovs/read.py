@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from netcommon.host import ovsrows
-from netcommon.host.attributes import MalformedError
-from netcommon.host.facts import OVS_MARK, OvsBridge, OvsShaper
-from netcommon.host.jsonrpc import JsonRpc, Lost
-from netcommon.host.ovsrows import select
-from netcommon.host.patience import Patience
+from netcommon.host.api.facts import OVS_MARK, OvsBridge, OvsShaper
+from netcommon.host.ovs import rows as ovsrows
+from netcommon.host.ovs.jsonrpc import JsonRpc, Lost, Patience
+from netcommon.host.ovs.rows import select
+from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.facts import OvsPort
-    from netcommon.host.ovsrows import Fake, Operation, Row
+    from netcommon.host.api.facts import OvsPort
+    from netcommon.host.ovs.rows import Fake, Operation, Row
 
 DATABASE = "Open_vSwitch"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.attributes import MalformedError
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, OvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsPort
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

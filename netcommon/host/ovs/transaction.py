@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import OVS_MARK
-from netcommon.host.ovsrows import POLICED, SHAPED, a_map, a_set, number, reference, uuid
+from netcommon.host.api.facts import OVS_MARK
+from netcommon.host.ovs.rows import POLICED, SHAPED, a_map, a_set, number, reference, uuid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from netcommon.host.facts import OvsPort
-    from netcommon.host.ovsrows import Fake, Operation, Row
+    from netcommon.host.api.facts import OvsPort
+    from netcommon.host.ovs.rows import Fake, Operation, Row
 
 OURS = "netcommon-"  #: what our keys in external_ids begin with
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _socket as socket  # the module socket costs a hook 2 ms
 from struct import Struct, error
 
-from netcommon.host.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import Encoded, MalformedError, attributes
-from runtime.typed import TYPE_CHECKING, NamedTuple
+from netcommon.host.api.facts import Counters
+from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, attributes
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,19 +15,6 @@ RTM_GETSTATS = 94
 HEADER = Struct("=BxxxII")  #: struct if_stats_msg: family, index, filter
 IFLA_STATS_LINK_64 = 1
 STATS = Struct("=8Q")  #: the beginning of struct rtnl_link_stats64
-
-
-class Counters(NamedTuple):
-    """Of one device, as the node sees it: what a tap *receives*, its guest has sent. They never go back, but begin anew with the device."""
-
-    received_packets: int = 0
-    sent_packets: int = 0
-    received_bytes: int = 0
-    sent_bytes: int = 0
-    received_errors: int = 0
-    sent_errors: int = 0
-    received_dropped: int = 0
-    sent_dropped: int = 0
 
 
 def dump() -> Encoded:

@@ -1,4 +1,4 @@
-"""What rtnetlink tells (rtnetlink(7)), as the facts of netcommon.host.facts.
+"""Decode what rtnetlink tells (rtnetlink(7)) into the facts of netcommon.host.api.facts.
 
 Each function takes a message's body; all raise MalformedError.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from struct import Struct, error
 
-from netcommon.host.attributes import U16, MalformedError, attributes, each, show_address, string, u32
-from netcommon.host.encode import (
+from netcommon.host.api.facts import AF_INET, AF_INET6, DOT1Q, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.rtnetlink.attributes import U16, MalformedError, attributes, each, show_address, string, u32
+from netcommon.host.rtnetlink.encode import (
     BRIDGE_VLAN_INFO_PVID,
     BRIDGE_VLAN_INFO_UNTAGGED,
     BRVLAN,
@@ -43,7 +44,6 @@ from netcommon.host.encode import (
     RULE,
     VLAN_INFO,
 )
-from netcommon.host.facts import AF_INET, AF_INET6, DOT1Q, BridgeVlan, Link, Neighbour, Route, Rule
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -1,13 +1,24 @@
 """Our requests as rtnetlink messages (rtnetlink(7)): the body of each, and its type and flags.
 
-Each is held byte for byte against pyroute2's encoding in tests/unit/test_netlink_encoding.py.
+Each is held byte for byte against pyroute2's encoding in tests/unit/netcommon/host/rtnetlink/test_encode.py.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import (
+from netcommon.host.api.requests import (
+    AddNeighbour,
+    AddRoute,
+    AddRule,
+    AddVlan,
+    DeleteNeighbour,
+    DeleteRoute,
+    DeleteRule,
+    DeleteVlan,
+    SetLink,
+)
+from netcommon.host.rtnetlink.attributes import (
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REPLACE,
@@ -20,12 +31,11 @@ from netcommon.host.attributes import (
     split_prefix,
     text,
 )
-from netcommon.host.requests import AddNeighbour, AddRoute, AddRule, AddVlan, DeleteNeighbour, DeleteRoute, DeleteRule, DeleteVlan, SetLink
 from runtime.modules import load
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.facts import Neighbour, Route, Rule
+    from netcommon.host.api.facts import Neighbour, Route, Rule
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
@@ -155,7 +165,7 @@ def encode(request: object) -> Encoded:
         return Encoded(RTM_DELLINK, 0, _vlan(request.index, request.vid, 0))
     module = ELSEWHERE.get(type(request).__name__)
     if module:
-        found: Encoded = load("netcommon.host." + module).encode(request)
+        found: Encoded = load("netcommon.host.rtnetlink." + module).encode(request)
         return found
     raise ValueError("not a request for rtnetlink")
 

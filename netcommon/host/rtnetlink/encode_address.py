@@ -1,13 +1,15 @@
 """Addresses of devices as rtnetlink messages (rtnetlink(7), RTM_NEWADDR), encoded and decoded.
 
-Held byte for byte against pyroute2's encoding in tests/unit/test_address_encoding.py.
+Held byte for byte against pyroute2's encoding in tests/unit/netcommon/host/rtnetlink/test_encode_address.py.
 """
 
 from __future__ import annotations
 
 from struct import Struct, error
 
-from netcommon.host.attributes import (
+from netcommon.host.api.facts import AF_INET6, Address
+from netcommon.host.api.requests import AddAddress, DeleteAddress
+from netcommon.host.rtnetlink.attributes import (
     NLM_F_CREATE,
     NLM_F_REPLACE,
     Encoded,
@@ -18,8 +20,6 @@ from netcommon.host.attributes import (
     pack_address,
     show_address,
 )
-from netcommon.host.facts import AF_INET6, Address
-from netcommon.host.requests import AddAddress, DeleteAddress
 
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 IFADDRMSG = Struct("=BBBBI")  #: struct ifaddrmsg: family, prefix length, flags, scope, index

@@ -1,15 +1,28 @@
 """Flags of bridge ports and entries of forwarding databases as rtnetlink messages (rtnetlink(7), family AF_BRIDGE).
 
-Held byte for byte against pyroute2's encoding in tests/unit/test_port_encoding.py.
+Held byte for byte against pyroute2's encoding in tests/unit/netcommon/host/rtnetlink/test_encode_port.py.
 """
 
 from __future__ import annotations
 
 from struct import error
 
-from netcommon.host.attributes import NLM_F_CREATE, NLM_F_REPLACE, U16, Encoded, MalformedError, attribute, attributes, each, number, string
-from netcommon.host.decode import ENTRY, ENTRY_INFO, ENTRY_RANGE, INFO_SLAVE_KIND
-from netcommon.host.encode import (
+from netcommon.host.api.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
+from netcommon.host.api.requests import AddFdb, DeleteFdb, SetPort
+from netcommon.host.rtnetlink.attributes import (
+    NLM_F_CREATE,
+    NLM_F_REPLACE,
+    U16,
+    Encoded,
+    MalformedError,
+    attribute,
+    attributes,
+    each,
+    number,
+    string,
+)
+from netcommon.host.rtnetlink.decode import ENTRY, ENTRY_INFO, ENTRY_RANGE, INFO_SLAVE_KIND
+from netcommon.host.rtnetlink.encode import (
     AF_BRIDGE,
     BRVLAN,
     IFINFO,
@@ -22,8 +35,6 @@ from netcommon.host.encode import (
     RTM_SETLINK,
     VLAN_INFO,
 )
-from netcommon.host.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -1,7 +1,9 @@
 """Traffic control as rtnetlink messages (tc(8), linux/pkt_sched.h): a token bucket on a device, and a policer before it.
 
 The token bucket is the root qdisc, so it limits what the device sends, which is what a tap's guest receives. The policer is a matchall
-filter with a police action in clsact's ingress: what the guest sends. Held against pyroute2 in tests/unit/test_tc_encoding.py.
+filter with a police action in clsact's ingress: what the guest sends.
+
+Held against pyroute2 in tests/unit/netcommon/host/rtnetlink/test_encode_tc.py.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import _socket as socket  # the module socket costs a hook 2 ms
 from struct import Struct, error
 
-from netcommon.host.attributes import (
+from netcommon.host.api.facts import Filter, Qdisc
+from netcommon.host.api.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.rtnetlink.attributes import (
     NLM_F_ACK,
     NLM_F_CREATE,
     NLM_F_ECHO,
@@ -23,8 +27,6 @@ from netcommon.host.attributes import (
     number,
     text,
 )
-from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -1,23 +1,35 @@
-"""A view of the kernel's tables by rtnetlink, and of /proc/sys: each answer is the state of now."""
+"""Read the kernel's tables by rtnetlink: each answer is the state of now. What few NICs need is loaded when it is asked."""
 
 from __future__ import annotations
 
 import errno
+from _socket import AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, socket
 
-from netcommon.host import decode, encode
-from netcommon.host.attributes import MalformedError, as_bytes, attribute, search, split_prefix, text
-from netcommon.host.netlink import untold
-from runtime.errors import TryAgain
+from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.rtnetlink import decode, encode
+from netcommon.host.rtnetlink.attributes import (
+    MalformedError,
+    as_bytes,
+    attribute,
+    attributes,
+    number,
+    search,
+    split_prefix,
+    string,
+    text,
+    u32,
+)
+from netcommon.host.rtnetlink.socket import Reply, untold
+from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.attributes import Encoded
-    from netcommon.host.counters import Counters
-    from netcommon.host.facts import BridgeVlan, Link, Neighbour, Route, Rule
-    from netcommon.host.netlink import Netlink, Reply
+    from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
+    from netcommon.host.rtnetlink.attributes import Encoded
+    from netcommon.host.rtnetlink.socket import Netlink
 
     Fact = TypeVar("Fact")
     Told = TypeVar("Told")
@@ -27,9 +39,12 @@ NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off si
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
+ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
+DISCARD = 9  #: any port: nothing is sent there
+
 
 class KernelView:
-    """The rtnetlink half of a live view. Every method raises TryAgain where the kernel gives no complete answer."""
+    """The part of a live view that rtnetlink tells. Every method raises TryAgain where the kernel gives no complete answer."""
 
     def __init__(self, netlink: Netlink) -> None:
         self._netlink = netlink
@@ -92,9 +107,124 @@ class KernelView:
         return self._vlans(0)
 
     def counters(self) -> Mapping[int, Counters]:
-        from netcommon.host import counters  # no hook asks
+        from netcommon.host.rtnetlink import counters  # no hook asks
 
         return _sane(counters.counters, self._dump("counters", counters.dump()))
+
+    # -- bridge ports and forwarding databases
+
+    def port(self, index: int) -> Port | None:
+        from netcommon.host.rtnetlink.encode_port import port
+
+        found = self._netlink.get(encode.get_link(index=index)) if 0 < index < 1 << 31 else Reply(errno.ENODEV)
+        if isinstance(found, bytes):
+            return _sane(port, found)
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return None
+        raise untold("bridge ports", found)
+
+    def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
+        from netcommon.host.rtnetlink.encode_port import entry, get_entry
+
+        found = self._netlink.get(get_entry(bridge, mac, vid)) if bridge > 0 else Reply(errno.ENODEV)
+        if isinstance(found, bytes):
+            return _sane(entry, found)
+        # no entry; no such device; the device is no bridge
+        if found.errno in (errno.ENOENT, errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        raise untold("forwarding databases", found)
+
+    def carriers(self, vid: int) -> Sequence[int]:
+        from netcommon.host.rtnetlink.encode_port import carriers
+
+        found = self._netlink.dump(encode.dump_vlans())
+        if isinstance(found, list):
+            return _sane(lambda bodies: list(carriers(bodies, vid)), found)
+        if found.errno == errno.EOPNOTSUPP:  # a kernel without VLAN filtering
+            return []
+        raise untold("VLANs", found)
+
+    # -- traffic control
+
+    def root_qdisc(self, index: int) -> Qdisc | None:
+        return self._qdisc(index, root=True)
+
+    def clsact(self, index: int) -> Qdisc | None:
+        return self._qdisc(index, root=False)
+
+    def filters(self, index: int) -> Sequence[Filter]:
+        return [*self._filters(index, egress=False), *self._filters(index, egress=True)]
+
+    def _filters(self, index: int, egress: bool) -> list[Filter]:
+        from netcommon.host.rtnetlink import encode_tc
+
+        found = self._netlink.dump(encode_tc.dump_filters(index, egress))
+        if isinstance(found, list):
+            return _sane(lambda bodies: encode_tc.filters(bodies, egress), found)
+        if found.errno in (errno.EINVAL, errno.ENODEV, errno.ENOENT, errno.EOPNOTSUPP):  # nothing to hang filters on
+            return []
+        raise untold("filters", found)
+
+    def _qdisc(self, index: int, root: bool) -> Qdisc | None:
+        from netcommon.host.rtnetlink import encode_tc
+
+        found = self._netlink.get(encode_tc.get_qdisc(index, encode_tc.TC_H_ROOT if root else encode_tc.TC_H_CLSACT))
+        if isinstance(found, bytes):
+            qdisc = _sane(encode_tc.qdisc, found)
+            return qdisc if qdisc.handle else None  # the kernel's own default
+        if found.errno in (0, errno.ENOENT, errno.ENODEV, errno.EINVAL):
+            return None
+        raise untold("qdiscs", found)
+
+    # -- addresses
+
+    def addresses(self, index: int | None = None) -> Sequence[Address]:
+        from netcommon.host.rtnetlink import encode_address
+
+        if index is not None and index <= 0:
+            return []
+        found = self._netlink.dump(encode_address.dump_addresses(index or 0))
+        if isinstance(found, list):
+            made = [_sane(encode_address.decode, body) for body in found]
+            return [address for address in made if index in (None, address.index)]
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return []
+        raise untold("addresses", found)
+
+    # -- how the outside reaches this node
+
+    def ways_in(self, family: int, table: int) -> Sequence[str]:
+        """The interfaces whose packets a rule that is not ours looks up in ``table``."""
+        ours = attribute(encode.FRA_PROTOCOL, bytes((PROTOCOL,)))
+        found = self._netlink.dump(encode.dump_rules(family), number(encode.FRA_TABLE, table))
+        if not isinstance(found, list):
+            if found.errno in NO_FAMILY:
+                return []
+            raise HostRefused(f"the kernel does not list its rules: {found.text or errno.errorcode.get(found.errno, found.errno)}")
+        try:
+            fields = [attributes(body, encode.RULE.size) for body in found if ours not in body]  # there is one of ours for each guest
+            names = [string(each.get(encode.FRA_IIFNAME)) for each in fields if u32(each.get(encode.FRA_TABLE)) == table]
+        except MalformedError as problem:
+            raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
+        return [name for name in dict.fromkeys(names) if name]
+
+    def link_local(self, index: int) -> str:
+        """The address from which the kernel speaks to all IPv6 nodes on the link: normally its link-local one; "" if it has none yet."""
+        if index <= 0:
+            return ""
+        try:
+            asked = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC)
+        except OSError:  # IPv6 is off since boot
+            return ""
+        try:
+            asked.connect((ALL_NODES, DISCARD, 0, index))
+            return str(asked.getsockname()[0]).partition("%")[0]
+        except OSError:  # it is off on the device, that is gone or down, or its address is still tentative
+            return ""
+        finally:
+            asked.close()
+
+    # -- questions and answers
 
     def _vlans(self, index: int) -> list[tuple[int, BridgeVlan]]:
         gone = frozenset({errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOENT})

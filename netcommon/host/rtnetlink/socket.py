@@ -6,7 +6,7 @@ import _socket as socket  # the module socket costs a hook 2 ms
 import errno
 from struct import Struct, error
 
-from netcommon.host.attributes import (
+from netcommon.host.rtnetlink.attributes import (
     HEADER,
     NLM_F_ACK,
     NLM_F_ACK_TLVS,
@@ -28,7 +28,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from netcommon.host.attributes import Encoded
+    from netcommon.host.rtnetlink.attributes import Encoded
 
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.attributes import pack_address, show_address
-from netcommon.host.facts import AF_INET6
-from netcommon.host.simulated import Refused
+from netcommon.host.api.facts import AF_INET6
+from netcommon.host.rtnetlink.attributes import pack_address, show_address
+from netcommon.host.simulated.kernel import Refused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.facts import Address
-    from netcommon.host.simulated import Kernel
+    from netcommon.host.api.facts import Address
+    from netcommon.host.simulated.kernel import Kernel
 
 
 def add(kernel: Kernel, asked: Address) -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Link, Rule
-from netcommon.host.simulated_port import BridgePorts
-from netcommon.host.simulated_sysctl import Settings
-from netcommon.host.simulated_tc import TrafficControl
+from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, Link, Rule
+from netcommon.host.simulated.port import BridgePorts
+from netcommon.host.simulated.sysctl import Settings
+from netcommon.host.simulated.tc import TrafficControl
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.counters import Counters
-    from netcommon.host.facts import Address, Neighbour, Route
-    from netcommon.host.requests import SetLink
+    from netcommon.host.api.facts import Address, Counters, Neighbour, Route
+    from netcommon.host.api.requests import SetLink
 
 MAXIMUM_PORTS = 1023  #: of a bridge (BR_MAX_PORTS - 1)
 MAIN, LOCAL = 254, 255

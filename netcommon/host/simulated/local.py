@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import Daemon
-from netcommon.host.files import OWN, file_of, not_ours, problem
-from netcommon.host.requests_local import Hangup, PutFile, StopDaemon
+from netcommon.host.api.facts import Daemon
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import Hangup, PutFile, StopDaemon
+from netcommon.host.linux.files import OWN, file_of, not_ours, problem
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from netcommon.host.facts import File
-    from netcommon.host.memory import MemoryHost
-    from netcommon.host.requests_local import DeleteFile, StartDaemon
+    from netcommon.host.api.facts import File
+    from netcommon.host.api.requests import DeleteFile, StartDaemon
 
 
 class SimulatedFiles:
@@ -80,24 +78,3 @@ class SimulatedDaemons:
         """The process ends."""
         del self.running[name]
         self.noted.pop(f"{name}/pid", None)
-
-
-class SimulatedLocal:
-    """The part of a simulated view that is about files and daemons."""
-
-    _host: MemoryHost
-
-    def file(self, folder: str, name: str) -> File | None:
-        self._host.reads += 1
-        return self._host.files.contents.get((folder, name))
-
-    def files(self) -> Sequence[File]:
-        self._host.reads += 1
-        return [file for file in self._host.files.contents.values() if file.owner]
-
-    def daemon(self, name: str) -> Daemon | None:
-        self._host.reads += 1
-        return self._host.daemons.running.get(name)
-
-    def program(self, name: str) -> str:
-        return self._host.daemons.programs.get(name, "")

@@ -1,61 +1,31 @@
-"""A simulated node behind the interface of netcommon.host.base: for tests, and for showing what would be done."""
+"""Hold what a simulated node is made of, and let happen to it what no request asks for: devices that come and go."""
 
 from __future__ import annotations
 
-import errno
-import struct
-
-from netcommon.host import simulated_address
-from netcommon.host.attributes import show_address, split_prefix
-from netcommon.host.base import DONE, NOT_TRIED, Answer, Identity
-from netcommon.host.encode import encode
-from netcommon.host.facts import AF_INET, Link, OvsPort
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.netlink import Reply
-from netcommon.host.refusals import answer, subject
-from netcommon.host.requests import (
-    RTNETLINK,
-    AddAddress,
-    AddClsact,
-    AddNeighbour,
-    AddRoute,
-    AddRule,
-    AddVlan,
-    DeleteAddress,
-    DeleteClsact,
-    DeleteNeighbour,
-    DeletePolicer,
-    DeleteRoute,
-    DeleteRule,
-    DeleteTbf,
-    DeleteVlan,
+from netcommon.host.api.facts import Link, OvsPort
+from netcommon.host.api.host import Answer, Identity
+from netcommon.host.api.requests import (
     SetLink,
-    SetPolicer,
-    SetTbf,
-    service,
 )
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
-from netcommon.host.simulated import BLACKHOLE, IPV6_METRIC, LOOPBACK, MAIN, Kernel, Refused
-from netcommon.host.simulated_local import SimulatedDaemons, SimulatedFiles
-from netcommon.host.simulated_nft import RulesAsValues, Ruleset
-from netcommon.host.simulated_openflow import Tables
-from netcommon.host.simulated_ovs import Switch
-from netcommon.host.simulated_reach import Wire
-from netcommon.host.snapshot import Snapshot
-from netcommon.host.tables import BUILT_IN
+from netcommon.host.linux.rt_tables import BUILT_IN
+from netcommon.host.simulated.kernel import Kernel
+from netcommon.host.simulated.local import SimulatedDaemons, SimulatedFiles
+from netcommon.host.simulated.nft import RulesAsValues, Ruleset
+from netcommon.host.simulated.openflow import Tables
+from netcommon.host.simulated.ovs import Switch
+from netcommon.host.simulated.wire import Wire
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from netcommon.host.base import Service
-    from netcommon.host.facts import Route
-    from netcommon.host.requests import (
+    from netcommon.host.api.host import Service
+    from netcommon.host.api.requests import (
         Request,
     )
 
 
-class MemoryHost:
+class Machine:
     """A node with nothing but its loopback, and Open vSwitch not there until a bridge of it is added.
 
     ``requests`` holds each request that was tried, in order, ``changes`` those that succeeded; ``reads`` counts questions of views.
@@ -88,95 +58,12 @@ class MemoryHost:
     def identity(self) -> Identity:
         return self._identity
 
-    def view(self) -> MemoryView:
-        return MemoryView(self)
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.view())
-
     def close(self) -> None:
         """Nothing is open."""
 
     def holder(self, device: str, candidates: Iterable[int]) -> int:
         process = self.holders.get(device, 0)
         return process if process in set(candidates) else 0
-
-    def execute(self, requests: Sequence[Request], stop: bool) -> list[Answer]:
-        """See Host."""
-        answers: list[Answer] = []
-        failed = False
-        for request in requests:
-            said = NOT_TRIED if failed and stop else self._execute(request)
-            failed = failed or not said.ok
-            answers.append(said)
-        return answers
-
-    def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
-        """See Host: a request of each list in turn, until there is none left."""
-        answers: list[list[Answer]] = [[] for _ in lists]
-        for position in range(max(map(len, lists), default=0)):
-            for requests, said in zip(lists, answers, strict=True):
-                if position < len(requests):
-                    failed = stop and any(not each.ok for each in said)
-                    said.append(NOT_TRIED if failed else self._execute(requests[position]))
-        return answers
-
-    def _execute(self, request: Request) -> Answer:
-        self.requests.append(request)
-        said = self.fail(request)
-        if said is None:
-            try:
-                said = self._carry_out(request)
-            except Refused as refused:
-                said = answer(request, Reply(refused.number, refused.text), self._named)
-            except (OSError, ValueError, struct.error) as problem:
-                said = Answer(errno.EINVAL, f"{subject(request, self._named)}: {problem}")
-        if said.ok:
-            self.changes.append(request)
-        return said
-
-    def _carry_out(self, request: Request) -> Answer:
-        """Raises Refused, or what encoding the request raises."""
-        name = service(request)
-        if name != RTNETLINK:
-            return self.services[name].execute(request)
-        encode(request)
-        match request:
-            case SetTbf() | DeleteTbf() | AddClsact() | DeleteClsact() | SetPolicer() | DeletePolicer():
-                return self._told(request, self.kernel.tc.execute(request))
-            case SetPort() | AddFdb() | DeleteFdb():
-                return self._told(request, self.kernel.bridge_ports.execute(request))
-            case SetLink():
-                self.kernel.set_link(request)
-                self.switch.look()
-            case AddRule(rule):
-                self.kernel.add_rule(rule._replace(plain=True))
-            case DeleteRule(rule):
-                self.kernel.delete_rule(rule)
-            case AddRoute(route):
-                self.kernel.add_route(shown(route))
-            case DeleteRoute(route):
-                self.kernel.delete_route(shown(route)._replace(metric=route.metric))
-            case AddNeighbour(neighbour):
-                self.kernel.add_neighbour(neighbour)
-            case DeleteNeighbour(neighbour):
-                self.kernel.delete_neighbour(neighbour)
-            case AddAddress(address):
-                simulated_address.add(self.kernel, address)
-            case DeleteAddress(address):
-                simulated_address.delete(self.kernel, address)
-            case AddVlan(index, vlan):
-                self.kernel.add_vlan(index, vlan)
-            case DeleteVlan(index, vid):
-                self.kernel.delete_vlan(index, vid)
-        return DONE
-
-    def _told(self, request: Request, said: Answer) -> Answer:
-        return DONE if said.ok else answer(request, Reply(said.errno, said.text), self._named)
-
-    def _named(self, index: int) -> str:
-        link = self.kernel.links.get(index)
-        return f"device {index}" if link is None else link.name
 
     # What only tests, and whoever describes a node, do.
 
@@ -242,19 +129,3 @@ class MemoryHost:
             if name in self.holders:
                 self.holders[new] = self.holders.pop(name)
             self.switch.look()
-
-
-def shown(route: Route) -> Route:
-    """The route as the kernel shows it. Raises Refused."""
-    address, length = split_prefix(route.family, route.destination)
-    bits = 8 * len(address)
-    number = int.from_bytes(address, "big")
-    network = number >> (bits - length) << (bits - length)
-    if route.family == AF_INET and network != number:
-        raise Refused(errno.EINVAL, "Invalid prefix for given prefix length")
-    destination = f"{show_address(route.family, network.to_bytes(len(address), 'big'))}/{length}"
-    route = route._replace(destination=destination, table=route.table or MAIN)
-    if route.family == AF_INET:
-        return route
-    index = LOOPBACK if route.type == BLACKHOLE else route.index
-    return route._replace(scope=0, metric=route.metric or IPV6_METRIC, index=index)

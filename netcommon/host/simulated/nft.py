@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, EVERY
-from netcommon.host.netlink import Reply
-from netcommon.host.nflayout import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
-from netcommon.host.nfnetlink import refused
-from netcommon.host.nftables import IFINDEX_TYPE, NO_HOOK, Clear, Drop, NftChain, NftRule, NftSet, NftTable, Put
-from netcommon.host.requests import NftChange
-from netcommon.host.simulated import Refused
-from runtime.errors import TryAgain
+from netcommon.host.api.host import DONE
+from netcommon.host.api.nftables import IFINDEX_TYPE, NO_HOOK, Clear, Drop, NftChain, NftRule, NftSet, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.client import refused
+from netcommon.host.nftables.profile_table import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
+from netcommon.host.rtnetlink.socket import Reply
+from netcommon.host.simulated.kernel import Refused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from netcommon.host.base import Answer
-    from netcommon.host.memory import MemoryHost
-    from netcommon.host.nftables import NftElement, Step
-    from netcommon.host.requests_rules import LoadRules
+    from netcommon.host.api.host import Answer
+    from netcommon.host.api.nftables import NftElement, Step
+    from netcommon.host.api.requests import LoadRules
 
 Place = tuple[int, str]
 
@@ -91,7 +89,7 @@ class Ruleset:
         self._device = device
 
     def execute(self, request: NftChange) -> Answer:
-        """See netcommon.host.nfnetlink."""
+        """See netcommon.host.nftables.client."""
         if not self.there:
             return refused(request, Reply(errno.EOPNOTSUPP))
         self.look()
@@ -197,7 +195,7 @@ class Ruleset:
 
 
 class RulesAsValues:
-    """Tables that templates write (netcommon.host.nftext): each rule's words stand for what they mean."""
+    """Tables that templates write (netcommon.host.nftables.libnftables): each rule's words stand for what they mean."""
 
     def __init__(self, ruleset: Ruleset) -> None:
         self._ruleset = ruleset
@@ -223,50 +221,3 @@ class RulesAsValues:
         elements = [element for table in tables for element in table.elements.values()]
         note = NftChain(*where, MADE, comment=fingerprint_of(chains, rules, elements))
         return self._ruleset.execute(NftChange(f"table {request.table}", (Put(note),)))
-
-
-class SimulatedNft:
-    """The part of a simulated node's view that is about nftables."""
-
-    _host: MemoryHost
-
-    @property
-    def _nft(self) -> Ruleset:
-        self._host.reads += 1
-        if self._host.busy:
-            raise TryAgain("the simulated kernel is busy")
-        self._host.nftables.look()
-        return self._host.nftables
-
-    def nft_table(self, family: int, name: str) -> NftTable | None:
-        found = self._nft.tables.get((family, name))
-        return None if found is None else found.table
-
-    def nft_tables(self, family: int) -> Sequence[NftTable]:
-        return [each.table for each in self._nft.tables.values() if each.table.family == family]
-
-    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
-        found = self._nft.tables.get((family, table))
-        return None if found is None or name not in found.chains else found.seen(name)
-
-    def nft_chains(self, family: int) -> Sequence[NftChain]:
-        return [each.seen(name) for each in self._nft.tables.values() if each.table.family == family for name in each.chains]
-
-    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
-        found = self._nft.tables.get((family, table))
-        return [] if found is None else [rule for rules in found.rules.values() for rule in rules]
-
-    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
-        found = self._nft.tables.get((family, table))
-        return [] if found is None else [each for each in found.elements.values() if not sets or each.set in sets]
-
-    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
-        found = self._nft.tables.get((family, table))
-        kinds = [(each.counter, each.limit) for each in found.sets.values()] if found is not None else []
-        return frozenset(name for kind in kinds for name, has in zip(("counter", "limit"), kind, strict=True) if has)
-
-    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
-        return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
-
-    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
-        return [element for element in self.nft_elements(family, table, sets) if element.key[:4] == index]

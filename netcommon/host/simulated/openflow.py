@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
-from netcommon.host.requests_flows import PutFlows
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import PutFlows
 from runtime.errors import SettingsInvalid, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.requests_flows import DeleteFlows
-    from netcommon.host.simulated_ovs import Switch
+    from netcommon.host.api.requests import DeleteFlows
+    from netcommon.host.simulated.ovs import Switch
 
 
 class Tables:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsShaper
-from netcommon.host.ovschange import OURS
-from netcommon.host.ovsrows import Fake, inside, shown
-from netcommon.host.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsShaper
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.ovs.rows import Fake, inside, shown
+from netcommon.host.ovs.transaction import OURS
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.facts import OvsPort
-    from netcommon.host.requests import DeleteOvsPort
-    from netcommon.host.simulated import Kernel
+    from netcommon.host.api.facts import OvsPort
+    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.simulated.kernel import Kernel
 
 SYSTEM = "ovs-system"
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.facts import LOCAL, FdbEntry, Port
-from netcommon.host.requests_port import AddFdb, SetPort
+from netcommon.host.api.facts import LOCAL, FdbEntry, Port
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import AddFdb, SetPort
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.requests_port import DeleteFdb
-    from netcommon.host.simulated import Kernel
+    from typing import Protocol
+
+    from netcommon.host.api.facts import BridgeVlan, Link
+    from netcommon.host.api.requests import DeleteFdb
+
+    class Links(Protocol):
+        """The part of the kernel (netcommon.host.simulated.kernel) that tells of devices."""
+
+        links: dict[int, Link]
+        vlans: dict[int, dict[int, BridgeVlan]]
+
+        def ports(self, bridge: int) -> list[Link]: ...
 
 
 class BridgePorts:
     """The flags of the ports, and the entries that somebody has made, by bridge, VLAN and address."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Links) -> None:
         self._kernel = kernel
         self.flags: dict[int, Port] = {}
         self.entries: dict[tuple[int, int, str], FdbEntry] = {}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.procfs import inside
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.linux.procfs import inside
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netcommon.host.requests import SetSysctl
+    from netcommon.host.api.requests import SetSysctl
 
 IPV4 = {
     "accept_local": "0",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.base import DONE, Answer
-from netcommon.host.encode_tc import CLSACT_HANDLE, HANDLE, PREFERENCE, ticks
-from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.api.facts import Filter, Qdisc
+from netcommon.host.api.host import DONE, Answer
+from netcommon.host.api.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.rtnetlink.encode_tc import CLSACT_HANDLE, HANDLE, PREFERENCE, ticks
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from netcommon.host.base import Listed
-from netcommon.host.simulated_local import SimulatedLocal
-from netcommon.host.simulated_nft import SimulatedNft
-from netcommon.host.simulated_reach import SimulatedReach
-from netcommon.host.tables import number_of
+from netcommon.host.api.facts import AF_INET6, PROTOCOL
+from netcommon.host.api.host import EVERY, Listed
+from netcommon.host.linux.rt_tables import number_of
+from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netcommon.host.base import RouteList
-    from netcommon.host.counters import Counters
-    from netcommon.host.facts import (
+    from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
+        Counters,
+        Daemon,
         FdbEntry,
+        File,
         Filter,
         Flow,
         Link,
@@ -31,15 +31,20 @@ if TYPE_CHECKING:
         Route,
         Rule,
     )
-    from netcommon.host.memory import MemoryHost
-    from netcommon.host.simulated import Kernel
-    from netcommon.host.simulated_ovs import Switch
+    from netcommon.host.api.host import RouteList
+    from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
+    from netcommon.host.simulated.kernel import Kernel
+    from netcommon.host.simulated.machine import Machine
+    from netcommon.host.simulated.nft import Ruleset
+    from netcommon.host.simulated.ovs import Switch
+
+UNIVERSAL = 2  #: the bit that modified EUI-64 turns round (RFC 4291, appendix A)
 
 
-class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
+class MemoryView:
     """The state of now. Raises TryAgain while the host is ``busy``."""
 
-    def __init__(self, host: MemoryHost) -> None:
+    def __init__(self, host: Machine) -> None:
         self._host = host
 
     @property
@@ -119,7 +124,7 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
         return self._kernel.tc.filters(index)
 
     def counters(self) -> Mapping[int, Counters]:
-        from netcommon.host.counters import Counters
+        from netcommon.host.api.facts import Counters
 
         kernel = self._kernel
         return {index: kernel.counters.get(index, Counters()) for index in kernel.links}
@@ -181,3 +186,80 @@ class MemoryView(SimulatedNft, SimulatedReach, SimulatedLocal):
         """All ports, with our mark or without."""
         switch = self._switch
         return [] if switch is None else switch.ports()
+
+    # -- how the outside reaches this node
+
+    def ways_in(self, family: int, table: int) -> Sequence[str]:
+        rules = [rule for rule in self._host.kernel.rules if (rule.family, rule.table) == (family, table)]
+        return list(dict.fromkeys(rule.iif for rule in rules if rule.iif and rule.protocol != PROTOCOL))
+
+    def link_local(self, index: int) -> str:
+        link = self._host.kernel.links.get(index)
+        if link is None or not link.up or not link.address or self._off(link.name):
+            return ""
+        octets = bytes.fromhex(link.address.replace(":", ""))
+        identifier = bytes((octets[0] ^ UNIVERSAL,)) + octets[1:3] + b"\xff\xfe" + octets[3:]
+        return show_address(AF_INET6, b"\xfe\x80" + bytes(6) + identifier)
+
+    def _off(self, device: str) -> bool:
+        return self._host.kernel.settings.get(f"net/ipv6/conf/{device}/disable_ipv6") == "1"
+
+    # -- nftables
+
+    @property
+    def _nft(self) -> Ruleset:
+        self._host.reads += 1
+        if self._host.busy:
+            raise TryAgain("the simulated kernel is busy")
+        self._host.nftables.look()
+        return self._host.nftables
+
+    def nft_table(self, family: int, name: str) -> NftTable | None:
+        found = self._nft.tables.get((family, name))
+        return None if found is None else found.table
+
+    def nft_tables(self, family: int) -> Sequence[NftTable]:
+        return [each.table for each in self._nft.tables.values() if each.table.family == family]
+
+    def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
+        found = self._nft.tables.get((family, table))
+        return None if found is None or name not in found.chains else found.seen(name)
+
+    def nft_chains(self, family: int) -> Sequence[NftChain]:
+        return [each.seen(name) for each in self._nft.tables.values() if each.table.family == family for name in each.chains]
+
+    def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
+        found = self._nft.tables.get((family, table))
+        return [] if found is None else [rule for rules in found.rules.values() for rule in rules]
+
+    def nft_elements(self, family: int, table: str, sets: frozenset[str] = EVERY) -> Sequence[NftElement]:
+        found = self._nft.tables.get((family, table))
+        return [] if found is None else [each for each in found.elements.values() if not sets or each.set in sets]
+
+    def nft_set_statements(self, family: int, table: str) -> frozenset[str]:
+        found = self._nft.tables.get((family, table))
+        kinds = [(each.counter, each.limit) for each in found.sets.values()] if found is not None else []
+        return frozenset(name for kind in kinds for name, has in zip(("counter", "limit"), kind, strict=True) if has)
+
+    def nft_rules_of(self, family: int, table: str, chain: str) -> Sequence[NftRule]:
+        return [rule for rule in self.nft_rules(family, table) if rule.chain == chain]
+
+    def nft_elements_of(self, family: int, table: str, index: bytes, sets: frozenset[str]) -> Sequence[NftElement]:
+        return [element for element in self.nft_elements(family, table, sets) if element.key[:4] == index]
+
+    # -- files and daemons
+
+    def file(self, folder: str, name: str) -> File | None:
+        self._host.reads += 1
+        return self._host.files.contents.get((folder, name))
+
+    def files(self) -> Sequence[File]:
+        self._host.reads += 1
+        return [file for file in self._host.files.contents.values() if file.owner]
+
+    def daemon(self, name: str) -> Daemon | None:
+        self._host.reads += 1
+        return self._host.daemons.running.get(name)
+
+    def program(self, name: str) -> str:
+        return self._host.daemons.programs.get(name, "")

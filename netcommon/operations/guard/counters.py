@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from netcommon.host.nftables import BRIDGE, NETDEV
-from netcommon.operations import delivery
-from netcommon.operations.guard import INDEX
-from netcommon.operations.guard_rules import REASONS, SOURCES, counter_of
+from netcommon.host.api.nftables import BRIDGE, NETDEV
+from netcommon.operations.guard import egress_filter
+from netcommon.operations.guard.rules import REASONS, SOURCES, counter_of
+from netcommon.operations.guard.table import INDEX
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.host.base import View
-    from netcommon.operations.guard import NicGuard
+    from netcommon.host.api.host import View
+    from netcommon.operations.guard.table import NicGuard
 
 
 def dropped(guard: NicGuard, view: View) -> dict[str, int]:
     """Packets since the guard was put in place, by reason; empty where it is not there."""
-    index, reasons = INDEX.pack(guard.ifindex), (*REASONS, SOURCES, delivery.PROMISC)
-    tables, sets = [(NETDEV, guard.table), *([(BRIDGE, delivery.NAME)] if guard.filtered else [])], frozenset(map(counter_of, reasons))
+    index, reasons = INDEX.pack(guard.ifindex), (*REASONS, SOURCES, egress_filter.PROMISC)
+    tables, sets = [(NETDEV, guard.table), *([(BRIDGE, egress_filter.NAME)] if guard.filtered else [])], frozenset(map(counter_of, reasons))
     packets = {each.set: each.packets for table in tables for each in view.nft_elements_of(*table, index, sets)}
     return {reason: packets[counter_of(reason)] for reason in reasons if counter_of(reason) in packets}

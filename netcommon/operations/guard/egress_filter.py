@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.nfexpr import (
+from netcommon.host.api.nftables import (
+    BRIDGE,
+    BRIDGE_POSTROUTING,
+    ETHER_TYPE,
+    IFINDEX_TYPE,
+    MARK,
+    NftChain,
+    NftElement,
+    NftRule,
+    NftSet,
+    NftTable,
+)
+from netcommon.host.nftables.expressions import (
     DROP,
     LINK_HEADER,
     META_OIF,
@@ -21,27 +33,15 @@ from netcommon.host.nfexpr import (
     verdict,
     within,
 )
-from netcommon.host.nftables import (
-    BRIDGE,
-    BRIDGE_POSTROUTING,
-    ETHER_TYPE,
-    IFINDEX_TYPE,
-    MARK,
-    NftChain,
-    NftElement,
-    NftRule,
-    NftSet,
-    NftTable,
-)
 from netcommon.operations.base import Owned
-from netcommon.operations.guard_rules import WITHOUT, counter_of
+from netcommon.operations.guard.rules import WITHOUT, counter_of
 from netcommon.operations.shared_table import Contents, SharedTable
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netcommon.host.base import View
+    from netcommon.host.api.host import View
 
 NAME = "netcommon-delivery"
 PROMISC = "promisc"  #: why a frame is not delivered
@@ -74,6 +74,8 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
 
     __slots__ = ()
     KIND = "delivery-table"
+    REPAIRED = "the nftables table of what bridges deliver to guarded guests"
+    MIGRATION = "of the node"
     PURPOSE = "delivery rule of the spoof guard"
     WITHOUT = WITHOUT
     LAYOUT = "layout-2"
@@ -83,6 +85,9 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
 
     def contents(self) -> Contents:
         return Contents(NftTable(BRIDGE, NAME, f"{MARK} spoof guard"), (OWN, FILTERED), (POSTROUTING,), (COPY, RULE))
+
+    def sentence(self) -> str:
+        return "The packet filter has the table that keeps frames for others away from guests."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

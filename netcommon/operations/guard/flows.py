@@ -7,19 +7,25 @@ site copies to change; where it has, jinja2 makes the flows.
 
 from __future__ import annotations
 
+from runtime.names import digest
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from netcommon.host.api.host import View
+
     #: The name under which what a flow drops is counted, "" for none, and the flow.
     Named = tuple[str, str]
 
+#: The template.
+GUARD = "ovs/spoof-guard.j2"
 #: SHA-256 of the template that this follows.
 FOLLOWED = "61932cacc683ff1f7648c7b0361e500d040932dc3143fab81814415c90b63933"
 
 LINK_LOCAL = "fe80::/10"
-#: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.flowwire writes these.
+#: The ports or the type of a first fragment go where a flow can match them, and from there again; netcommon.host.ovs.openflow_codec writes
+#: these.
 PORTS = "move:NXM_OF_UDP_SRC[]->NXM_NX_REG14[0..15],move:NXM_OF_UDP_DST[]->NXM_NX_REG14[16..31],"
 TYPE = "move:NXM_NX_ICMPV6_TYPE[]->NXM_NX_REG14[0..7],"
 CLEARED = "load:0->NXM_NX_REG14[],"
@@ -157,3 +163,18 @@ def _senders(words: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> It
         yield "", _flow(65000, 3, to=7)
     else:
         yield "type", _flow(65000, 3)
+
+
+def unchanged(template: str) -> bool:
+    """Tell whether a text of the guard's template is the shipped one."""
+    return digest(template).hex() == FOLLOWED
+
+
+def in_front(view: View, bridge: str) -> bool:
+    """Tell whether frames meet the guard of nftables before a bridge of Open vSwitch.
+
+    They do where the kernel forwards for it. Where a site has a template of its own for the flows, that alone says what passes.
+    Of a bridge that is not there just now nothing can be told: a guard that stands in front of it stays there.
+    """
+    switch = view.ovs_switch(bridge)
+    return not (switch is not None and switch.userspace) and unchanged(view.template(GUARD))

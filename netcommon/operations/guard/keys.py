@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netcommon.host.attributes import LENGTHS, pack_address, split_prefix
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.operations import guard_rules
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.rtnetlink.attributes import LENGTHS, pack_address, split_prefix
+from netcommon.operations.guard import rules as guard_rules
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

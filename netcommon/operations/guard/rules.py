@@ -9,7 +9,18 @@ What bridges deliver to their guests passes a table of its own (netcommon.operat
 
 from __future__ import annotations
 
-from netcommon.host.nfexpr import (
+from netcommon.host.api.nftables import (
+    ETHER_TYPE,
+    IFINDEX_TYPE,
+    IPV4_TYPE,
+    IPV6_TYPE,
+    NETDEV,
+    SERVICE_TYPE,
+    NftChain,
+    NftRule,
+    NftSet,
+)
+from netcommon.host.nftables.expressions import (
     ACCEPT,
     DIFFERENT,
     DROP,
@@ -34,17 +45,6 @@ from netcommon.host.nfexpr import (
     remember,
     verdict,
     within,
-)
-from netcommon.host.nftables import (
-    ETHER_TYPE,
-    IFINDEX_TYPE,
-    IPV4_TYPE,
-    IPV6_TYPE,
-    NETDEV,
-    SERVICE_TYPE,
-    NftChain,
-    NftRule,
-    NftSet,
 )
 
 WITHOUT = "or switch the spoof guard off, spoof_guard = false in [nic] of the settings"

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.attributes import as_bytes
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.nfexpr import GOTO, META_IIF, compare, meta, verdict
-from netcommon.host.nftables import BRIDGE, INGRESS, MARK, NETDEV, Clear, Drop, NftChain, NftElement, NftRule, NftTable, Put
-from netcommon.host.requests import NftChange
-from netcommon.operations import delivery, guard_rules
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.nftables import BRIDGE, INGRESS, MARK, NETDEV, Clear, Drop, NftChain, NftElement, NftRule, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import GOTO, META_IIF, compare, meta, verdict
+from netcommon.host.rtnetlink.attributes import as_bytes
 from netcommon.operations.base import Operation, Owned
-from netcommon.operations.guard_keys import exact, family_of, mac, padded, widest
-from netcommon.operations.guard_rules import WITHOUT
+from netcommon.operations.guard import egress_filter
+from netcommon.operations.guard import rules as guard_rules
+from netcommon.operations.guard.keys import exact, family_of, mac, padded, widest
+from netcommon.operations.guard.rules import WITHOUT
 from netcommon.operations.link import device_link, link_of, marked
 from netcommon.operations.shared_table import Contents, SharedTable, own_elements, own_table
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -24,9 +25,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netcommon.host.base import View
-    from netcommon.host.nftables import Step
-    from netcommon.host.requests import Request
+    from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import Step
+    from netcommon.host.api.requests import Request
 
 PREFIX = "netcommon-guard-"
 TABLES = 19
@@ -41,17 +42,12 @@ def table_of(device: str) -> str:
 
 
 def in_front(view: View, bridge: str) -> bool:
-    """Tell whether frames meet this guard before a bridge of Open vSwitch; ``bridge`` "": the NIC is of another mode.
-
-    They do where the kernel forwards for it. Where a site has a template of its own for the flows, that alone says what passes.
-    Of a bridge that is not there just now nothing can be told: a guard that stands in front of it stays there.
-    """
+    """Tell whether frames meet this guard before a bridge of Open vSwitch; ``bridge`` "": the NIC is of another mode."""
     if not bridge:
         return True
-    from netcommon.operations.flows import GUARD, unchanged
+    from netcommon.operations.guard import flows  # only that mode needs it
 
-    switch = view.ovs_switch(bridge)
-    return not (switch is not None and switch.userspace) and unchanged(view.template(GUARD))
+    return flows.in_front(view, bridge)
 
 
 class GuardTableFields(NamedTuple):
@@ -68,6 +64,8 @@ class GuardTable(GuardTableFields, SharedTable):
 
     __slots__ = ()
     KIND = "guard-table"
+    REPAIRED = "the nftables table of the spoof guard"
+    MIGRATION = "of the node"
     PURPOSE = "rules of the spoof guard"
     WITHOUT = WITHOUT
     LAYOUT = guard_rules.LAYOUT
@@ -89,6 +87,9 @@ class GuardTable(GuardTableFields, SharedTable):
         name = self.name
         table = NftTable(NETDEV, name, f"{MARK} spoof guard")
         return Contents(table, guard_rules.sets(name), guard_rules.chains(name), guard_rules.rules(name))
+
+    def sentence(self) -> str:
+        return f"The packet filter has the table {self.name}, in which the spoof guards of several NICs are."
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
@@ -112,7 +113,7 @@ class NicGuardFields(NamedTuple):
     prefixes: tuple[str, ...] = ()
     vlans: tuple[int, ...] = ()  #: those that the guest may tag with
     free: tuple[str, ...] = ()  #: the sets of guard_rules.FLAGS that it is in
-    filtered: bool = False  #: it is delivered only what is for it (netcommon.operations.delivery)
+    filtered: bool = False  #: it is delivered only what is for it (netcommon.operations.guard.egress_filter)
     new_sources: int = 0  #: so many addresses that are not known by themselves it may begin to use in a minute; 0: any number
     ifindex: int = 0
     #: Of this device, and not wanted: sets and keys; chains of an earlier guest, with no key. A space follows the name of another table.
@@ -125,6 +126,8 @@ class NicGuard(NicGuardFields, Operation):
 
     __slots__ = ()
     KIND = "guard"
+    REPAIRED = "the NIC's entries in them"
+    MIGRATION = "for packets from and to the tap"
     CHOSEN = frozenset({"ifindex", "now"})
     BEFORE = frozenset[str]()
 
@@ -136,7 +139,7 @@ class NicGuard(NicGuardFields, Operation):
         if not in_front(view, self.bridge):
             return []
         if self.ifindex:  # a repair, which goes on with this where it is the table that is refused
-            for place in ((NETDEV, self.table), *([(BRIDGE, delivery.NAME)] if self.filtered else [])):
+            for place in ((NETDEV, self.table), *([(BRIDGE, egress_filter.NAME)] if self.filtered else [])):
                 own_table(view, *place)
         link = device_link(view, self.device)
         made = self._replace(ifindex=link.index)
@@ -171,7 +174,7 @@ class NicGuard(NicGuardFields, Operation):
 
     def elements(self) -> list[NftElement]:
         """Its elements in the sets of the tables."""
-        index, found = INDEX.pack(self.ifindex), delivery.elements(self.ifindex, mac(self.mac)) if self.filtered else []
+        index, found = INDEX.pack(self.ifindex), egress_filter.elements(self.ifindex, mac(self.mac)) if self.filtered else []
         table = self.table
 
         def add(name: str, key: bytes = b"", end: bytes = b"", limit: int = 0) -> None:
@@ -205,7 +208,7 @@ class NicGuard(NicGuardFields, Operation):
         if not key:
             return NftChain(NETDEV, table or self.table, name)
         first, _, last = key.partition("-")
-        place = (BRIDGE, delivery.NAME) if name in delivery.SETS else (NETDEV, table or self.table)
+        place = (BRIDGE, egress_filter.NAME) if name in egress_filter.SETS else (NETDEV, table or self.table)
         return NftElement(*place, name, bytes.fromhex(first), bytes.fromhex(last))
 
     def differs(self, view: View) -> str:
@@ -227,7 +230,7 @@ class NicGuard(NicGuardFields, Operation):
         """Its elements, without those that the rules add."""
         index = INDEX.pack(self.ifindex)
         found = own_elements(view, NETDEV, self.table, index, guard_rules.SETS)
-        return [*found, *own_elements(view, BRIDGE, delivery.NAME, index, delivery.SETS)]
+        return [*found, *own_elements(view, BRIDGE, egress_filter.NAME, index, egress_filter.SETS)]
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.ifindex <= 0:
@@ -235,7 +238,7 @@ class NicGuard(NicGuardFields, Operation):
         chain = view.nft_chain(NETDEV, self.table, self._in.name)
         if chain is not None and chain.comment != self.owner:
             return []  # a device that stays has another guest by now
-        tables = [view.nft_table(NETDEV, self.table), view.nft_table(BRIDGE, delivery.NAME) if self.filtered else None]
+        tables = [view.nft_table(NETDEV, self.table), view.nft_table(BRIDGE, egress_filter.NAME) if self.filtered else None]
         ours = {table[:2] for table in tables if table is not None and table.ours}
         steps: list[Step] = [Drop(self._in)] if chain is not None and (NETDEV, self.table) in ours else []
         steps += [Drop(element) for element in self.elements() if element[:2] in ours]
@@ -247,6 +250,13 @@ class NicGuard(NicGuardFields, Operation):
 
     def place(self) -> str:
         return self.identity()
+
+    def sentence(self) -> str:
+        macs = "any MAC" if guard_rules.FREE_MAC in self.free or not self.mac else f"the MAC {self.mac}"
+        known = [*self.addresses, *self.prefixes]
+        free = (("IPv4", guard_rules.FREE_IPV4), ("IPv6", guard_rules.FREE_IPV6))
+        known += [f"any {family} address" for family, name in free if name in self.free]
+        return f"The guest may send from {macs} and from {', '.join(known) or 'no address'}; what else it sends is dropped."
 
     def describe(self) -> str:
         words = [f"MAC {self.mac or 'unknown, not checked'}", *self.addresses, *self.prefixes, *(f"VLAN {vid}" for vid in self.vlans)]
@@ -267,14 +277,14 @@ class NicGuard(NicGuardFields, Operation):
     def owned(cls, view: View) -> Iterable[Owned]:
         """Every device that has a chain or elements in a table of ours."""
         tables = [table for table in view.nft_tables(NETDEV) if table.name.startswith(PREFIX)]
-        tables += [table for table in (view.nft_table(BRIDGE, delivery.NAME),) if table is not None]
+        tables += [table for table in (view.nft_table(BRIDGE, egress_filter.NAME),) if table is not None]
         places = {table[:2]: table.name for table in tables if table.ours}
         parts: dict[int, list[NftChain | NftElement]] = {}
         for chain in view.nft_chains(NETDEV):
             if chain[:2] in places and chain.hook == INGRESS and index_of(chain.name):
                 parts.setdefault(index_of(chain.name), []).append(chain)
         for place in places:
-            for element in view.nft_elements(*place, delivery.SETS if place[0] == BRIDGE else guard_rules.SETS):
+            for element in view.nft_elements(*place, egress_filter.SETS if place[0] == BRIDGE else guard_rules.SETS):
                 parts.setdefault(INDEX.unpack(element.key[:4])[0], []).append(element)
         for index, things in parts.items():
             device = _guarded(view, index)

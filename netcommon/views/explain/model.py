@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from netcommon.host.base import View
-from netcommon.lifecycle import steps
+from netcommon.host.api.host import View
+from netcommon.lifecycle import execute as steps
 from netcommon.lifecycle.check import Report
-from netcommon.lifecycle.node import Node
-from netcommon.lifecycle.renamed import left
-from netcommon.lifecycle.scripts import order_of
+from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.renamed_device import left
+from netcommon.lifecycle.site_scripts import order_of
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.bridge import BridgePort
-from netcommon.options import DEFAULTS, is_communication
-from netcommon.options_schema import OPTIONS
-from netcommon.plan import plan
-from netcommon.settings import Settings
-from netcommon.tags import given
-from netcommon.views import words
-from netcommon.views.gather import examine
-from netcommon.views.plain import meaning
+from netcommon.options.model import DEFAULTS, INSTANCE_COMMUNICATION, mode_of
+from netcommon.options.schema import OPTIONS
+from netcommon.options.sources import given
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
+from netcommon.views import format as words
+from netcommon.views.topology.gather import examine
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, NicInvalid
 from runtime.nic import Nic
@@ -131,7 +130,7 @@ def _caller(door: str) -> str:
 
 def foreseen(nic: Nic, settings: Settings) -> Explanation:
     """A NIC that is described beforehand, and not up. Raises NicInvalid where its description or the settings do not fit it."""
-    made = [Step(one.KIND, meaning(one), one.describe(), UNKNOWN, "not done yet", ()) for one in plan(nic, settings)]
+    made = [Step(one.KIND, one.sentence(), one.describe(), UNKNOWN, "not done yet", ()) for one in plan(nic, settings)]
     said = origins(nic, settings, "netcommon define")
     advice = (f"netcommon up {nic.uuid}, or start the guest, whose QEMU calls kvm-ifup",)
     return Explanation(
@@ -150,7 +149,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
             holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"
-    return Step(operation.KIND, meaning(operation), operation.describe(), holds, differs, tuple(labels.get(key, key) for key in shared))
+    return Step(operation.KIND, operation.sentence(), operation.describe(), holds, differs, tuple(labels.get(key, key) for key in shared))
 
 
 def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
@@ -161,10 +160,11 @@ def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
         options = list(given(nic, settings))
     except NicInvalid as error:
         return (*found, Origin("options", "", str(error), True, (), "the tags or settings are wrong today"))
+    without = "instance communication does without" if mode_of(nic) == INSTANCE_COMMUNICATION else f"nothing in mode {nic.mode}"
     for option in OPTIONS:
         places = [each for each in options if each.name == option.name]
-        means = nic.mode in option.modes and (option.name == "spoof_guard" or not is_communication(nic))
-        note = "" if means else "instance communication does without" if is_communication(nic) else f"nothing in mode {nic.mode}"
+        means = option.means_something(nic)
+        note = "" if means else without
         if places:
             weaker = tuple(f"{place.origin} ({shown(place.name, place.value)})" for place in places[:-1])
             found.append(Origin(option.name, shown(option.name, places[-1].value), places[-1].origin, True, weaker, note))
@@ -196,7 +196,7 @@ def _today(node: Node, view: View, operations: Sequence[Operation], report: Repo
         one for key, one in planned.items() if key not in done and one.describe() not in report.owed and _comes_to_something(view, one)
     ]
     stale = [one for key, one in done.items() if key not in planned]
-    return [f"also: {meaning(one)}" for one in fresh] + [f"no more: {meaning(one)}" for one in stale]
+    return [f"also: {one.sentence()}" for one in fresh] + [f"no more: {one.sentence()}" for one in stale]
 
 
 def _comes_to_something(view: View, planned: Operation) -> bool:
@@ -255,6 +255,6 @@ def _missing(view: View, name: str) -> bool:
 
 def document(explanations: Iterable[Explanation]) -> Mapping[str, Any]:
     """The schema of ``netcommon explain --json`` (docs/seeing.md)."""
-    from netcommon.views.document import plain
+    from netcommon.views.topology.document import plain
 
     return {"schema": SCHEMA, "version": VERSION, "nics": [plain(each) for each in explanations]}

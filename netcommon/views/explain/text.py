@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, tzinfo
 
 from netcommon.log import printable
-from netcommon.views.explain import DEFINED, DIFFERS, HOLDS, Explanation, Origin, Step
-from netcommon.views.text import BOLD, DIM, GREEN, RED, Style
+from netcommon.views.explain.model import DEFINED, DIFFERS, HOLDS, Explanation, Origin, Step
+from netcommon.views.topology.text import BOLD, DIM, GREEN, RED, Style
 from runtime.record import UP
 
 WIDTH = 110

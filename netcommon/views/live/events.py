@@ -8,12 +8,12 @@ from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
 from netcommon.log import printable
-from netcommon.views.text import BOLD, GREEN, RED, YELLOW, Style
+from netcommon.views.topology.text import BOLD, GREEN, RED, YELLOW, Style
 from runtime.errors import NicInvalid
 
 SCHEMA, VERSION = "netcommon-event", 1
 
-#: What events are painted with, by their kind (netagent.journal has them all).
+#: What events are painted with, by their kind (netagent.observe.history has them all).
 COLOURS = {"up": GREEN, "repaired": GREEN, "drift": YELLOW, "not repaired": RED, "failed": RED, "alarm": RED, "events lost": YELLOW}
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

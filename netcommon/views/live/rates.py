@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from netcommon.host.base import View
-from netcommon.host.counters import Counters
+from netcommon.host.api.facts import Counters
+from netcommon.host.api.host import View
 
 BITS = 8  #: of a byte
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from netcommon.host.base import View
+from netcommon.host.api.host import View
 from netcommon.lifecycle.check import Report
-from netcommon.lifecycle.steps import decode
-from netcommon.operations.guard import NicGuard
-from netcommon.operations.guard_counters import dropped
-from netcommon.views.calls import Calls
-from netcommon.views.document import plain
-from netcommon.views.model import CONDITIONS, GONE, GOOD, UNTOLD, Drift
-from netcommon.views.nics import condition
-from netcommon.views.rates import Rate, Reading, rate
-from netcommon.views.words import natural
+from netcommon.lifecycle.execute import decode
+from netcommon.operations.guard.counters import dropped
+from netcommon.operations.guard.table import NicGuard
+from netcommon.views.format import natural
+from netcommon.views.live.hook_stats import Calls
+from netcommon.views.live.rates import Rate, Reading, rate
+from netcommon.views.topology.document import plain
+from netcommon.views.topology.model import CONDITIONS, GONE, GOOD, UNTOLD, Drift
+from netcommon.views.topology.nics import condition
 from runtime.errors import NetcommonError
 from runtime.record import Record
 
@@ -30,7 +30,7 @@ class Look(NamedTuple):
     """What was found of one NIC when it was last looked at, which is less often than its counters are read."""
 
     record: Record
-    condition: str  #: one of netcommon.views.model.CONDITIONS, or UNSEEN
+    condition: str  #: one of netcommon.views.topology.model.CONDITIONS, or UNSEEN
     drift: int  #: how many things do not hold
     guard: int | None  #: how many frames of the guest the spoof guard has dropped since it was put in place; None: not known
 

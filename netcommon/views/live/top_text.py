@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from netcommon.log import printable
-from netcommon.views import words
-from netcommon.views.calls import Calls
-from netcommon.views.model import DRIFTED, GONE, UNFINISHED, UNTOLD
-from netcommon.views.text import BOLD, DIM, OF_CONDITION, RED, YELLOW, Style
-from netcommon.views.top import SORTS, UNSEEN, Row, Top
+from netcommon.views import format as words
+from netcommon.views.live.hook_stats import Calls
+from netcommon.views.live.top import SORTS, UNSEEN, Row, Top
+from netcommon.views.topology.model import DRIFTED, GONE, UNFINISHED, UNTOLD
+from netcommon.views.topology.text import BOLD, DIM, OF_CONDITION, RED, YELLOW, Style
 
 REVERSE = "7"  #: SGR
 HEADINGS = ("GUEST", "TAP", "MODE", "IN bit/s", "pkt/s", "OUT bit/s", "pkt/s", "DROPS/s", "GUARD", "CONDITION")

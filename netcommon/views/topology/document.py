@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netcommon.views.model import NodeView
+from netcommon.views.topology.model import NodeView
 
 SCHEMA, VERSION = "netcommon-tree", 1
 

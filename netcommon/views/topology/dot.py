@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from netcommon.log import printable
-from netcommon.views import words
-from netcommon.views.graph import COUNT, GUEST, SEGMENT, STRANGER, TAP, UPLINK, VLAN, Box, graph
-from netcommon.views.model import DRIFTED, GONE, NodeView
+from netcommon.views.topology import nic_format
+from netcommon.views.topology.graph import GUEST, SEGMENT, STRANGER, TAP, UPLINK, VLAN, Box, graph
+from netcommon.views.topology.model import DRIFTED, GONE, NodeView
 
 STYLES = {
     UPLINK: 'shape=box style=filled fillcolor="#e8ecf0"',
@@ -14,7 +14,6 @@ STYLES = {
     TAP: 'shape=box style=filled fillcolor="#f4faf4" color="#2e7d32"',
     GUEST: 'shape=box3d style=filled fillcolor="#fff8e6"',
     STRANGER: 'shape=box style=dashed color="#9aa3ab" fontcolor="#5c6670"',
-    COUNT: 'shape=folder style=filled fillcolor="#f4faf4"',
 }
 WRONG = {DRIFTED: 'shape=box style=filled fillcolor="#fdeaea" color="#c62828" penwidth=2', GONE: 'shape=box style=dashed color="#b26a00"'}
 
@@ -22,7 +21,7 @@ WRONG = {DRIFTED: 'shape=box style=filled fillcolor="#fdeaea" color="#c62828" pe
 def dot(node: NodeView) -> str:
     """The whole node, of whatever size."""
     made = graph(node)
-    title = quoted(f"{node.name}: {words.summary(node.nics)}")
+    title = quoted(f"{node.name}: {nic_format.summary(node.nics)}")
     lines = ["graph netcommon {", f"  graph [rankdir=LR ranksep=1 nodesep=0.1 labelloc=t label={title}];"]
     lines += ['  node [fontname="DejaVu Sans" fontsize=10 height=0.3];', '  edge [fontname="DejaVu Sans" fontsize=8];']
     for number, (name, boxes) in enumerate(made.parts):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from netcommon.host.base import View
-from netcommon.lifecycle import steps
+from netcommon.host.api.host import View
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import Report, check
-from netcommon.lifecycle.node import Node, alive
-from netcommon.lifecycle.renamed import follow
-from netcommon.views.model import Drift, NodeView
-from netcommon.views.nics import nic_view
-from netcommon.views.segments import segments
+from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.renamed_device import follow
+from netcommon.views.topology.model import Drift, NodeView
+from netcommon.views.topology.nics import nic_view
+from netcommon.views.topology.segments import segments
 from runtime.errors import NetcommonError
 from runtime.record import Record
 
 
-def examine(node: Node, view: View, record: Record, known: steps.Known | None = None) -> tuple[Report, tuple[Drift, ...]]:
+def examine(node: Node, view: View, record: Record, known: execute.Known | None = None) -> tuple[Report, tuple[Drift, ...]]:
     """As check; and of what it cannot be told whether it holds: one silent service does not hide the rest."""
     try:
         return check(node, view, record, known), ()
@@ -31,13 +31,13 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
     try:
         there, record = alive(node, view, record), follow(node, view, record)
     except NetcommonError as error:
-        unread = tuple(str(stored.get("kind")) for stored in steps.decode(record)[1])
+        unread = tuple(str(stored.get("kind")) for stored in execute.decode(record)[1])
         return Report(record, True, (), unread), (Drift("whether its device is there", str(error)),)
-    operations, unknown = steps.decode(record)
+    operations, unknown = execute.decode(record)
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     for operation in operations if there else ():
         try:
-            drift += [(each.describe(), text) for each, text in steps.drift(view, [operation])]
+            drift += [(each.describe(), text) for each, text in execute.drift(view, [operation])]
         except NetcommonError as error:
             untold.append(Drift(operation.describe(), str(error)))
     return Report(record, there, tuple(drift), kinds), tuple(untold)
@@ -53,7 +53,7 @@ def gather(
 ) -> NodeView:
     """The node as it is in ``view``, which is best a snapshot. ``tick`` is told how many records were examined."""
     examined = []
-    known: steps.Known = {}
+    known: execute.Known = {}
     for record in records:
         examined.append(examine(node, view, record, known))
         tick(len(examined))

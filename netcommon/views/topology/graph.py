@@ -1,20 +1,15 @@
-"""The node as a graph of boxes and lines, which dot and mermaid are told: uplink, bridge, VLAN, tap, guest."""
+"""Make the graph of a node, its boxes and lines, for dot: uplink, bridge, VLAN, tap, guest."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import NamedTuple
 
-from netcommon.views import words
-from netcommon.views.model import GOOD, NicView, NodeView, Segment
+from netcommon.views import format as words
+from netcommon.views.topology import nic_format
+from netcommon.views.topology.model import GOOD, NicView, NodeView, Segment
 
-UPLINK, SEGMENT, VLAN, TAP, GUEST, STRANGER, COUNT = "uplink", "segment", "vlan", "tap", "guest", "stranger", "count"
-
-#: How much is shown: tap and guest apart; both in one box; of each VLAN only how many.
-APART, TOGETHER, COUNTED = "apart", "together", "counted"
-
-#: Of more VLANs on one segment only the number is shown where NICs are but counted.
-MOST_VLANS = 60
+UPLINK, SEGMENT, VLAN, TAP, GUEST, STRANGER = "uplink", "segment", "vlan", "tap", "guest", "stranger"
 
 
 class Box(NamedTuple):
@@ -42,50 +37,36 @@ class Graph(NamedTuple):
     lines: tuple[Line, ...]
 
 
-def graph(node: NodeView, detail: str = APART) -> Graph:
+def graph(node: NodeView) -> Graph:
     """The boxes and lines. Segments with nothing on them are left out, unless there is nothing else."""
     shown = [segment for segment in node.segments if segment.nics or segment.others]
     guests: dict[str, Box] = {}
     lines: list[Line] = []
-    parts = [_part(f"s{number}", segment, detail, guests, lines) for number, segment in enumerate(shown or node.segments)]
+    parts = [_part(f"s{number}", segment, guests, lines) for number, segment in enumerate(shown or node.segments)]
     return Graph(tuple(parts), tuple(guests.values()), tuple(lines))
 
 
-def _part(key: str, segment: Segment, detail: str, guests: dict[str, Box], lines: list[Line]) -> tuple[str, tuple[Box, ...]]:
+def _part(key: str, segment: Segment, guests: dict[str, Box], lines: list[Line]) -> tuple[str, tuple[Box, ...]]:
     title = words.where(segment.kind, segment.name)
     wrong = () if segment.there and segment.up else ("DOWN" if segment.there else "DOES NOT EXIST",)
     boxes = [Box(key, SEGMENT, (title, *((f"mtu {segment.mtu}",) if segment.mtu else ()), *wrong))]
 
-    def add(box: Box, above: str, label: str = "") -> str:
+    def add(box: Box, above: str) -> str:
         boxes.append(box)
-        lines.append(Line(above, box.key, label))
+        lines.append(Line(above, box.key))
         return box.key
 
     for number, port in enumerate(segment.uplinks):
         boxes.append(Box(f"{key}u{number}", UPLINK, (port.name, *(() if port.up else ("DOWN",)))))
         lines.append(Line(boxes[-1].key, key))
-    groups = [(vlans, list(group)) for vlans, group in groupby(segment.nics, lambda nic: (nic.access, nic.trunks))]
-    if detail == COUNTED and len(groups) > MOST_VLANS:
-        add(Box(f"{key}c", COUNT, (f"{len(groups)} VLANs", words.summary(segment.nics))), key)
-        groups = []
-    for number, ((access, trunks), nics) in enumerate(groups):
+    for number, ((access, trunks), nics) in enumerate(groupby(segment.nics, lambda nic: (nic.access, nic.trunks))):
         label, above = words.vlan(access, trunks), key
-        if detail == COUNTED:
-            add(Box(f"{key}v{number}", COUNT, (*((label,) if label else ()), words.summary(nics))), key)
-            continue
         if label:
             above = add(Box(f"{key}v{number}", VLAN, (label,)), key)
         for position, nic in enumerate(nics):
-            mine, said = f"{key}v{number}n{position}", _said(nic)
-            if detail == TOGETHER:
-                add(Box(mine, TAP, (nic.device, nic.label, *said), nic.condition), above)
-                continue
-            add(Box(mine, TAP, (nic.device, *said), nic.condition), above)
+            mine = add(Box(f"{key}v{number}n{position}", TAP, (nic.device, *_said(nic)), nic.condition), above)
             guest = guests.setdefault(nic.instance or nic.key, Box(f"g{len(guests)}", GUEST, (nic.instance or "guest",)))
             lines.append(Line(mine, guest.key, "" if nic.number is None else str(nic.number)))
-    if detail == COUNTED and segment.others:
-        add(Box(f"{key}o", STRANGER, (words.several(len(segment.others), "port"), "on no record")), key)
-        return title, tuple(boxes)
     for number, port in enumerate(segment.others):
         add(Box(f"{key}o{number}", STRANGER, (port.name, "on no record")), key)
     return title, tuple(boxes)
@@ -93,5 +74,5 @@ def _part(key: str, segment: Segment, detail: str, guests: dict[str, Box], lines
 
 def _said(nic: NicView) -> tuple[str, ...]:
     """Of a NIC besides its names."""
-    limits = (words.limits(nic),) if nic.rate_in or nic.rate_out else ()
-    return (*nic.addresses[:2], *limits, *(() if nic.condition == GOOD else (words.condition(nic),)))
+    limits = (nic_format.limits(nic),) if nic.rate_in or nic.rate_out else ()
+    return (*nic.addresses[:2], *limits, *(() if nic.condition == GOOD else (nic_format.condition(nic),)))

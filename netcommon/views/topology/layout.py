@@ -16,8 +16,8 @@ from itertools import groupby
 from math import sqrt
 from typing import NamedTuple
 
-from netcommon.views import words
-from netcommon.views.model import EXT, TABLE, NicView, NodeView, Port, Segment
+from netcommon.views import format as words
+from netcommon.views.topology.model import EXT, TABLE, NicView, NodeView, Port, Segment
 
 MARGIN, GAP = 24, 10
 CELL_WIDTH, CELL_HEIGHT = 184, 70  #: a tap and its guest

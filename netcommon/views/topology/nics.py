@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from netcommon.lifecycle.check import Report
-from netcommon.lifecycle.steps import decode
+from netcommon.lifecycle.execute import decode
 from netcommon.operations.base import Operation
 from netcommon.operations.firewall import FirewallMember
-from netcommon.operations.flows import GUARD, Flows
-from netcommon.operations.guard import QUIET, NicGuard
-from netcommon.operations.guard_rules import ANY_LINK_LOCAL, FREE_DHCP, FREE_MAC, FREE_TYPE
+from netcommon.operations.flows import Flows
+from netcommon.operations.guard.flows import GUARD
+from netcommon.operations.guard.rules import ANY_LINK_LOCAL, FREE_DHCP, FREE_MAC, FREE_TYPE
+from netcommon.operations.guard.table import QUIET, NicGuard
 from netcommon.operations.ovs import Port as OvsPort
 from netcommon.operations.port import PortFlag
 from netcommon.operations.rate import Police, Shaper
 from netcommon.operations.route import GuestRoute, PrefixRoute
-from netcommon.views.model import DRIFTED, GONE, GOOD, UNFINISHED, UNTOLD, Drift, NicView
+from netcommon.views.topology.model import DRIFTED, GONE, GOOD, UNFINISHED, UNTOLD, Drift, NicView
 from runtime.record import UP
 
 KBIT = 1000
@@ -63,7 +64,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
 
 
 def condition(report: Report, untold: Sequence[Drift]) -> str:
-    """One of netcommon.views.model.CONDITIONS."""
+    """One of netcommon.views.topology.model.CONDITIONS."""
     if not report.alive:
         return GONE
     if report.record.state != UP:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from netcommon.host.base import View
-from netcommon.host.facts import AF_INET, AF_INET6, Link
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link
+from netcommon.host.api.host import View
 from netcommon.operations.link import marked
+from netcommon.operations.routed_uplink import Uplinks, uplinks
 from netcommon.operations.table import MAIN, table_number
-from netcommon.operations.uplink import Uplinks, uplinks
 from netcommon.operations.vlan import DEAD_ENDS
-from netcommon.views.model import BRIDGE, EXT, KINDS, OPENVSWITCH, TABLE, NicView, Port, Segment
-from netcommon.views.words import natural
+from netcommon.views.format import natural
+from netcommon.views.topology.model import BRIDGE, EXT, KINDS, OPENVSWITCH, TABLE, NicView, Port, Segment
 from runtime.errors import HostRefused, NetcommonError
 
 T = TypeVar("T")

@@ -1,12 +1,26 @@
-"""The picture that an operator would draw, as SVG: uplinks, bridges, VLANs, taps, guests (netcommon.views.layout says where)."""
+"""The picture that an operator would draw, as SVG: uplinks, bridges, VLANs, taps, guests (netcommon.views.topology.layout says where)."""
 
 from __future__ import annotations
 
-from netcommon.views import layout as at
-from netcommon.views import words
-from netcommon.views.canvas import Canvas
-from netcommon.views.layout import Band, Cell, Group, layout
-from netcommon.views.model import BRIDGE, DRIFTED, EXT, GONE, GOOD, OPENVSWITCH, TABLE, UNFINISHED, UNTOLD, NicView, NodeView, Segment
+from netcommon.views import format as words
+from netcommon.views.topology import layout as at
+from netcommon.views.topology import nic_format
+from netcommon.views.topology.canvas import Canvas
+from netcommon.views.topology.layout import Band, Cell, Group, layout
+from netcommon.views.topology.model import (
+    BRIDGE,
+    DRIFTED,
+    EXT,
+    GONE,
+    GOOD,
+    OPENVSWITCH,
+    TABLE,
+    UNFINISHED,
+    UNTOLD,
+    NicView,
+    NodeView,
+    Segment,
+)
 
 INK, FAINT, WIRE = "#1b1f24", "#5c6670", "#4a5560"
 #: Border, background and word of a guest, by its condition.
@@ -32,12 +46,12 @@ def svg(node: NodeView) -> str:
     width = max(places.width, 980)
     canvas.text(at.MARGIN, 38, node.name, 600, 22, kind="b", fill=INK)
     fine = all(nic.condition == GOOD for nic in node.nics)
-    canvas.text(at.MARGIN, 62, words.summary(node.nics), 600, 14, fill=FAINT if fine else CONDITIONS[DRIFTED][0])
+    canvas.text(at.MARGIN, 62, nic_format.summary(node.nics), 600, 14, fill=FAINT if fine else CONDITIONS[DRIFTED][0])
     _legend(canvas, width)
     for band in places.bands:
         _band(canvas, band)
     height = _below(canvas, node, places.height, width)
-    return canvas.document(width, height, f"{node.name}: {words.summary(node.nics)}")
+    return canvas.document(width, height, f"{node.name}: {nic_format.summary(node.nics)}")
 
 
 def _legend(canvas: Canvas, width: int) -> None:
@@ -159,8 +173,8 @@ def _small(nic: NicView) -> str:
 
 def about(nic: NicView) -> str:
     """All that is known, for who points at it."""
-    lines = [f"{nic.label} on {nic.device}: {words.condition(nic)}", nic.uuid, nic.mac, ", ".join(nic.addresses)]
-    lines += [words.vlan(nic.access, nic.trunks), words.guards(nic) or "no guard", words.limits(nic)]
+    lines = [f"{nic.label} on {nic.device}: {nic_format.condition(nic)}", nic.uuid, nic.mac, ", ".join(nic.addresses)]
+    lines += [words.vlan(nic.access, nic.trunks), nic_format.guards(nic) or "no guard", nic_format.limits(nic)]
     lines += [f"{each.does}: {each.differs}" for each in nic.drift]
     return "\n".join(line for line in lines if line)
 
@@ -168,7 +182,7 @@ def about(nic: NicView) -> str:
 def _below(canvas: Canvas, node: NodeView, y: int, width: int) -> int:
     """What does not hold, in words; returns the picture's height."""
     said = [(f"{nic.label} on {nic.device}", f"{each.does}: {each.differs}") for nic in node.nics for each in nic.drift]
-    said += [(f"{nic.label} on {nic.device}", words.condition(nic)) for nic in node.nics if nic.condition in (GONE, UNFINISHED)]
+    said += [(f"{nic.label} on {nic.device}", nic_format.condition(nic)) for nic in node.nics if nic.condition in (GONE, UNFINISHED)]
     said += [("", problem) for problem in node.problems]
     if not said:
         return y

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from netcommon.log import printable
-from netcommon.views import words
-from netcommon.views.model import BRIDGE, DRIFTED, EXT, GONE, GOOD, TABLE, NicView, NodeView, Port, Segment
+from netcommon.views import format as words
+from netcommon.views.topology import nic_format
+from netcommon.views.topology.model import BRIDGE, DRIFTED, EXT, GONE, GOOD, TABLE, NicView, NodeView, Port, Segment
 
 #: SGR parameters (ECMA-48, 8.3.117).
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
@@ -33,7 +34,7 @@ ASCII = Style(branch="|- ", last="`- ", beside="|  ")
 
 def text(node: NodeView, style: Style = UNICODE) -> str:
     """The whole tree. In ASCII style what is not ASCII is escaped."""
-    lines = [f"{style.paint(printable(node.name), BOLD)}: {words.summary(node.nics)}"]
+    lines = [f"{style.paint(printable(node.name), BOLD)}: {nic_format.summary(node.nics)}"]
     segments = list(node.segments)
     for number, segment in enumerate(segments, 1):
         lines += _hung(style, number == len(segments), list(_segment(segment, style)))
@@ -96,9 +97,9 @@ def _cells(nic: NicView) -> list[str]:
         words.vlan(nic.access, nic.trunks),
         _some(nic.addresses, 3),
         nic.mac,
-        words.guards(nic),
-        words.limits(nic),
-        words.condition(nic),
+        nic_format.guards(nic),
+        nic_format.limits(nic),
+        nic_format.condition(nic),
     ]
     return [printable(cell) for cell in row]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netcommon.host.facts import LOCAL, FdbEntry, Link
-from netcommon.views import words
-from netcommon.views.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
-from netcommon.views.packet import BROADCAST
-from netcommon.views.path import KERNEL, OURS
-from netcommon.views.walk import Walk
+from netcommon.host.api.facts import LOCAL, FdbEntry, Link
+from netcommon.views import format as words
+from netcommon.views.trace.datapath_route import stack
+from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
+from netcommon.views.trace.packet import BROADCAST
+from netcommon.views.trace.trail import KERNEL, OURS
+from netcommon.views.trace.walk import Walk
 
 #: The groups that IEEE 802.1D keeps to one link: these, and the last octet from 00 to 0f.
 LINK_GROUPS = "01:80:c2:00:00:0"
@@ -196,6 +197,4 @@ def _local(walk: Walk, crossing: Crossing) -> None:
         return
     if not walk.hooks.bridge(INPUT, crossing.port, walk.packet):
         return
-    from netcommon.views.walk_route import stack
-
     stack(walk, master)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Link, OvsPort
-from netcommon.views import words
-from netcommon.views.path import FOREIGN, OURS
-from netcommon.views.walk import Walk
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Link, OvsPort
+from netcommon.views import format as words
+from netcommon.views.trace.trail import FOREIGN, OURS
+from netcommon.views.trace.walk import Walk
 
 
 def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:

@@ -6,12 +6,12 @@ import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Link, Neighbour, Route, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Link, Neighbour, Route, Rule
 from netcommon.operations.table import LOCAL, MAIN
-from netcommon.views.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
-from netcommon.views.packet import ARP, IPV4, IPV6
-from netcommon.views.path import FOREIGN, KERNEL, OURS
-from netcommon.views.walk import Walk
+from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
+from netcommon.views.trace.packet import ARP, IPV4, IPV6
+from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
+from netcommon.views.trace.walk import Walk
 
 #: The kernel's own rules: preference, table.
 DEFAULT = 253

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from struct import Struct
 
-from netcommon.views.packet import ARP, BROADCAST, IPV4, IPV6, Packet
+from netcommon.views.trace.packet import ARP, BROADCAST, IPV4, IPV6, Packet
 from runtime.errors import NicInvalid
 from runtime.typed import NamedTuple
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from sys import byteorder
 
-from netcommon.host.base import View
-from netcommon.host.facts import Link
-from netcommon.host.nflayout import MEMBERS
-from netcommon.host.nftables import ARP, BRIDGE, EGRESS, INET, INGRESS, NETDEV, NO_HOOK, NftChain
-from netcommon.operations import delivery
+from netcommon.host.api.facts import Link
+from netcommon.host.api.host import View
+from netcommon.host.api.nftables import ARP, BRIDGE, EGRESS, INET, INGRESS, NETDEV, NO_HOOK, NftChain
+from netcommon.host.nftables.profile_table import MEMBERS
 from netcommon.operations.access_rules import NAMES as ACCESS
-from netcommon.operations.guard import PREFIX
+from netcommon.operations.guard import egress_filter
+from netcommon.operations.guard.table import PREFIX
 from netcommon.operations.mark import PREFIX as MARKS
-from netcommon.views.packet import ARP as ARP_TYPE
-from netcommon.views.packet import IPV4, IPV6, Packet
-from netcommon.views.path import OURS, Trail
-from netcommon.views.ruleset import Devices, Ruleset
+from netcommon.views.trace.nft_eval import Devices, Ruleset
+from netcommon.views.trace.packet import ARP as ARP_TYPE
+from netcommon.views.trace.packet import IPV4, IPV6, Packet
+from netcommon.views.trace.trail import OURS, Trail
 
 #: nftables' families of IP alone (NFPROTO_*), and how nft(8) calls all of them.
 IP, IP6 = 2, 10
@@ -100,7 +100,7 @@ class Hooks:
 
     def delivered(self, into: Link, out: Link, packet: Packet) -> bool:
         """Whether our delivery rule lets a bridge hand the frame to the port ``out``; says nothing."""
-        chain = self._view.nft_chain(BRIDGE, delivery.NAME, delivery.POSTROUTING.name)
+        chain = self._view.nft_chain(BRIDGE, egress_filter.NAME, egress_filter.POSTROUTING.name)
         if chain is None or not self._ours(chain):
             return True
         return self._rules.judge(chain, packet, Devices(into.index, out.index)).verdict != "drop"
@@ -112,7 +112,7 @@ class Hooks:
             if not self._ours(chain):
                 self._trail.doubt(at, meets, f"rules that are not ours are not carried out here: nft list table {_place(chain)}")
                 continue
-            if chain.table.startswith((PREFIX, MARKS)) or chain.table in (delivery.NAME, *ACCESS.values()):
+            if chain.table.startswith((PREFIX, MARKS)) or chain.table in (egress_filter.NAME, *ACCESS.values()):
                 if not self._guard(chain, meets, at, packet, Devices(link.index, out.index if out else 0)):
                     return False
             elif self._concerns(chain, link, out):

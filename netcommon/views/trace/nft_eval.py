@@ -1,7 +1,7 @@
 """What the rules of an nftables chain do with a frame, found by carrying them out: the expressions as the kernel told them.
 
-Only what our own rules are made of is understood (netcommon.host.nfexpr); whatever else a rule has makes the answer Untold, never a
-guess. A rule is not looked at beyond the first expression that does not match, as in the kernel (nft_do_chain()).
+Only what our own rules are made of is understood (netcommon.host.nftables.expressions); whatever else a rule has makes the answer Untold,
+never a guess. A rule is not looked at beyond the first expression that does not match, as in the kernel (nft_do_chain()).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from sys import byteorder
 from typing import NamedTuple
 
-from netcommon.host.attributes import MalformedError, attributes, each, string
-from netcommon.host.base import View
-from netcommon.host.nfexpr import (
+from netcommon.host.api.host import View
+from netcommon.host.api.nftables import NftChain, NftElement, NftRule
+from netcommon.host.nftables.expressions import (
     ACCEPT,
     DIFFERENT,
     DROP,
@@ -34,8 +34,8 @@ from netcommon.host.nfexpr import (
     TRANSPORT_HEADER,
     VERDICT_REGISTER,
 )
-from netcommon.host.nftables import NftChain, NftElement, NftRule
-from netcommon.views.packet import Packet
+from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each, string
+from netcommon.views.trace.packet import Packet
 
 #: Registers: NFT_REG_1 to 4 hold 16 bytes each, NFT_REG32_00 (8) and later lie over them, four bytes each.
 ROOM, OLD, NEW = 64, 16, 8

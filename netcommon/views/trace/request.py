@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from netcommon.host.base import View
-from netcommon.host.facts import Link
+from netcommon.host.api.facts import Link
+from netcommon.host.api.host import View
 from netcommon.lifecycle.check import Report
-from netcommon.views.document import plain
-from netcommon.views.frame import FROM_GUEST, Wanted, build, told
-from netcommon.views.model import NicView
-from netcommon.views.nics import nic_view
-from netcommon.views.packet import Packet
-from netcommon.views.path import Path
-from netcommon.views.segments import segments
-from netcommon.views.walk import Walk
+from netcommon.views.topology.document import plain
+from netcommon.views.topology.model import NicView
+from netcommon.views.topology.nics import nic_view
+from netcommon.views.topology.segments import segments
+from netcommon.views.trace.datapath import enter
+from netcommon.views.trace.frame import FROM_GUEST, Wanted, build, told
+from netcommon.views.trace.packet import Packet
+from netcommon.views.trace.trail import Path
+from netcommon.views.trace.walk import Walk
 from runtime.errors import HostRefused
 from runtime.record import Record
 
@@ -116,7 +117,7 @@ def trace(view: View, of: Subject, way: str, data: bytes, uplinks: Named_uplinks
     start = view.link(of.seen.device) if way == FROM_GUEST else _uplink(view, of, uplinks)
     if start is None:
         raise HostRefused(f"the device {of.seen.device} of {of.seen.label} is gone", f"netcommon explain {of.seen.label} says more")
-    walk.enter(start)
+    enter(walk, start)
     trail = walk.trail
     return Path(
         of.seen.label,

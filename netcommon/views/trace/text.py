@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netcommon.log import printable
-from netcommon.views.frame import FROM_GUEST
-from netcommon.views.path import DROPS, ENDS, FOREIGN, KERNEL, OURS, PASSES, UNTOLD, Path, Step
-from netcommon.views.text import BOLD, GREEN, RED, YELLOW, Style
+from netcommon.views.topology.text import BOLD, GREEN, RED, YELLOW, Style
+from netcommon.views.trace.frame import FROM_GUEST
+from netcommon.views.trace.trail import DROPS, ENDS, FOREIGN, KERNEL, OURS, PASSES, UNTOLD, Path, Step
 
 LEAD = {PASSES: "", DROPS: "DROPPED: ", ENDS: "", UNTOLD: "NOT KNOWN: "}
 OF_VERDICT = {DROPS: RED, UNTOLD: YELLOW, ENDS: GREEN}

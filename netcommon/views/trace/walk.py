@@ -1,21 +1,17 @@
-"""A frame walked through the node from the device that receives it, in the order in which the kernel meets things (Linux 6.x).
-
-__netif_receive_skb_core(): traffic control's ingress, then nftables' netdev ingress, then whose port the device is; from there on
-netcommon.views.walk_bridge or walk_route.
-"""
+"""One frame on its way through the node: what it has met, and the devices that it leaves by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from netcommon.host.base import View
-from netcommon.host.encode_tc import HANDLE, PREFERENCE
-from netcommon.host.facts import Link
-from netcommon.views import words
-from netcommon.views.netfilter import Hooks
-from netcommon.views.packet import Packet
-from netcommon.views.path import FOREIGN, OURS, Trail
-from netcommon.views.segments import is_guests
+from netcommon.host.api.facts import Link
+from netcommon.host.api.host import View
+from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE
+from netcommon.views import format as words
+from netcommon.views.topology.segments import is_guests
+from netcommon.views.trace.netfilter import Hooks
+from netcommon.views.trace.packet import Packet
+from netcommon.views.trace.trail import FOREIGN, OURS, Trail
 
 
 class Walk:
@@ -26,37 +22,7 @@ class Walk:
         self.trail = Trail()
         self.hooks = Hooks(view, self.trail)
 
-    def enter(self, link: Link) -> None:
-        """The device receives the frame: of a tap, its guest has sent it."""
-        trail, view = self.trail, self.view
-        if not link.up:
-            trail.drops(link.name, f"device {link.name}", f"it is switched off (ip link set dev {link.name} up)")
-            return
-        trail.passes(link.name, f"device {link.name}", "it receives the frame")
-        for found in view.filters(link.index):
-            if not found.egress:
-                self._filter(link, found.preference, found.rate)
-        if not self.hooks.device(link, self.packet):
-            return
-        port = view.ovs_port(link.name)
-        if port is not None or link.port_kind == "openvswitch":
-            from netcommon.views.walk_ovs import switch
-
-            switch(self, link, port)
-            return
-        master = view.link_at(link.master) if link.master else None
-        if master is None:
-            from netcommon.views.walk_route import receive
-
-            receive(self, link)
-        elif master.kind == "bridge":
-            from netcommon.views.walk_bridge import bridge
-
-            bridge(self, link, master)
-        else:
-            trail.lost(link.name, f"{master.kind or 'device'} {master.name}", "what it does with a frame is not known here")
-
-    def _filter(self, link: Link, preference: int, rate: int) -> None:
+    def filter(self, link: Link, preference: int, rate: int) -> None:
         meets = f"tc filter of {link.name}, ingress, preference {preference}"
         whose = OURS if preference == PREFERENCE else FOREIGN
         if rate:

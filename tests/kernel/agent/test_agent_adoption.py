@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from netagent.adoption import Adopter
-from netcommon.doors.call import open_node
+from netagent.reap.adoption import Adopter
+from netcommon.lifecycle.context import Call, Clock, open_node
 from netcommon.lifecycle.gc import gc
-from netcommon.lifecycle.node import Call, Clock
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
@@ -116,7 +115,7 @@ class Agent:
         self.log, self.lines = recording()
 
     def run(self, *instances: str) -> dict[str, tuple[str, str]]:
-        made = open_node(Paths(), Settings(), Clock(), self.log)
+        made = open_node(Paths(), Settings(), Clock())
         try:
             found = self.adopter.run(made, Call(self.log, made.clock.now() + 60, "agent"), instances or None)
         finally:
@@ -125,7 +124,7 @@ class Agent:
         return {one.uuid or one.instance: (one.device, one.action) for one in found}
 
     def collect(self) -> None:
-        made = open_node(Paths(), Settings(), Clock(), self.log)
+        made = open_node(Paths(), Settings(), Clock())
         try:
             gc(made, Call(self.log, made.clock.now() + 60, "agent"))
         finally:

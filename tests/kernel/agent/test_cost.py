@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from netagent.control import ask
-from netcommon.host.linux import LinuxHost
-from netcommon.lifecycle.node import Call, Clock
+from netagent.observe.control import ask
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.context import Call, Clock
 from netcommon.lifecycle.up import up
 from netcommon.log import recording
 from runtime.environment import nic_from_environment

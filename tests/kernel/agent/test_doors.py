@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.custom import HOOKS
 from netcommon.install import install
-from netcommon.ours import is_door
+from netcommon.scripts.door_files import is_door
+from netcommon.scripts.site import HOOKS
 from tests.support import syscalls
 from tests.support.agent import agent
 from tests.support.netns import wait_until

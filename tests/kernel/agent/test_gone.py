@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from netagent.events import LinkGone
-from netagent.kernel_events import KernelEvents
+from netagent.sources.rtnetlink import KernelEvents
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import Agent, Watched, agent, contention, seconds_until, watched
 from tests.support.netns import run, slowness, wait_until

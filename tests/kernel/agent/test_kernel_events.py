@@ -9,12 +9,12 @@ from itertools import count
 import pytest
 
 from netagent.events import BASE, INDEX, NAME, PORTS, TABLE, UPLINKS, Came, Changed, Event, Gone
-from netagent.kernel_events import KernelEvents
-from netagent.nft_events import NftEvents
-from netcommon.host.facts import AF_INET, AF_INET6
-from netcommon.host.nfnetlink import Nftables
-from netcommon.host.nftables import INET, MARK, Drop, NftTable, Put
-from netcommon.host.requests import NftChange
+from netagent.sources.nft_events import NftEvents
+from netagent.sources.rtnetlink import KernelEvents
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.nftables import INET, MARK, Drop, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.client import Nftables
 from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
 

@@ -11,15 +11,14 @@ from random import Random
 
 import pytest
 
-from netagent.alarms import Alarms
-from netagent.metrics import Metrics
-from netagent.reaper import Reaper, unfinished
-from netcommon.doors.call import open_node
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.reap.reaper import Reaper, unfinished
 from netcommon.lifecycle import inventory
+from netcommon.lifecycle.context import Call, Clock, open_node
 from netcommon.lifecycle.gc import Found
-from netcommon.lifecycle.node import Call, Clock
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
@@ -70,7 +69,7 @@ def opened() -> Iterator[tuple[inventory.Node, Call]]:
     """The library's own look at the node."""
     log, lines = recording()
     SAID.clear()
-    made = open_node(Paths(), Settings(), Clock(), log)
+    made = open_node(Paths(), Settings(), Clock())
     try:
         yield made, Call(log, made.clock.now() + 60, "agent")
     finally:
@@ -234,7 +233,7 @@ def test_ports_of_open_vswitch_without_a_device(node: Node, ovs: OpenVswitch) ->
     agent.now += GRACE
     settings = Settings(service_timeout=1.0)
     ovs.freeze("ovsdb-server")
-    made = open_node(Paths(), settings, Clock(), agent.log)
+    made = open_node(Paths(), settings, Clock())
     try:
         assert agent.reaper.run(made, Call(agent.log, made.clock.now() + 30, "agent")) == []
     finally:

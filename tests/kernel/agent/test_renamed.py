@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from netcommon.operations.guard import table_of
-from tests.kernel.test_doors_parallel import collect, environment, good, ours
+from netcommon.operations.guard.table import table_of
+from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_guard_verdicts import FRAMES, MAC, OWN4, frame, ip4, udp
 from tests.kernel.test_ovs_features import COOKIE
 from tests.kernel.test_ovs_features import NIC as SWITCHED
@@ -18,6 +18,7 @@ from tests.support.frames import IPV4
 from tests.support.netns import Namespace, run, slowness
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
+from tests.support.routed import ours
 from tests.support.rundoor import BASE, HOOKS, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.sniffer import Sniffer

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from netagent.launch import __file__ as launch
-from netcommon.report import folder, tell
+from netagent.script_launcher import __file__ as launch
+from netcommon.doors.agent_report import folder, tell
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import PYTHON, Agent, agent, watched
 from tests.support.bootstrap import ROOT

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netcommon.operations.delivery import NAME
 from netcommon.operations.flows import cookie_of
-from netcommon.operations.guard import table_of
+from netcommon.operations.guard.egress_filter import NAME
+from netcommon.operations.guard.table import table_of
 from runtime.environment import generated_uuid
 from tests.kernel.differential.place import Place, prepared
 from tests.support.netns import run

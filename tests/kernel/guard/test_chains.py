@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.host.nftables import INGRESS, NETDEV, Drop, NftChain, NftTable, Put
-from netcommon.host.requests import NftChange
-from netcommon.operations.delivery import NAME
-from netcommon.operations.guard import table_of
+from netcommon.host.api.nftables import INGRESS, NETDEV, Drop, NftChain, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.linux.host import LinuxHost
+from netcommon.operations.guard.egress_filter import NAME
+from netcommon.operations.guard.table import table_of
 from tests.kernel.guard import paths
 from tests.kernel.guard.test_windows import FORGED, GUARDED
 from tests.kernel.test_doors_parallel import good

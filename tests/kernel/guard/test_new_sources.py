@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.host.nftables import NETDEV
-from netcommon.operations.guard import table_of
+from netcommon.host.api.nftables import NETDEV
+from netcommon.host.linux.host import LinuxHost
+from netcommon.operations.guard.table import table_of
 from tests.kernel.test_doors_parallel import environment, good
 from tests.kernel.test_guard_verdicts import MAC, OWN4, OWN6, SOURCE, arp, bootp, frame, ip4, nd, udp
 from tests.kernel.test_rate import BRIDGED, drift, mend

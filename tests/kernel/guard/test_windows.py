@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.node import Call
-from netcommon.log import recording
 from tests.kernel.guard import paths
 from tests.kernel.guard.test_matrix import MODES
-from tests.kernel.test_doors_parallel import ours
+from tests.kernel.test_rate import mend
 from tests.support.attacks import GROUPS, KINDS, NO_GUARD, SETTINGS
 from tests.support.attacks_base import raw
 
 FORGED = raw(next(kind for kind in KINDS if kind.name == "ARP reply, foreign address"), GROUPS[0]._replace(number=7))
 GUARDED, OTHER = (next(setting for setting in SETTINGS if setting.name == name) for name in ("no switch", "allow_restricted_traffic"))
-
-
-def mend() -> None:
-    with ours() as node:
-        (record,) = node.store.all()[0]
-        repair(node, record.key, Call(recording()[0], node.clock.now() + 20))
 
 
 @pytest.mark.parametrize("network", MODES, indirect=True)

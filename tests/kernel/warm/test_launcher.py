@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from netagent.handover import LARGEST
+from netagent.hooks.protocol import LARGEST
 from tests.support.bootstrap import ROOT
 from tests.support.netns import slowness
 from tests.support.node import Node

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
+from netcommon.host.linux.host import LinuxHost
 from runtime.locks import number
 from runtime.paths import Paths
 from runtime.store import Store

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from netagent.handover import DOORS, LARGEST, LONGEST_ANSWER, PROTOCOL
-from netagent.serving import SOCKET
+from netagent.hooks.protocol import DOORS, LARGEST, LONGEST_ANSWER, PROTOCOL
+from netagent.hooks.server import SOCKET
 from netcommon.install.targets import _door
-from netcommon.ours import is_door
+from netcommon.scripts.door_files import is_door
 from runtime.paths import Paths
 from tests.support.bootstrap import ROOT
 

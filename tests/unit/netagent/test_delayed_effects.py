@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from netagent.delayed_effects import STEP, Repeats
 from netagent.loop import Loop
-from netagent.parsed import Parsed
-from netagent.repeats import STEP, Repeats
+from netagent.record_cache import Parsed
 from runtime.errors import RecordUnreadable
 from runtime.record import to_json
 from tests.support.nics import record

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from netagent import jobs as module
-from netagent.drift import Drift
-from netagent.jobs import AGAIN, UNTOLD, Jobs
+from netagent import dispatcher as module
+from netagent.dispatcher import AGAIN, UNTOLD, Jobs
+from netagent.index import Nics, entry_of
 from netagent.loop import Loop
-from netagent.metrics import Metrics
-from netagent.nics import Nics, entry_of
-from netagent.repairs import Repairs
-from netagent.tend import Tender
-from netcommon.host.facts import AF_INET, Rule
-from netcommon.lifecycle import effects
+from netagent.observe.metrics import Metrics
+from netagent.reconcile.dirty_set import Drift
+from netagent.reconcile.reconciler import Tender
+from netagent.reconcile.repair_policy import Repairs
+from netcommon.host.api.facts import AF_INET, Rule
+from netcommon.lifecycle import run_effects
 from netcommon.log import recording
 from runtime.errors import TryAgain
 from tests.support.sim import Sim, nic
@@ -54,7 +54,7 @@ class Place:
             make_log=lambda: self.log,
         )
         monkeypatch.setattr(module, "Pool", lambda *rest: SimpleNamespace(put=self._work))
-        monkeypatch.setattr(effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
+        monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
         monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
         self.jobs = Jobs(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netagent.loop import Loop
-from netagent.work import Key, Keyed, Pool
+from netagent.reconcile.keyed_pool import Key, Keyed, Pool
 
 
 class Hand:

@@ -17,15 +17,16 @@ import pytest
 
 from netagent import scripts
 from netagent.scripts import Launcher, launcher, outcome
-from netcommon import custom, runner
-from netcommon.custom import Call, Result, Script, run
 from netcommon.lifecycle import gc
-from netcommon.lifecycle.node import DEVICE_GONE
-from netcommon.runner import Outcome
-from netcommon.settings import Settings
+from netcommon.lifecycle.context import DEVICE_GONE
+from netcommon.process import run as runner
+from netcommon.process.run import Outcome
+from netcommon.scripts import site as custom
+from netcommon.scripts.site import Call, Result, Script, run
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
+from tests.support.processes import alive, until
 from tests.support.sim import BASE, Sim
-from tests.unit.test_custom_run import alive, until
 
 NIC = {"INTERFACE": "tap0", "MODE": "bridged", "TAGS": "a b", "ODD": "\udcff", "LINES": "a\nb", "QUOTED": "'\"$HOME%h\\"}
 

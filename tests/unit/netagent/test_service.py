@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from netagent import exposition, metrics_server
-from netagent.control import ask
-from netagent.metrics_server import MOST, Server
 from netagent.notify import Notifier
+from netagent.observe import exporter, metrics_server
+from netagent.observe.control import ask
+from netagent.observe.metrics_server import MOST, Server
 from netagent.service import LOCK, LONGEST, SHORTEST, TURN, Service, start_delay
 from netagent.socket_file import SocketFile
-from netcommon.host.base import Identity
-from netcommon.lifecycle.node import Clock
-from netcommon.report import folder
-from netcommon.settings import Settings
+from netcommon.doors.agent_report import folder
+from netcommon.host.api.host import Identity
+from netcommon.lifecycle.context import Clock
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths
@@ -402,7 +402,7 @@ class TestExposition:
         assert os.listdir(path.parent) == []
 
     def test_it_is_written_again_and_again(self, make: Make, paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exposition, "INTERVAL", 0.01)
+        monkeypatch.setattr(exporter, "INTERVAL", 0.01)
         path = root / "netcommon.prom"
         write(paths, f"[agent]\nmetrics_file = '{path}'\n")
         service = make()
@@ -414,7 +414,7 @@ class TestExposition:
     def test_a_folder_that_is_not_there_is_an_alarm_until_it_is(
         self, make: Make, paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(exposition, "INTERVAL", 0.01)
+        monkeypatch.setattr(exporter, "INTERVAL", 0.01)
         write(paths, f"[agent]\nmetrics_file = '{root}/no/netcommon.prom'\n")
         service = make()
         service.serve(Agent())
@@ -426,15 +426,15 @@ class TestExposition:
         """The old file does not come back."""
         write(paths, f"[agent]\nmetrics_file = '{root}/a.prom'\n")
         service = make()
-        text, held = exposition.Exposition.text, threading.Event()
+        text, held = exporter.Exposition.text, threading.Event()
         begun = threading.Event()
 
-        def slow(self: exposition.Exposition) -> str:
+        def slow(self: exporter.Exposition) -> str:
             begun.set()
             held.wait(5)
             return text(self)
 
-        monkeypatch.setattr(exposition.Exposition, "text", slow)
+        monkeypatch.setattr(exporter.Exposition, "text", slow)
         service.serve(Agent())
         assert begun.wait(5)
         write(paths, f"[agent]\nmetrics_file = '{root}/b.prom'\n")

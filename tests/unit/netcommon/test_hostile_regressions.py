@@ -12,17 +12,19 @@ from struct import pack
 
 import pytest
 
-from netcommon import runner, settings_file
-from netcommon.host import decode, encode_tc, nfdecode
-from netcommon.host.attributes import MalformedError
-from netcommon.host.netlink import Netlink, reply_of
+from netcommon.host.nftables import decode as nfdecode
+from netcommon.host.rtnetlink import decode, encode_tc
+from netcommon.host.rtnetlink.attributes import MalformedError
+from netcommon.host.rtnetlink.socket import Netlink, reply_of
+from netcommon.process import run as runner
+from netcommon.settings import parse as settings_file
 from runtime.errors import NicInvalid, RecordUnreadable, SettingsInvalid, TryAgain, escaped
 from runtime.folder import Folder
 from runtime.ganeti import MOST_NICS, parse_runtime
 from runtime.record import from_json, to_json
 from runtime.validate import interface
 from tests.support.netns import wait_until
-from tests.unit.test_runtime_record import record
+from tests.support.nics import record
 
 
 def test_a_device_is_no_option() -> None:

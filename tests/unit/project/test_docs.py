@@ -11,8 +11,8 @@ import pytest
 
 import netcommon
 from netcommon.cli.group import netcommon as command
-from netcommon.options import DEFAULTS
-from netcommon.options_schema import OPTIONS
+from netcommon.options.model import DEFAULTS
+from netcommon.options.schema import OPTIONS
 from runtime.environment import nic_from_environment
 from runtime.nic import MODES
 from runtime.paths import Paths
@@ -79,7 +79,8 @@ def test_every_page_is_named() -> None:
     assert {*DOCS} - {ROOT / "docs/index.md"} <= indexed
     listed = re.findall(r"^ +- [^\n]*?: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     assert len(listed) == len({*listed})
-    assert {ROOT / name for name in listed} == {*DOCS, *(page for page in PAGES if page.parent == ROOT or "examples" in page.parts)}
+    others = [page for page in PAGES if page.parent == ROOT or "examples" in page.parts]
+    assert {ROOT / name for name in listed} == {*DOCS, *others, ROOT / "tests/README.md"}
 
 
 @pytest.mark.parametrize("page", RUN, ids=documents.name)
@@ -118,10 +119,17 @@ def test_the_reference_is_made_of_the_program(name: str) -> None:
     assert (ROOT / "docs/reference" / name).read_text() == made[name]()
 
 
+@pytest.mark.parametrize(("part", "place"), [("migration", "docs/migration.md"), ("example", "examples/config.toml")])
+def test_what_is_said_of_each_operation_is_made_of_it(part: str, place: str) -> None:
+    """Run docs/reference/make.py after a change."""
+    text = (ROOT / place).read_text()
+    assert runpy.run_path(str(ROOT / "docs/reference/make.py"))[part](text) == text
+
+
 def test_the_layers_are_drawn() -> None:
-    """Run docs/pictures/layers.py after a change."""
+    """Run docs/pictures/rooms.py after a change."""
     page = ROOT / "docs/architecture.md"
-    assert runpy.run_path(str(ROOT / "docs/pictures/layers.py"))["drawn"](page.read_text()) == page.read_text()
+    assert runpy.run_path(str(ROOT / "docs/pictures/rooms.py"))["drawn"](page.read_text()) == page.read_text()
 
 
 class _Asked(dict[str, str]):
@@ -177,3 +185,10 @@ def test_every_difference_is_documented() -> None:
     assert [(name.removeprefix("| ").removesuffix(" (VLAN-aware bridge)"), reason.removesuffix(" |")) for name, reason in rows] == [
         (entry.name, entry.reason) for entry in TABLE
     ]
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "tests/README.md", "docs/extending.md"])
+def test_places_that_a_page_names_are_there(page: str) -> None:
+    """Files and folders of ours; a name in capitals, or with a star, stands for one that the reader chooses."""
+    named = re.findall(r"`((?:docs|examples|hooks|netagent|netcommon|packaging|runtime|tests)/[\w./-]*)`", (ROOT / page).read_text())
+    assert [name for name in named if not (ROOT / name).exists() and name.lower() == name] == []

@@ -10,6 +10,7 @@ from tests.support import figures, reliability
 from tests.support.bootstrap import ROOT
 from tests.support.progress import tree_key
 
+HERE = Path(__file__).relative_to(ROOT)
 TEMPLATE = "# A\n{table}\n## Faults found and mended\n| row | what |\n| --- | --- |\n| kill | one |\n| kill | two |\n| clock | three |\n"
 
 
@@ -25,7 +26,7 @@ def test_what_is_noted_is_collected(folder: Path) -> None:
         figures.add("kill", tried, 2, 1, "slow")
     figures.add("clock", 3, 0, 0)
     found = figures.collect(folder)
-    here = "tests/unit/test_figures.py::test_what_is_noted_is_collected"
+    here = f"{HERE}::test_what_is_noted_is_collected"
     assert [(one.row, one.tried, one.test) for one in found] == [("clock", 3, here), ("kill", 9, here)]
 
 
@@ -54,7 +55,7 @@ def test_the_page(folder: Path) -> None:
     lines = figures.document(TEMPLATE, figures.collect(folder)).splitlines()
     assert len([line for line in lines if line.startswith("| ")]) == len(figures.ROWS) + 2 + 5
     (kill,) = [line for line in lines if line.startswith(f"| {figures.ROWS['kill'].fault} ")]
-    assert "; median 3 ms | 1,500 | 3 | 1 | `tests/run --full --lane unit tests/unit/test_figures.py`" in kill
+    assert f"; median 3 ms | 1,500 | 3 | 1 | `tests/run --full --lane unit {HERE}`" in kill
     assert any("| 1,500 of 4,000 | 0 | 0 |" in line for line in lines)
     assert f"| {figures.ROWS['clock'].fault} | {figures.ROWS['clock'].bar} | not run | 1 |  |  |" in lines
 

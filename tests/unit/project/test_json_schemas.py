@@ -15,17 +15,17 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-import netagent.control
-from netagent.status import document
+import netagent.observe.control
+from netagent.observe.status import document
 from netcommon.cli.group import netcommon
 from netcommon.dns.guest import Guest
 from netcommon.dns.guest import Nic as DnsNic
 from netcommon.dns.store import FOLDER, Intent, Store
 from runtime.locks import Locks
+from tests.support.bootstrap import ROOT
 from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
-from tests.unit.test_agent_status import AGENT, standing
+from tests.support.standing import AGENT, standing
 
-ROOT = Path(__file__).parents[2]
 FOLDER_OF_SCHEMAS = ROOT / "docs" / "schemas"
 SCHEMAS: dict[str, dict[str, Any]] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER_OF_SCHEMAS.glob("*.json"))}
 NIC = ("--interface", "tap7", "--mode", "bridged", "--link", "br0", "--mac", "aa:00:00:00:00:07", "--tag", "netcommon:*:rate_in:8mbit")
@@ -72,7 +72,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     made.features = {"bridge": ""}
     (tmp_path / "etc").mkdir(exist_ok=True)
     said = document(standing(), 1100.0, {"inventory": "it failed"}, AGENT)
-    monkeypatch.setattr(netagent.control, "ask", lambda *_: said)
+    monkeypatch.setattr(netagent.observe.control, "ask", lambda *_: said)
     return made
 
 

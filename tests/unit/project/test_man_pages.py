@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from netcommon.cli.group import COMMANDS
-from netcommon.options_schema import OPTIONS
-from netcommon.settings_schema import KEYS
+from netcommon.options.schema import OPTIONS
+from netcommon.settings.schema import KEYS
+from tests.support.bootstrap import ROOT
 from tests.support.cli import UUIDS
 
-ROOT = Path(__file__).parents[2]
 MAN, COMPLETION = ROOT / "packaging" / "man", ROOT / "packaging" / "completion"
 PAGES = sorted(MAN.iterdir())
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".IP", ".RS", ".RE", ".nf", ".fi", ".nh", ".ad"}
@@ -125,7 +125,7 @@ def completed(node: Path, *words: str) -> list[str]:
         (("dns", "sync", "--a"), ["--all"]),
         (("up", "--pr"), ["--present", "--progress"]),
         (("down", "--context", "mig"), ["migrate", "migrate-failed"]),
-        (("graph", "--format", ""), ["dot", "mermaid", "svg"]),
+        (("graph", "--format", ""), ["dot", "svg"]),
         (("graph", "-o", "comp"), ["completion"]),
         (("show", ""), [UUIDS[0], UUIDS[1], "tap0", "tap7", "web1/0"]),
         (("check", "--json", "web"), ["web1/0"]),

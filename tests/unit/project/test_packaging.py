@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from netcommon.install.manifest import SAVED
-from netcommon.ours import MARKER
+from netcommon.scripts.door_files import MARKER
 from tests.support import bootstrap
 from tests.support.bootstrap import ROOT
-from tests.unit.test_install import UP, System
+from tests.support.installed import UP, System
 
 LIBRARY = "usr/lib/netcommon"
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")

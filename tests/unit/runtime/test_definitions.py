@@ -17,11 +17,6 @@ from runtime.paths import Paths
 from tests.support.nics import U1, U2, U3, nic, valid_environments
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.under(str(tmp_path))
-
-
 def defined(**changes: str):  # type: ignore[no-untyped-def]
     made = nic(**changes)
     return made._replace(environment=environment_of(made))

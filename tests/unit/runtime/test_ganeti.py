@@ -18,11 +18,6 @@ INSTANCE = "web1.example"
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.under(str(tmp_path))
-
-
-@pytest.fixture
 def folder(paths: Paths) -> Path:
     """nic/<instance>, made as Ganeti makes it."""
     made = Path(paths.kvm_run, "nic", INSTANCE)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from netagent.gates import GATES
+from netagent.thread_locks import GATES
 from runtime.errors import TryAgain
 from runtime.folder import Folder
 from runtime.locks import FILES, SETS, Locks, number
+from tests.support.bootstrap import ROOT
 from tests.support.nics import U1, U2
 
 
@@ -141,7 +142,7 @@ def test_a_dead_process_holds_nothing(folder: Folder) -> None:
         "Locks(Folder.find(sys.argv[1]), 0, time.monotonic, time.sleep).uuids([sys.argv[2]])\nprint('held', flush=True)\ntime.sleep(60)\n"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
         assert holder.stdout is not None

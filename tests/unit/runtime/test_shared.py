@@ -23,21 +23,6 @@ from tests.support.nics import BOOT, U1, U2, environment, nic, raw, record
 OTHER_BOOT = "6a1e2d3c-0000-4000-8000-000000000002"
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.under(str(tmp_path))
-
-
-@pytest.fixture
-def store(paths: Paths) -> Store:
-    return Store(paths, 1, BOOT)
-
-
-@pytest.fixture
-def state(paths: Paths) -> Path:
-    return Path(paths.state)
-
-
 def test_the_first_namespace_owns_the_plain_layout(paths: Paths, state: Path) -> None:
     one, two = Store(paths, 1, BOOT), Store(paths, 2, BOOT)
     assert two.all() == ([], [])  # looked before anybody wrote

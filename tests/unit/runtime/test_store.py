@@ -20,21 +20,6 @@ from tests.support.nics import BOOT, U1, U2, nic, record
 OTHER_BOOT = "6a1e2d3c-0000-4000-8000-000000000002"
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.under(str(tmp_path))
-
-
-@pytest.fixture
-def store(paths: Paths) -> Store:
-    return Store(paths, 1, BOOT)
-
-
-@pytest.fixture
-def state(paths: Paths) -> Path:
-    return Path(paths.state)
-
-
 def tree(state: Path) -> list[str]:
     return sorted(str(path.relative_to(state)) for path in state.rglob("*") if path.is_symlink() or path.is_file())
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from netagent import serving, warm
-from netagent.handover import COMMUNICATING, DOORS, GUARDED, SCRIPTS, Given, Latest, handed_back, limit, read
+from netagent.hooks import server as serving
+from netagent.hooks import session as warm
+from netagent.hooks.protocol import COMMUNICATING, DOORS, GUARDED, SCRIPTS, Given, Latest, handed_back, limit, read
+from netagent.hooks.server import Serving
 from netagent.service import Service
-from netagent.serving import Serving
-from netcommon.custom import GUARD
+from netcommon.doors.agent_report import SO_NETNS_COOKIE
 from netcommon.doors.call import Door
-from netcommon.host.base import Identity
-from netcommon.report import SO_NETNS_COOKIE
-from netcommon.settings import Settings
+from netcommon.host.api.host import Identity
+from netcommon.scripts.site import GUARD
+from netcommon.settings.model import Settings
 from runtime.errors import NicInvalid
 from runtime.paths import Paths
 from tests.support.netns import wait_until
@@ -129,7 +130,7 @@ class TestLatestSettings:
         os.makedirs(tmp_path / "hosts")
         Path(paths.config).write_text(f'[dhcp]\ndnsmasq_folder = "{tmp_path}/hosts"\n')
         assert Latest(paths, lambda: 0.0).get()[1] == ""
-        monkeypatch.setattr("netagent.handover.os.access", lambda path, mode: path != f"{tmp_path}/hosts")
+        monkeypatch.setattr("netagent.hooks.protocol.os.access", lambda path, mode: path != f"{tmp_path}/hosts")
         assert Latest(paths, lambda: 0.0).get()[1] == "folders"
 
 

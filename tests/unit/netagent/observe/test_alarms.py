@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from netagent.alarms import Alarms
-from netagent.metrics import Metrics
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
 from netcommon.log import recording
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from netagent.metrics import Metrics
-from netagent.reports import DOORS, Reports, count
-from netcommon import report
-from netcommon.host.linux import LinuxHost
-from netcommon.report import folder, tell
+from netagent.observe.hook_reports import DOORS, Reports, count
+from netagent.observe.metrics import Metrics
+from netcommon.doors import agent_report
+from netcommon.doors.agent_report import folder, tell
+from netcommon.host.linux.host import LinuxHost
 from runtime.errors import HostRefused
 from runtime.folder import Folder
 from runtime.paths import Paths
@@ -85,7 +85,7 @@ def test_no_agent_no_report(state: str) -> None:
 
 def test_an_agent_that_was_killed_is_no_agent(state: str, within: Folder, metrics: Metrics) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    left.bind(f"{within.path}/{report.SOCKET}")
+    left.bind(f"{within.path}/{agent_report.SOCKET}")
     left.close()
     assert not tell(state, "kvm-ifup", "bridged", 0, 0.0)
     made = Reports(within, metrics)
@@ -97,7 +97,7 @@ def test_an_agent_that_was_killed_is_no_agent(state: str, within: Folder, metric
 
 def test_a_hook_does_not_wait_for_an_agent_that_takes_nothing(state: str, within: Folder) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stuck:
-        stuck.bind(f"{within.path}/{report.SOCKET}")
+        stuck.bind(f"{within.path}/{agent_report.SOCKET}")
         begun = time.monotonic()
         told = [tell(state, "kvm-ifup", "bridged", 0, 0.0) for _ in range(2000)]
         assert time.monotonic() - begun < 5.0
@@ -113,7 +113,7 @@ def test_no_mode_that_is_none_gets_through(state: str, reports: Reports, metrics
 def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) -> None:
     """Even where the mode of the socket would let another in: who has sent it is asked of the kernel."""
     os.chmod(state, 0o755)
-    path = f"{folder(state, LinuxHost(Paths()).identity().netns)}/{report.SOCKET}"
+    path = f"{folder(state, LinuxHost(Paths()).identity().netns)}/{agent_report.SOCKET}"
     assert os.stat(path).st_mode & 0o777 == 0o600
     code = f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'1 kvm-ifup routed 0 1', {path!r})"
     other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", PYTHON, "-IS", "-c", code]
@@ -126,7 +126,7 @@ def test_only_root_is_counted(state: str, reports: Reports, metrics: Metrics) ->
 
 
 def test_a_socket_that_cannot_be_made_is_an_error(within: Folder, metrics: Metrics) -> None:
-    os.mkdir(f"{within.path}/{report.SOCKET}")
+    os.mkdir(f"{within.path}/{agent_report.SOCKET}")
     with pytest.raises(HostRefused, match="reports"):
         Reports(within, metrics).start()
 
@@ -134,7 +134,7 @@ def test_a_socket_that_cannot_be_made_is_an_error(within: Folder, metrics: Metri
 def test_a_namespaces_agent_only(state: str, reports: Reports, metrics: Metrics) -> None:
     """Two nodes of one machine share /run: a report goes to the agent of the hook's own network namespace."""
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from netcommon.report import tell; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from netcommon.doors.agent_report import tell; "
         f"print(tell({state!r}, 'kvm-ifup', 'ext', 0, 0.0))"
     )
     python = [PYTHON, "-IS", "-c", code]
@@ -146,20 +146,20 @@ def test_a_namespaces_agent_only(state: str, reports: Reports, metrics: Metrics)
 def test_without_cookies_the_namespaces_inode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Linux 5.14; as a host's identity."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
-        assert report._netns(one) == LinuxHost(Paths()).identity().netns
-        monkeypatch.setattr(report, "SO_NETNS_COOKIE", 9999)
-        assert report._netns(one) == os.stat("/proc/self/ns/net").st_ino
+        assert agent_report._netns(one) == LinuxHost(Paths()).identity().netns
+        monkeypatch.setattr(agent_report, "SO_NETNS_COOKIE", 9999)
+        assert agent_report._netns(one) == os.stat("/proc/self/ns/net").st_ino
 
 
 def test_it_costs_the_hooks_no_import() -> None:
-    """What it imports, a hook has loaded already."""
+    """It imports nothing that a hook has not loaded already."""
     code = f"""import sys, json; sys.path.insert(0, {str(ROOT)!r})
-import netcommon.log
+import netcommon.doors, netcommon.log
 before = set(sys.modules)
-import netcommon.report
+import netcommon.doors.agent_report
 print(json.dumps(sorted(set(sys.modules) - before)))"""
     ran = subprocess.run([PYTHON, "-IS", "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == ["netcommon.report"]
+    assert json.loads(ran.stdout) == ["netcommon.doors.agent_report"]
 
 
 def test_every_door_has_its_label() -> None:

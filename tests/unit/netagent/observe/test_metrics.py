@@ -9,8 +9,8 @@ import threading
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from netagent import metrics as module
-from netagent.metrics import BUCKETS, METRICS, Metrics
+from netagent.observe import metrics as module
+from netagent.observe.metrics import BUCKETS, METRICS, Metrics
 from tests.support.bootstrap import ROOT
 from tests.support.sources import sources
 

@@ -12,18 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from netagent import control
-from netagent.control import Control, ask
-from netagent.status import Standing, document, render
-from netcommon.report import folder
+from netagent.observe import control
+from netagent.observe.control import Control, ask
+from netagent.observe.status import document, render
+from netcommon.doors.agent_report import folder
 from runtime.errors import HostRefused, TryAgain
 from runtime.folder import Folder
 from tests.support.bootstrap import PYTHON
 from tests.support.cli import Cli, equipped
-
-NETNS = 4711
-
-AGENT = {"nics": {"up": 4990, "closing": 10}, "resync": "took 0.4 s", "waiting": 0, "sources": ["kernel", "ovs"], "lag": 0.25, "none": {}}
+from tests.support.standing import AGENT, NETNS, standing
 
 
 @pytest.fixture
@@ -48,12 +45,6 @@ def start(within: Folder) -> Iterator[Start]:
     for one in made:
         one.close()
     assert within.names() == []
-
-
-def standing() -> Standing:
-    made = Standing(77, NETNS, 1.7e9, 1000.0)
-    made.state, made.settings, made.turned, made.text = "running", "in force", 1099.5, "5000 NICs"
-    return made
 
 
 def test_the_document() -> None:

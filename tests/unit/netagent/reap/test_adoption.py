@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
-from netagent.adoption import Adopter, fill
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, Rule
-from netcommon.host.requests import DeleteRule
+from netagent.reap.adoption import Adopter, fill
+from netcommon.host.api.facts import AF_INET, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteRule
 from netcommon.lifecycle import adopt as lifecycle
 from netcommon.lifecycle.adopt import ADOPTED, FAILED, SKIPPED, STOPPED, Adoption
-from netcommon.lifecycle.backfill import backfill, lacking
-from netcommon.lifecycle.node import PRE
+from netcommon.lifecycle.context import PRE
+from netcommon.lifecycle.record_upgrade import backfill, lacking
 from netcommon.operations.base import to_json
 from runtime.environment import nic_from_environment
+from tests.support.bootstrap import ROOT
 from tests.support.cli import Cli
 from tests.support.ganeti_guest import PID, A, B, Guest
 from tests.support.sim import UUIDS, Sim, nic
 
-FIXTURES = Path(__file__).parents[1] / "fixtures/ganeti/3.0.2"
+FIXTURES = ROOT / "tests/fixtures/ganeti/3.0.2"
 
 
 class Agent:
@@ -301,7 +302,7 @@ def test_a_record_of_today_is_whole(tmp_path: Path) -> None:
     sim = Sim(str(tmp_path))
     sim.up(nic("routed, all options"))
     assert sim.record().operations and not lacking(sim.record())
-    known = lifecycle.steps.decode(sim.record())[0]
+    known = lifecycle.execute.decode(sim.record())[0]
     assert [set(stored) for stored in sim.record().operations] == [set(to_json(one)) for one in known]
 
 

@@ -1,4 +1,4 @@
-"""The reaper, by example: what it says, what it counts, and what keeps it from its work. The rules themselves: test_reaper_rules.py."""
+"""The reaper, by example: what it says, what it counts, and what keeps it from its work. The rules themselves: test_rules.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from netagent.pace import SHARE
-from netagent.reaper import JITTER, unfinished
-from netcommon.host.base import Answer
-from netcommon.host.requests import DeleteRule
+from netagent.reap.reaper import JITTER, unfinished
+from netagent.resync_interval import SHARE
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteRule
 from netcommon.lifecycle import gc, inventory
 from runtime.errors import HostRefused
 from runtime.record import SCHEMA
@@ -77,7 +77,7 @@ def test_the_next_run_comes_after_the_grace_period_while_something_waits(made: W
 def test_inventories_that_cost_much_are_further_apart(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they find something to do they are not: that is what they are for."""
     spent = iter((0.0, 0.1, 0.1, 10.1, 10.1, 20.1, 20.1, 30.1))
-    monkeypatch.setattr("netagent.reaper.thread_time", lambda: next(spent))
+    monkeypatch.setattr("netagent.reap.reaper.thread_time", lambda: next(spent))
     made.reap()
     assert made.reaper.due(made.now) == pytest.approx(600, rel=JITTER)
     made.reap()
@@ -185,7 +185,7 @@ def test_a_second_look_before_each_removal(made: World, monkeypatch: pytest.Monk
         made.on_up(3)
         return collect(made.sim.node, given[1], inventory.records(made.sim.node), given[3])
 
-    monkeypatch.setattr("netagent.reaper.remove", late)
+    monkeypatch.setattr("netagent.reap.reaper.remove", late)
     made.reap()
     (needed,) = made.needed().values()
     assert needed[1] == []

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netagent.candidates import Sightings, Sizes, emptied
+from netagent.reap.rules import Sightings, Sizes, emptied
 from netagent.service import start_delay
 from netcommon.lifecycle import inventory
-from netcommon.lifecycle.node import alive
-from netcommon.settings import Settings
+from netcommon.lifecycle.context import alive
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
 from tests.support.reaping import CAP, GRACE, UNFINISHED, UUIDS, World, histories, hollow, world
 from tests.support.sample import FULL
@@ -290,7 +290,7 @@ def test_the_delay_at_the_start(fixed: float, booted: bool, ganeti: bool, chance
         auto = start_delay(Settings(), {"INVOCATION_ID": "x"} if booted else {}, paths, lambda: chance)
         assert 120 <= auto <= 600 if booted and ganeti else auto == 0
         assert 0 <= start_delay(Settings(agent_start_delay=fixed), {}, paths, lambda: chance) <= fixed
-        from netagent.reaper import Clock, Reaper
+        from netagent.reap.reaper import Clock, Reaper
 
         reaper = Reaper(Clock(lambda: made.now), Random(seed), made.alarms, made.metrics, auto)
         assert reaper.due(made.now) == pytest.approx(auto) and reaper.due(made.now + auto) <= 1e-6

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from netagent.drift import FEW, GATHER, LATE, NEVER, SOON, Drift
 from netagent.events import INDEX, NAME, PORTS, TABLE, UPLINKS, VLAN, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
-from netagent.nics import Entry, Nics, entry_of, marks_of
+from netagent.index import Entry, Nics, entry_of, marks_of
+from netagent.reconcile.dirty_set import FEW, GATHER, LATE, NEVER, SOON, Drift
 from runtime.locks import number
 from runtime.record import APPLYING, CLOSING, REVERTING, STATES, UP
 from tests.support.nics import nic, record

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from netagent.repairs import Repairs
-from netagent.tend import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Tender
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, Rule
-from netcommon.host.requests import Request, SetLink
-from netcommon.host.requests_flows import DeleteFlows
+from netagent.reconcile.reconciler import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Tender
+from netagent.reconcile.repair_policy import Repairs
+from netcommon.host.api.facts import AF_INET, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteFlows, Request, SetLink
 from netcommon.operations.base import Operation
 from netcommon.operations.flows import cookie_of
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from tests.support.sim import UUIDS, Sim, nic

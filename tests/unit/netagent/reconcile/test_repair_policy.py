@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netagent.repairs import ALLOWED, FIRST, LAST, LONGEST, SHORTEST, Repairs, Verdict
-from netcommon.settings import Settings
+from netagent.reconcile.repair_policy import ALLOWED, FIRST, LAST, LONGEST, SHORTEST, Repairs, Verdict
+from netcommon.settings.model import Settings
 
 
 class Clock:

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from netagent import file_events, nft_events
 from netagent.agent import _lock_closed, _record_changed
 from netagent.events import BASE, INDEX, NAME, SWITCH, TABLE, Came, Changed, Gone, LockClosed, Overrun, RecordChanged
-from netagent.file_events import FileEvents
-from netagent.kernel_events import FILTER, RTM_NEWADDR, KernelEvents
-from netagent.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN
-from netagent.ovs_events import OvsEvents
-from netcommon.host import nfencode
-from netcommon.host.encode import RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
-from netcommon.host.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable
+from netagent.sources import inotify, nft_events
+from netagent.sources.inotify import FileEvents
+from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN
+from netagent.sources.ovs_events import OvsEvents
+from netagent.sources.rtnetlink import FILTER, RTM_NEWADDR, KernelEvents
+from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable
+from netcommon.host.nftables import encode as nfencode
+from netcommon.host.rtnetlink.encode import RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
 from tests.support.nics import U1
 
 # -- files
@@ -41,8 +41,8 @@ def test_records_and_locks(files: FileEvents, tmp_path: Path) -> None:
     for name in ("nics", "locks"):
         (tmp_path / name).mkdir()
     descriptor = os.open(tmp_path / "nics", os.O_RDONLY)
-    assert files.watch("nics", descriptor, file_events.NAMES, _record_changed)
-    assert files.watch("locks", str(tmp_path / "locks"), file_events.IN_CLOSE, _lock_closed)
+    assert files.watch("nics", descriptor, inotify.NAMES, _record_changed)
+    assert files.watch("locks", str(tmp_path / "locks"), inotify.IN_CLOSE, _lock_closed)
     record = tmp_path / "nics" / f"{U1}.json"
     for _ in range(3):
         (tmp_path / "nics" / ".netcommon-tmp-1").write_text("x")
@@ -56,19 +56,19 @@ def test_records_and_locks(files: FileEvents, tmp_path: Path) -> None:
 
 
 def test_a_watched_folder_that_goes(files: FileEvents, tmp_path: Path) -> None:
-    assert not files.watch("missing", str(tmp_path / "missing"), file_events.NAMES, _record_changed)
+    assert not files.watch("missing", str(tmp_path / "missing"), inotify.NAMES, _record_changed)
     folder = tmp_path / "nics"
     folder.mkdir()
-    assert files.watch("nics", str(folder), file_events.NAMES, _record_changed)
+    assert files.watch("nics", str(folder), inotify.NAMES, _record_changed)
     folder.rmdir()
     assert files.read() == [Overrun("inotify")] and files.lost == {"missing", "nics"}
     folder.mkdir()
-    assert files.watch("nics", str(folder), file_events.NAMES, _record_changed) and files.lost == {"missing"}
+    assert files.watch("nics", str(folder), inotify.NAMES, _record_changed) and files.lost == {"missing"}
 
 
 def test_a_queue_that_is_full(files: FileEvents, tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    assert files.watch("nics", str(tmp_path), file_events.NAMES, lambda name: None)
+    assert files.watch("nics", str(tmp_path), inotify.NAMES, lambda name: None)
     path = tmp_path / "x"
     for _ in range(limit // 2 + 10):  # each of them is two events: closed after writing, and removed
         path.touch()

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from netagent import flow_events
 from netagent.events import FLOWS, INDEX, NAME, SWITCH, Came, Changed, Event, Gone, Mark, Overrun
-from netagent.flow_events import FlowEvents
+from netagent.index import Entry, Nics
 from netagent.loop import Loop
-from netagent.nics import Entry, Nics
-from netagent.switches import Switches
-from netcommon.host.facts import FLOW_MARK
-from netcommon.host.flowlink import HEADER, message
+from netagent.sources import flow_events
+from netagent.sources.flow_events import FlowEvents
+from netagent.sources.switches import Switches
+from netcommon.host.api.facts import FLOW_MARK
+from netcommon.host.ovs.openflow_bundle import HEADER, message
 from runtime.record import UP
 
 COOKIE = FLOW_MARK | 7

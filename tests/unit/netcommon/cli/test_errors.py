@@ -12,39 +12,34 @@ import pytest
 from netcommon.cli.results import Results
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, SettingsInvalid, TryAgain
 from runtime.record import SCHEMA
-from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.cli import BRIDGED, UUIDS, Cli, equipped
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return with_two(equipped(tmp_path))
+def broken_settings(two: Cli) -> None:
+    Path(two.paths.etc).mkdir(parents=True, exist_ok=True)
+    Path(two.paths.config).write_text("[hook]\ntimeot = 3\n")
 
 
-def broken_settings(cli: Cli) -> None:
-    Path(cli.paths.etc).mkdir(parents=True, exist_ok=True)
-    Path(cli.paths.config).write_text("[hook]\ntimeot = 3\n")
+def nobody(two: Cli) -> None:
+    two.uid = 1000
 
 
-def nobody(cli: Cli) -> None:
-    cli.uid = 1000
-
-
-def newer(cli: Cli) -> None:
-    path = Path(cli.paths.state, "nics", f"{UUIDS[0]}.json")
+def newer(two: Cli) -> None:
+    path = Path(two.paths.state, "nics", f"{UUIDS[0]}.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": SCHEMA + 1}))
 
 
-def bridge_gone(cli: Cli) -> None:
-    cli.host.remove_link("br0")
+def bridge_gone(two: Cli) -> None:
+    two.host.remove_link("br0")
 
 
-def device_gone(cli: Cli) -> None:
-    cli("down", "--all", "--force")
-    cli.host.remove_link("tap0")
+def device_gone(two: Cli) -> None:
+    two("down", "--all", "--force")
+    two.host.remove_link("tap0")
 
 
-def closing(cli: Cli) -> None:
-    cli("down", "tap0")
+def closing(two: Cli) -> None:
+    two("down", "tap0")
 
 
 def nothing(_cli: Cli) -> None:
@@ -82,30 +77,30 @@ ERRORS: tuple[tuple[Callable[[Cli], None], tuple[str, ...], int, str], ...] = (
 
 
 @pytest.mark.parametrize(("change", "command", "status", "said"), ERRORS, ids=[" ".join((one[0].__name__, *one[1])) for one in ERRORS])
-def test_an_error_says_what_to_do(cli: Cli, change: Callable[[Cli], None], command: tuple[str, ...], status: int, said: str) -> None:
-    change(cli)
-    assert said in cli(*command, status=status).stderr
+def test_an_error_says_what_to_do(two: Cli, change: Callable[[Cli], None], command: tuple[str, ...], status: int, said: str) -> None:
+    change(two)
+    assert said in two(*command, status=status).stderr
 
 
-def test_what_the_message_does_not_say_is_on_a_line_of_its_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_message_does_not_say_is_on_a_line_of_its_own(two: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each kind of error; of several NICs with the same one, once."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for kind in (HostRefused, TryAgain, SettingsInvalid):
         assert kind.advice
-        monkeypatch.setattr(cli.host, "snapshot", lambda kind=kind: (_ for _ in ()).throw(kind("it is so")))
-        assert cli("gc", status=kind.status).stderr.endswith(f"netcommon: it is so\nnetcommon: next: {kind.advice}\n")
-        said = json.loads(cli("gc", "--json", status=kind.status).stdout)
+        monkeypatch.setattr(two.host, "snapshot", lambda kind=kind: (_ for _ in ()).throw(kind("it is so")))
+        assert two("gc", status=kind.status).stderr.endswith(f"netcommon: it is so\nnetcommon: next: {kind.advice}\n")
+        said = json.loads(two("gc", "--json", status=kind.status).stdout)
         assert (said["error"], said["advice"]) == ("it is so", kind.advice)
     assert NicInvalid("A", "b", "c").advice == RecordTooNew("x").advice == ""  # they say it themselves
 
 
-def test_a_remedy_in_the_message_is_all_that_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remedy_in_the_message_is_all_that_is_said(two: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """No examination of the host is advised beside it, in words or in JSON."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     error = HostRefused("it is so", "do that")
-    monkeypatch.setattr(cli.host, "snapshot", lambda: (_ for _ in ()).throw(error))
-    assert cli("gc", status=69).stderr.endswith("netcommon: it is so: do that\n")
-    said = json.loads(cli("gc", "--json", status=69).stdout)
+    monkeypatch.setattr(two.host, "snapshot", lambda: (_ for _ in ()).throw(error))
+    assert two("gc", status=69).stderr.endswith("netcommon: it is so: do that\n")
+    said = json.loads(two("gc", "--json", status=69).stdout)
     assert (said["error"], said["advice"]) == ("it is so: do that", "")
 
 

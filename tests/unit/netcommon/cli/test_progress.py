@@ -1,17 +1,16 @@
-"""How far long work is: on a terminal, with --progress, and else not at all."""
+"""Say how far long work is: on a terminal, with --progress, and else not at all."""
 
 from __future__ import annotations
 
 import io
-from pathlib import Path
+import sys
 
 import pytest
 
-from netcommon.cli.progress import Progress, each, shown
-from tests.support.cli import Cli, equipped, with_two
+from netcommon.cli import progress
+from netcommon.cli.progress import each, steps
+from tests.support.cli import Cli
 from tests.support.sources import imports, sources
-
-LINES = ("check: 0 of 4", "check: 1 of 4, about 9 s left", "check: 2 of 4, about 6 s left", "check: 3 of 4, about 3 s left")
 
 
 class Stream(io.StringIO):
@@ -25,62 +24,62 @@ class Stream(io.StringIO):
         return self.terminal
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 0.0
+def stderr(monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str = "xterm") -> Stream:
+    """Give the process such a standard error."""
+    stream = Stream(terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", kind)
+    return stream
 
-    def __call__(self) -> float:
-        return self.now
 
-
-@pytest.fixture(autouse=True)
-def kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the terminal, whichever the tests run on."""
-    monkeypatch.setenv("TERM", "xterm")
+def test_a_terminal_gets_a_bar_that_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = stderr(monkeypatch, True)
+    each("abcd", lambda item: None, "check")
+    shown = stream.getvalue()
+    assert [f"{done}/4" in shown for done in range(5)] == [True] * 5 and "check  [" in shown
+    assert shown.endswith("\n\x1b[A\x1b[K")
 
 
 @pytest.mark.parametrize(
     ("terminal", "kind", "wanted", "said"),
     [
-        (True, "xterm", False, "".join(f"\r\x1b[K{line}" for line in (*LINES, ""))),
-        (True, "dumb", False, ""),
-        (True, "dumb", True, "".join(f"{line}\n" for line in LINES)),
-        (False, "xterm", True, "".join(f"{line}\n" for line in LINES)),
-        (False, "xterm", False, ""),
+        (True, "dumb", False, []),
+        (True, "dumb", True, [1, 2, 3, 4]),
+        (False, "xterm", True, [1, 2, 3, 4]),
+        (False, "xterm", False, []),
     ],
 )
-def test_what_is_said(monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str, wanted: bool, said: str) -> None:
-    monkeypatch.setenv("TERM", kind)
-    stream, time = Stream(terminal), Time()
-    with Progress("check", 4, wanted, stream, time) as progress:
-        for _item in progress.each("abcd"):
-            time.now += 3
-    assert stream.getvalue() == said
+def test_elsewhere_lines_if_wanted(monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str, wanted: bool, said: list[int]) -> None:
+    stream, seconds = stderr(monkeypatch, terminal, kind), iter(range(0, 100, 3))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    each("abcd", lambda item: None, "check", wanted)
+    assert stream.getvalue() == "".join(f"check: {number} of 4\n" for number in said)
 
 
-def test_it_is_not_said_at_every_step() -> None:
-    stream, time = Stream(False), Time()
-    with Progress("up", 1000, True, stream, time) as progress:
-        for _item in progress.each(range(1000)):
-            time.now += 0.01
+def test_it_is_not_said_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = stderr(monkeypatch, False), [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    each(range(1000), lambda item: now.__setitem__(0, item / 100), "up", wanted=True)
     assert len(stream.getvalue().splitlines()) == 5
 
 
-def test_what_others_wrote_cannot_write_to_the_terminal() -> None:
-    stream, time = Stream(True), Time()
-    with Progress("gc", stream=stream, now=time) as progress:
-        progress.say("web\x1b[2J" + "x" * 500)
-    first = stream.getvalue().split("\r\x1b[K")[1]
-    assert "\x1b" not in first and len(first) == 100
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_others_wrote_cannot_write_to_the_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    stream = stderr(monkeypatch, terminal)
+    with steps("gc", wanted=True) as step:
+        step("web\x1b[2J" + "x" * 500)
+    assert "\x1b[2J" not in stream.getvalue() and stream.getvalue().count("x") == 100 - len("web\\x1b[2J") + 1
 
 
-def test_nobody_looks_any_more() -> None:
-    stream = Stream(True)
-    stream.close()
-    stream.isatty = lambda: True  # type: ignore[method-assign]
+def test_nobody_looks_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of the pipe has gone: everything is done all the same."""
+
+    def gone(_text: str) -> int:
+        raise BrokenPipeError
+
     done: list[int] = []
-    with Progress("gc", 2, stream=stream) as progress:
-        done += progress.each([1, 2])
+    monkeypatch.setattr(stderr(monkeypatch, False), "write", gone)
+    each([1, 2], done.append, "gc", wanted=True)
     assert done == [1, 2]
 
 
@@ -89,26 +88,16 @@ def test_one_item_needs_none(capsys: pytest.CaptureFixture[str]) -> None:
     each([1], done.append, "up", wanted=True)
     assert done == [1] and capsys.readouterr().err == ""
     each([1, 2], done.append, "up", wanted=True)
-    assert done == [1, 1, 2] and capsys.readouterr().err == "up: 0 of 2\n"
-
-
-def test_things_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(shown([("for ganeti", 1)], "install", wanted=True)) == [1]
-    assert capsys.readouterr().err == "install: for ganeti\n"
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Cli:
-    return with_two(equipped(tmp_path))
+    assert done == [1, 1, 2] and capsys.readouterr().err == "up: 1 of 2\n"
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("check", "--all"), "check: 0 of 2"),
-        (("up", "--all"), "up: 0 of 2"),
-        (("down", "--all", "--force"), "down: 0 of 2"),
-        (("repair", "--all"), "check: 0 of 2"),
+        (("check", "--all"), "check: 1 of 2"),
+        (("up", "--all"), "up: 1 of 2"),
+        (("down", "--all", "--force"), "down: 1 of 2"),
+        (("repair", "--all"), "check: 1 of 2"),
         (("gc",), "gc: reading the host"),
         (("adopt", "--all"), ""),
         (("upgrade",), ""),

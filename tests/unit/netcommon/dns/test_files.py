@@ -15,7 +15,7 @@ from netcommon.dns.guest import Event, Guest, Nic
 from netcommon.dns.records import Policy
 from netcommon.dns.store import Intent, Store
 from netcommon.dns.sync import pending, record
-from netcommon.settings import load
+from netcommon.settings.load import load
 from runtime.errors import HostRefused, NicInvalid, SettingsInvalid, TryAgain
 from runtime.locks import Locks
 from runtime.paths import Paths

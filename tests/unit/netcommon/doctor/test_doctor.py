@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
-from netcommon.host.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import AddRoute, AddRule, PutOvsPort, SetSysctl
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
+from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetSysctl
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.install import install
 from netcommon.install.targets import NETWORKD
 from runtime.nic import Nic

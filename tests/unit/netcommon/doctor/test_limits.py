@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from netcommon.doctor import limits
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.nfexpr import expression
-from netcommon.host.nftables import INET, NftChain, NftRule, NftTable, Put
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import INET, NftChain, NftRule, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.nftables.expressions import expression
 from tests.support.sim import UUIDS, Sim, nic
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    made = Sim(str(tmp_path))
-    made.tap("tap1")
-    return made
 
 
 def patient(sim: Sim) -> Patient:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from netcommon.doctor import neighbours
 from netcommon.doctor.finding import Finding, Patient
 from tests.support.sim import UUIDS, Sim, nic
 
 SIZE4, SIZE6 = "net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    made = Sim(str(tmp_path))
-    made.tap("tap1")
-    return made
 
 
 def found(sim: Sim) -> list[Finding]:

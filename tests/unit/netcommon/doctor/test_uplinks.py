@@ -6,7 +6,7 @@ import pytest
 
 from netcommon.doctor import uplinks
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.facts import AF_INET, AF_INET6, Address, Neighbour, Route
+from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Neighbour, Route
 from tests.support.sim import UUIDS, Sim, nic
 
 

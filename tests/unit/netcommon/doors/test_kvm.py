@@ -12,14 +12,14 @@ import pytest
 
 from netcommon.doors.call import Door
 from netcommon.doors.kvm import called_for, described, ifdown
-from netcommon.lifecycle.node import Node
+from netcommon.lifecycle.context import Node
 from netcommon.log import Log, Recorder
 from runtime import definitions
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
 
-ROOT = Path(__file__).parents[2]
 U1 = "13264fb6-0667-415f-9a43-786dc01cbf24"
 U2 = "23264fb6-0667-415f-9a43-786dc01cbf24"
 LEAST = {"INTERFACE": "tap0", "MODE": "bridged", "LINK": "br0", "INTERFACE_UUID": U1}

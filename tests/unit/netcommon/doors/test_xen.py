@@ -10,14 +10,14 @@ import pytest
 
 from netcommon.doors.call import Door
 from netcommon.doors.xen import vif
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET
-from netcommon.host.memory import MemoryHost
-from netcommon.host.requests import SetLink
-from netcommon.lifecycle.node import Node
+from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import SetLink
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle.context import Node
 from netcommon.log import Log, Recorder
-from netcommon.options import options_of
-from netcommon.settings import load
+from netcommon.options.sources import options_of
+from netcommon.settings.load import load
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, SettingsInvalid, TryAgain
 from runtime.paths import Paths
 from runtime.store import Store

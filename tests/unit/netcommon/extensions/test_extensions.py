@@ -8,24 +8,27 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from netcommon import extended
-from netcommon.host.facts import AF_INET, Route
+from netcommon import extension_loader, moved_names
+from netcommon.features import extension_check
+from netcommon.host.api.facts import AF_INET, Route
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations import unusable
-from netcommon.options import DEFAULTS
-from netcommon.plan import plan
-from netcommon.settings import Settings, load
+from netcommon.options.model import DEFAULTS
+from netcommon.plan.planner import plan
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime import modules
 from runtime.errors import HostRefused, NicInvalid, SettingsInvalid
 from runtime.nic import Nic
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
 from tests.support.cli import Cli, equipped
 from tests.support.sim import BASE, MODES, UUIDS, Sim, nic
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "site-extension" / "storage.py"
 TABLE = {"storage": {"adds": "mode", "parameters": {"address": "198.51.100.1", "mtu": 9000}}}
 SETTINGS = Settings(service_timeout=2, hook_timeout=5, extensions=TABLE)
@@ -229,7 +232,7 @@ class TestLoading:
         (folder / f"{name}.py").write_text("def plan(nic, settings, options):\n    return []\n")
         modules.allow((name,), str(folder))
         settings = Settings(extensions={name: {"adds": "mode"}})
-        assert extended.operations(nic("ext"), settings, DEFAULTS) == []
+        assert extension_check.operations(nic("ext"), settings, DEFAULTS) == []
         assert sys.modules[f"netcommon.extensions.{name}"].__file__ == str(folder / f"{name}.py")
 
     def test_a_package_and_its_parts(self, folder: Path) -> None:
@@ -237,7 +240,7 @@ class TestLoading:
         (folder / "parted" / "__init__.py").write_text("from netcommon.extensions.parted.inner import plan\n")
         (folder / "parted" / "inner.py").write_text("def plan(nic, settings, options):\n    return []\n")
         modules.allow(("parted",), str(folder))
-        assert extended.operations(nic("ext"), Settings(extensions={"parted": {"adds": "mode"}}), DEFAULTS) == []
+        assert extension_check.operations(nic("ext"), Settings(extensions={"parted": {"adds": "mode"}}), DEFAULTS) == []
         (folder / "parted" / "inner.py").chmod(0o666)
         for loaded in ("parted", "parted.inner"):
             del sys.modules[f"netcommon.extensions.{loaded}"]
@@ -314,15 +317,50 @@ def test_a_node_without_extensions_loads_nothing_of_it(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from netcommon.operations import from_json; from netcommon.operations.base import to_json\n"
-        "from netcommon.plan import plan; from netcommon.settings import load; from runtime.paths import Paths\n"
+        "from netcommon.plan.planner import plan; from netcommon.settings.load import load; from runtime.paths import Paths\n"
         "from runtime.environment import nic_from_environment as nic\n"
         "settings = load(Paths.under(sys.argv[2]))\n"
         f"made = [plan(nic({{**{BASE!r}, **mode}}), settings) for mode in {list(MODES.values())!r}]\n"
         "assert all(from_json(to_json(one)) == one for each in made for one in each)\n"
-        "print([name for name in sys.modules if 'exten' in name or 'importlib.metadata' in name or name == 'netcommon.trust'])"
+        "print([name for name in sys.modules if 'exten' in name or 'importlib.metadata' in name or name == 'runtime.trust'])"
     )
     os.makedirs(tmp_path / "etc" / "netcommon")
     (tmp_path / "etc" / "netcommon" / "config.toml").write_text("[hook]\ntimeout = 20\n")
     subprocess.run([sys.executable, "-IS", "-c", program, str(ROOT), str(tmp_path)], check=True)  # now its file is kept, if it can be
     ran = subprocess.run([sys.executable, "-IS", "-c", program, str(ROOT), str(tmp_path)], capture_output=True, text=True, check=True)
-    assert [name for name in eval(ran.stdout) if name != "netcommon.settings_extensions"] in ([], ["netcommon.trust"])  # noqa: S307 - ours
+    assert [name for name in eval(ran.stdout) if name != "netcommon.settings.types"] in ([], ["runtime.trust"])  # noqa: S307 - ours
+
+
+class TestOldNames:
+    """An extension of version 0.1 goes on working: its imports are of modules that have moved since."""
+
+    @pytest.mark.parametrize(("old", "new"), sorted(moved_names.MOVED.items()))
+    def test_a_module(self, sim: Sim, folder: Path, old: str, new: str) -> None:
+        loaded = self._loaded(sim, folder, f"import {old} as there\nfrom {new} import __name__ as name")
+        theirs, ours = vars(loaded.there), vars(modules.load(new))
+        assert loaded.name == new and theirs["__name__"] == old
+        assert [name for name in ours if not name.startswith("__") and theirs[name] is not ours[name]] == []
+
+    def test_what_was_a_module_and_is_a_package(self, sim: Sim, folder: Path) -> None:
+        loaded = self._loaded(
+            sim,
+            folder,
+            """
+from netcommon.host.nftables import INGRESS, NftRule
+from netcommon.operations.guard import NicGuard
+from netcommon.options import Options, options_of
+from netcommon.plan import plan as planned
+from netcommon.settings import Settings
+""",
+        )
+        assert loaded.Options is type(DEFAULTS) and loaded.Settings is Settings and loaded.planned is plan
+
+    def test_what_never_was_is_told_apart(self, sim: Sim, folder: Path) -> None:
+        with pytest.raises(SettingsInvalid, match="cannot import name 'Nothing'"):
+            self._loaded(sim, folder, "from netcommon.options import Nothing")
+        with pytest.raises(SettingsInvalid, match=r"No module named 'netcommon\.host\.nothing'"):
+            self._loaded(sim, folder, "import netcommon.host.nothing")
+
+    def _loaded(self, sim: Sim, folder: Path, text: str) -> Any:
+        (folder / "storage.py").write_text(text)
+        return extension_loader.load("storage")

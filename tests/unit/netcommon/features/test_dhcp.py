@@ -7,12 +7,12 @@ from hypothesis import given
 
 from netcommon.features import dhcp
 from netcommon.features.base import Part
-from netcommon.host.facts import FILE_MARK
-from netcommon.host.memory import MemoryHost
+from netcommon.host.api.facts import FILE_MARK
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.operations.file import NicFile
-from netcommon.options import Options
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.options.model import Options
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NicInvalid, SettingsInvalid
 from runtime.nic import Nic

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.nfexpr import expression, number
-from netcommon.host.nflayout import LEARNED, MEMBERS, RULES, UNTRACKED, fingerprint_of, layouts
-from netcommon.host.nftables import BRIDGE, INET, Drop, NftChain, NftElement, NftRule, NftTable, Put
-from netcommon.host.requests import NftChange, Request
+from netcommon.host.api.host import Answer
+from netcommon.host.api.nftables import BRIDGE, INET, Drop, NftChain, NftElement, NftRule, NftTable, Put
+from netcommon.host.api.requests import NftChange, Request
+from netcommon.host.nftables.expressions import expression, number
+from netcommon.host.nftables.profile_table import LEARNED, MEMBERS, RULES, UNTRACKED, fingerprint_of, layouts
 from netcommon.lifecycle.check import check, repair
-from netcommon.operations import KINDS
 from netcommon.operations import kind as kind_of
 from netcommon.operations.base import Operation
 from netcommon.operations.firewall import trackers
+from netcommon.operations.kinds import KINDS
 from tests.support.sim import UUIDS, Sim, nic
 
 MODES = {"bridged": BRIDGE, "routed": INET}
 EVERY = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def tags(profile: str) -> dict[str, str]:

@@ -6,10 +6,10 @@ import pytest
 
 from netcommon.features.guard import plan
 from netcommon.modes.openvswitch_flows import flows
-from netcommon.operations import guard_rules
-from netcommon.operations.guard import NicGuard
-from netcommon.options import Options
-from netcommon.settings import Settings
+from netcommon.operations.guard import rules as guard_rules
+from netcommon.operations.guard.table import NicGuard
+from netcommon.options.model import Options
+from netcommon.settings.model import Settings
 from runtime.nic import Nic
 
 UUID = "00000000-0000-4000-8000-000000000001"

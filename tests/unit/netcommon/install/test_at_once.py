@@ -16,7 +16,7 @@ import pytest
 from netcommon import install as module
 from netcommon.doctor import findings, kernel
 from netcommon.doors.ganeti import stand
-from netcommon.host.memory import MemoryHost
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.install import changes, exclusive, install, manifest, versions
 from netcommon.install.manifest import SAVED
 from netcommon.log import recording
@@ -25,7 +25,7 @@ from runtime.paths import Paths
 from tests.support.sample import FULL
 from tests.support.systems import Interruption, Killed
 
-ROUNDS, STRIDE = (400, 1) if FULL else (6, 4)
+ROUNDS, STRIDE = (120, 1) if FULL else (6, 4)
 
 #: What Ganeti has: two versions' scripts, and links that lead to the first.
 SCRIPTS = [f"/usr/lib/ganeti/{version}/usr/lib/ganeti/{name}" for version in ("3.0", "3.1") for name in ("kvm-ifup", "kvm-ifdown")]

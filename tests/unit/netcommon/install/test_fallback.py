@@ -13,8 +13,8 @@ from netcommon.install.manifest import SAVED
 from runtime import definitions
 from runtime.environment import nic_from_environment
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
 
-ROOT = Path(__file__).parents[2]
 NIC = {
     "INTERFACE": "tap7",
     "MODE": "bridged",

@@ -11,17 +11,12 @@ import pytest
 
 from netcommon.install import install, kept
 from netcommon.install.manifest import FILE, SAVED
-from netcommon.ours import MARKER
+from netcommon.scripts.door_files import MARKER
 from runtime.errors import HostRefused
-from tests.unit.test_install import LEADS, REAL, UP, System
+from tests.support.installed import LEADS, REAL, UP, System
 
 PROGRAM = "/usr/local/sbin/net"
 QEMU = ("/etc/qemu-ifup", "/etc/qemu-ifdown")
-
-
-@pytest.fixture
-def system(tmp_path: Path) -> System:
-    return System(tmp_path / "root", tmp_path / "opt" / "hooks")
 
 
 def test_two_links_to_one_program(system: System) -> None:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from netagent import doors
-from netagent.alarms import Alarms
-from netagent.file_events import FileEvents
-from netagent.metrics import Metrics
+from netagent import ganeti_doors
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.sources.inotify import FileEvents
 from netcommon.doctor import findings, kernel
 from netcommon.doors.ganeti import stand
-from netcommon.host.memory import MemoryHost
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.install import install, versions
 from netcommon.install.manifest import SAVED
 from netcommon.log import recording
-from netcommon.ours import is_door
-from netcommon.runner import Outcome
+from netcommon.process.run import Outcome
+from netcommon.scripts.door_files import is_door
 from runtime.paths import Paths
 
 CALLED = "/usr/lib/ganeti/kvm-ifup"
@@ -213,7 +213,7 @@ class Agent:
         self.seen = 0
         self.alarms = Alarms(system.log, Metrics())
         self.files = FileEvents()
-        self.doors = doors.Doors(system.paths, self.execute, self.alarms, lambda: 0.0, str(system.hooks))
+        self.doors = ganeti_doors.Doors(system.paths, self.execute, self.alarms, lambda: 0.0, str(system.hooks))
 
     def execute(self, argv: Sequence[str], environment: Mapping[bytes, bytes], *_more: object) -> Outcome:
         assert environment[b"GANETI_OBJECT_TYPE"] == b"NODE"

@@ -6,19 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET, PROTOCOL, OvsPort, Route, Rule
-from netcommon.host.requests import PutOvsPort, SetSysctl
-from tests.support.cli import Cli
+from netcommon.host.api.facts import AF_INET, PROTOCOL, OvsPort, Route, Rule
+from netcommon.host.api.requests import PutOvsPort, SetSysctl
 from tests.support.ganeti_guest import PID, A, B, C, D, Guest
-
-
-@pytest.fixture
-def guest(tmp_path: Path) -> Guest:
-    """A node with two bridges, and an instance without NICs."""
-    cli = Cli(tmp_path)
-    cli.host.add_bridge("br0")
-    cli.host.add_bridge("br1")
-    return Guest(cli)
 
 
 def state(guest: Guest) -> list[object]:

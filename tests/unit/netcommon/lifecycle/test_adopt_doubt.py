@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, PROTOCOL, BridgeVlan, Rule
-from netcommon.host.requests import AddVlan, DeleteRule
-from tests.support.cli import Cli
+from netcommon.host.api.facts import AF_INET, PROTOCOL, BridgeVlan, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddVlan, DeleteRule
 from tests.support.ganeti_guest import A, B, C, Guest
-
-
-@pytest.fixture
-def guest(tmp_path: Path) -> Guest:
-    """A node with two bridges, and an instance without NICs."""
-    cli = Cli(tmp_path)
-    cli.host.add_bridge("br0")
-    cli.host.add_bridge("br1")
-    return Guest(cli)
 
 
 def test_two_nics_and_one_tap(guest: Guest) -> None:

@@ -9,36 +9,17 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import NftChange, Request
-from netcommon.host.requests_flows import DeleteFlows
-from netcommon.host.snapshot import Snapshot
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteFlows, NftChange, Request
+from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle import batch
-from netcommon.lifecycle.node import Outcome
+from netcommon.lifecycle.context import Outcome
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, NetcommonError
 from runtime.nic import Nic
 from runtime.record import CLOSING, UP
+from tests.support.many import COUNT, alike, forbidden, machine, nics, pictures, up_all
 from tests.support.sim import MODES, TELLING, Sim
-from tests.support.sim import nic as make
-
-COUNT = 6
-
-
-def nics(mode: str, count: int = COUNT) -> list[Nic]:
-    """Different ones, but for what their mode's options say."""
-    found = []
-    for number in range(count):
-        changes = {"INTERFACE": f"tap{number}", "INSTANCE": f"web{number}", "MAC": f"aa:00:00:00:01:{number:02x}"}
-        changes["INTERFACE_UUID"] = f"{number:08x}-1111-4111-8111-111111111111"
-        address = MODES[mode].get("IP", "")
-        if address.endswith("/24"):
-            changes["IP"] = f"10.9.{number}.0/24"
-        elif address:
-            changes["IP"] = f"fd00::1{number}" if ":" in address else f"10.0.0.1{number}"
-        found.append(make(mode, **changes))
-    return found
 
 
 @pytest.fixture
@@ -46,44 +27,11 @@ def sim(tmp_path: Path) -> Sim:
     return machine(tmp_path)
 
 
-def machine(path: Path) -> Sim:
-    path.mkdir(exist_ok=True)
-    made = Sim(str(path))
-    for number in range(1, COUNT):
-        made.tap(f"tap{number}")
-    made.before = made.picture()
-    return made
-
-
-def up_all(sim: Sim, wanted: Sequence[Nic]) -> list[object]:
-    found = list(batch.up_all(sim.node, wanted, lambda _nic: sim.call()))
-    assert [nic for nic, _result in found] == list(wanted)
-    return [result for _nic, result in found]
-
-
 def down_all(sim: Sim, wanted: Sequence[Nic], **more: Any) -> list[object]:
     hints = [DownHint(nic.uuid, nic.interface) for nic in wanted]
     found = list(batch.down_all(sim.node, hints, lambda _hint: sim.call(more.get("context", "hot-remove"))))
     assert [hint for hint, _result in found] == hints
     return [result for _hint, result in found]
-
-
-def pictures(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Give a list that grows by one with each picture of the host that is taken from now on."""
-    taken: list[object] = []
-    real = sim.host.snapshot
-
-    def snapshot() -> Snapshot:
-        taken.append(None)
-        return real()
-
-    monkeypatch.setattr(sim.host, "snapshot", snapshot)
-    return taken
-
-
-def alike(picture: dict[str, Any]) -> dict[str, Any]:
-    """In which order NICs come to their rules is nobody's business."""
-    return picture | {name: sorted(picture[name], key=repr) for name in ("rules", "nftables")}
 
 
 def states(sim: Sim) -> list[tuple[str, str]]:
@@ -134,10 +82,6 @@ def test_one_picture_of_the_host(mode: str, sim: Sim, monkeypatch: pytest.Monkey
     monkeypatch.undo()
     down_all(sim, nics(mode))
     assert sim.picture() == sim.before
-
-
-def forbidden(*_anything: object) -> Outcome:
-    raise AssertionError("one by one")
 
 
 @pytest.mark.parametrize("mode", ["bridged", "routed, all options", "bridged, hybrid", "openvswitch, guarded"])

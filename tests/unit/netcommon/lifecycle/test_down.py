@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, BridgeVlan, OvsPort, Rule
-from netcommon.host.requests import AddVlan, SetLink
-from netcommon.lifecycle.node import SHUTDOWN
+from netcommon.host.api.facts import AF_INET, BridgeVlan, OvsPort, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddVlan, SetLink
+from netcommon.lifecycle.context import SHUTDOWN
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, TryAgain
 from runtime.record import CLOSING, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02"}
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def replug(sim: Sim, tap: str = "tap0") -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.requests import NftChange
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import NftChange
 from netcommon.lifecycle.check import check, repair
 from runtime.errors import TryAgain
 from runtime.record import UP

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, OvsPort, Route, Rule
-from netcommon.host.requests import SetLink
+from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, OvsPort, Route, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle import check, gc, inventory
 from runtime.errors import HostRefused, TryAgain
 from runtime.locks import number
@@ -20,11 +20,6 @@ from tests.support.sim import MODES, UUIDS, Sim, nic
 
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02", "INTERFACE": "tap1"}
 LOST = Rule(AF_INET6, 500, "tap9", 100)
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def break_rule(sim: Sim) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import custom
 from netcommon.lifecycle.check import check
+from netcommon.scripts import site as custom
 from runtime.environment import DownHint
 from runtime.nic import Nic
 from tests.support.sample import sample

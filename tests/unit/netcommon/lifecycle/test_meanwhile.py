@@ -9,7 +9,7 @@ import pytest
 
 from netcommon.lifecycle import down, gc
 from netcommon.lifecycle.check import check
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import DownHint
 from runtime.locks import Locks
 from tests.support.sim import UUIDS, Sim, nic

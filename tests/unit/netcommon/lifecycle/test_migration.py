@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, LEARNED, PROTOCOL, Route
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import AddRoute, DeleteRoute, Request, SendFrame
-from netcommon.lifecycle.arrivals import complete_instance
+from netcommon.host.api.facts import AF_INET, LEARNED, PROTOCOL, Route
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SendFrame
+from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle.check import Report, check, repair
-from netcommon.operations import KINDS, kind
-from netcommon.operations.base import Operation
+from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
 from runtime.record import UP
@@ -25,11 +23,6 @@ ROUTED = nic("routed, table", TAGS="netcommon:0:announce:true")
 STATIC = "netcommon:0:static_fdb"
 BRIDGED = nic("bridged", TAGS=STATIC)
 PARENT = 77
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def ganeti(sim: Sim, *running: str) -> None:
@@ -196,18 +189,6 @@ def test_what_cannot_be_said_is_a_warning_and_is_said_again(sim: Sim) -> None:
     sim.host.fail = lambda _request: None
     ((_delays, again),) = sim.scheduled
     assert again() and sim.host.wire.frames
-
-
-def exclusive(name: str) -> bool:
-    return kind(name).exclusive is not Operation.exclusive
-
-
-def test_the_table_of_the_documents_is_that_of_the_code() -> None:
-    """A row for each kind of operation: "after" for those that may be owed, else "both"."""
-    page = Path(__file__).parents[2] / "docs/migration.md"
-    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")]
-    assert {name: when for name, when, _why in rows} == {f"`{name}`": "after" if exclusive(name) else "both" for name in KINDS}
-    assert all(why.strip() for _name, _when, why in rows)
 
 
 def test_who_is_announced_looks_at_all_routes_twice(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,20 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import STOPPED, OvsPort
-from netcommon.host.ovsdb import Ovsdb
+from netcommon.host.api.facts import STOPPED, OvsPort
+from netcommon.host.ovs.client import Ovsdb
 from netcommon.lifecycle import gc
 from netcommon.lifecycle.check import check, repair
-from netcommon.views.gather import examine
+from netcommon.views.topology.gather import examine
 from runtime.errors import HostRefused, TryAgain
 from runtime.record import REVERTING
 from tests.support.cli import BRIDGED, equipped
 from tests.support.sim import UUIDS, Sim, nic
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def stop(sim: Sim, stopped: bool = True) -> None:

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from netcommon.host.requests import Request
+from netcommon.host.api.requests import Request
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError
 from runtime.nic import Nic
-from tests.support.sample import FULL
+from tests.support.sample import FULL, sample
 from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic
 
 NICS = st.integers(0, 2)
@@ -165,6 +165,18 @@ def test_up_elsewhere_after_a_kill(first: str) -> None:
         history.killed_up(number=0, tap="tap0", mode=first, life=life)
         history.up(number=0, tap="tap1", mode="openvswitch, dnsmasq")
         history.down_by_device(tap="tap1", context="hot-remove")
+        history.teardown()
+
+
+@pytest.mark.parametrize("life", sample([*range(1, 25)], 6))
+def test_another_comes_up_where_a_kill_has_left_two_records(life: int) -> None:
+    """The NIC goes on owning what it shared (a setting of an uplink), at whatever moment the second up is killed too."""
+    for first in (11, 15, 19):
+        history = History()
+        history.up(mode="routed, all options", number=0, tap="tap0")
+        history.killed_up(life=first, mode="bridged", number=0, tap="tap1")
+        history.killed_up(life=life, mode="bridged, access", number=2, tap="tap0")
+        history.up(mode="routed, all options", number=2, tap="tap1")
         history.teardown()
 
 

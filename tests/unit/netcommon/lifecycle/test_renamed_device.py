@@ -7,27 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET6, BridgeVlan, Link
-from netcommon.host.nftables import NETDEV
-from netcommon.host.requests import AddVlan, SetLink
-from netcommon.lifecycle.backfill import backfill
+from netcommon.host.api.facts import AF_INET6, BridgeVlan, Link
+from netcommon.host.api.nftables import NETDEV
+from netcommon.host.api.requests import AddVlan, SetLink
 from netcommon.lifecycle.batch import down_all
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.renamed import follow
-from netcommon.operations.guard import EVERY_TABLE, table_of
+from netcommon.lifecycle.record_upgrade import backfill
+from netcommon.lifecycle.renamed_device import follow
+from netcommon.operations.guard.table import EVERY_TABLE, table_of
 from netcommon.operations.sysctl import path_of
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import DownHint
 from runtime.errors import HostRefused
 from runtime.record import CLOSING, REVERTING, SCHEMA, UP
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 NEW = "guest1"
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def drift(sim: Sim, key: str = UUIDS[0]) -> list[tuple[str, str]]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from netcommon.host.facts import BridgeVlan
-from netcommon.host.nftables import NETDEV
-from netcommon.host.requests import AddVlan, Request, SetLink
+from netcommon.host.api.facts import BridgeVlan
+from netcommon.host.api.nftables import NETDEV
+from netcommon.host.api.requests import AddVlan, Request, SetLink
 from netcommon.lifecycle.check import check, repair
-from netcommon.operations.guard import table_of
+from netcommon.operations.guard.table import table_of
 from runtime.errors import HostRefused
 from tests.support.sim import Sim, nic
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def drift(sim: Sim) -> list[str]:

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import PROTOCOL
-from netcommon.host.requests import NftChange, Request, SetLink
+from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import NftChange, Request, SetLink
 from netcommon.lifecycle import batch
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.node import Outcome
+from netcommon.lifecycle.context import Outcome
 from runtime.errors import HostRefused, NetcommonError
+from tests.support.many import COUNT, alike, forbidden, machine, nics, pictures, up_all
 from tests.support.sim import MODES, Sim
-from tests.unit.test_lifecycle_batch import COUNT, alike, forbidden, machine, nics, pictures, sim, up_all
 
-__all__ = ["sim"]
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Sim:
+    return machine(tmp_path)
 
 
 def flush(sim: Sim) -> None:

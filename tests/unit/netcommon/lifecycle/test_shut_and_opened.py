@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, Route, Rule
-from netcommon.host.requests import AddRule, AddVlan, DeleteRule, NftChange, Request, SetLink, SetSysctl
+from netcommon.host.api.facts import AF_INET, Route, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddRule, AddVlan, DeleteRule, NftChange, Request, SetLink, SetSysctl
 from netcommon.lifecycle.batch import down_all, up_all
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.node import ADOPT, Outcome
+from netcommon.lifecycle.context import ADOPT, Outcome
 from netcommon.lifecycle.up import up
 from netcommon.operations.base import to_json
 from netcommon.operations.link import LinkSetting
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.environment import down_hint
 from runtime.errors import HostRefused
 from runtime.record import CLOSING
@@ -27,11 +27,6 @@ from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic
 ROUTED = [mode for mode in MODES if mode.startswith("routed, ") and mode != "routed, bridge"]
 OPENED = [mode for mode in MODES if mode.startswith(("bridged", "routed"))]
 MARK = "mark of tap0"
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def set_up(sim: Sim) -> None:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from netcommon.host.nftables import Drop
-from netcommon.host.requests import NftChange, Request, SetLink
+from netcommon.host.api.nftables import Drop
+from netcommon.host.api.requests import NftChange, Request, SetLink
 from runtime.errors import NetcommonError
 from tests.support.sim import Sim, nic
 
 GUARD = "spoof guard of "
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def shuts(request: Request) -> bool:

@@ -9,23 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, AF_INET6, BridgeVlan, Route, Rule
-from netcommon.host.requests import Request, SetLink
+from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, Route, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request, SetLink
 from netcommon.lifecycle.check import check
-from netcommon.operations import KINDS, kind
-from netcommon.settings import Settings
+from netcommon.operations import kind
+from netcommon.operations.kinds import KINDS
+from netcommon.settings.model import Settings
 from runtime.errors import TEMPORARY, UNAVAILABLE, HostRefused, NetcommonError, TryAgain
 from tests.support.sample import sample
 from tests.support.sim import MODES, TELLING, UUIDS, Sim, nic, plain
 
 LASTING = (errno.EINVAL, errno.EPERM, errno.EEXIST, errno.EOPNOTSUPP, errno.ENODEV, errno.EXFULL)
 PASSING = (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT)
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 from netcommon.cli.commands.check import _text
-from netcommon.host.facts import AF_INET6, DOT1AD, BridgeVlan, Link
-from netcommon.host.requests import AddVlan, SetLink
+from netcommon.host.api.facts import AF_INET6, DOT1AD, BridgeVlan, Link
+from netcommon.host.api.requests import AddVlan, SetLink
 from netcommon.lifecycle.check import check, repair
-from netcommon.lifecycle.steps import decode
+from netcommon.lifecycle.execute import decode
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, Waiting, to_json
 from netcommon.operations.sysctl import DeviceSysctl
 from netcommon.operations.vlan import UplinkVlan
-from netcommon.settings import Settings
-from netcommon.views.plain import meaning
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError
 from tests.support.sim import UUIDS, Mortal, Sim, nic
 
 ACCESS = nic("bridged, access")
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def leave(sim: Sim, uplink: str = "eth-brv") -> None:
@@ -288,7 +281,7 @@ def test_it_is_stored_as_it_was_planned() -> None:
     stored = to_json(Waiting(planned, "an uplink of brv"))
     assert stored == {"kind": "uplink-vlan", "bridge": "brv", "vid": 10, "uplinks": (), "device": "tap0", "waits_for": "an uplink of brv"}
     read = from_json(stored)
-    assert read == Waiting(planned, "an uplink of brv") and meaning(read) == meaning(planned) and read != planned
+    assert read == Waiting(planned, "an uplink of brv") and read.sentence() == planned.sentence() and read != planned
     with pytest.raises(UnknownKind, match="waits_for"):
         from_json(stored | {"waits_for": 7})
 

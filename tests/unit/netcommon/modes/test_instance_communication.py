@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.requests_local import Hangup, StartDaemon, StopDaemon
+from netcommon.host.api.requests import Hangup, StartDaemon, StopDaemon
 from netcommon.lifecycle import check
-from netcommon.lifecycle.ifup_os import own_script
-from netcommon.modes.communication import OPTIONS
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.modes.instance_communication import OPTIONS
+from netcommon.plan.planner import plan
+from netcommon.scripts.kvm_ifup_os import own_script
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Nic

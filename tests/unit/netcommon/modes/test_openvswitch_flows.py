@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netcommon.host.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
-from netcommon.host.openflow import added, normal, read_flow
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
+from netcommon.host.ovs.ofctl import added, normal, read_flow
 from netcommon.modes import openvswitch_flows
 from netcommon.modes.openvswitch_flows import masks
 from netcommon.operations import from_json
 from netcommon.operations.base import to_json
-from netcommon.operations.flows import GUARD, Flows, cookie_of
-from netcommon.options import options_of
-from netcommon.settings import Settings
+from netcommon.operations.flows import Flows, cookie_of
+from netcommon.operations.guard.flows import GUARD
+from netcommon.options.sources import options_of
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 from tests.support.sim import UUIDS, Sim, nic
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from netcommon.host.facts import AF_INET, AF_INET6, Address, Route, Rule
-from netcommon.host.linux import merged
-from netcommon.host.memory_view import MemoryView
-from netcommon.host.requests import AddRoute, DeleteRoute, Request, SetLink
+from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Route, Rule
+from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SetLink
+from netcommon.host.linux.sockets import merged
+from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle import batch, check
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
 from netcommon.operations.link import LinkSetting
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Nic
 from runtime.record import CLOSING, UP, Record
@@ -30,11 +30,6 @@ def kinds(operations: list[Operation]) -> list[str]:
 
 def planned(mode: str = "routed, IPv6", *options: str, **changes: str) -> list[Operation]:
     return plan(nic(mode, TAGS=" ".join(f"netcommon:0:{each}" for each in options), **changes), Settings())
-
-
-@pytest.fixture
-def sim(tmp_path: object) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def test_an_uplinks_switch_stays_while_something_is_in_quarantine(sim: Sim) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.requests import SetLink
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle import batch, inventory
-from netcommon.settings import Settings
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused
 from tests.support.sim import UUIDS, Sim, nic
 
@@ -25,11 +23,6 @@ NEAR_MISSES = {
     "after the administrator's first": GANETI._replace(preference=FIRST + 1),
     "with a number of its own": GANETI._replace(preference=100),
 }
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def put(sim: Sim, *rules: Rule) -> None:

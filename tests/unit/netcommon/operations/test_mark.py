@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from netcommon.host.facts import AF_INET, AF_INET6, PROTOCOL, Rule
-from netcommon.host.nftables import ARP, INET
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.api.nftables import ARP, INET
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.mark import value_of
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.plan.planner import plan
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid
-from runtime.paths import Paths
+from tests.support.settings import paths_with
 from tests.support.sim import UUIDS, Sim, nic
 
 MASK = 0xFFF0000
@@ -175,10 +178,8 @@ def test_a_table_without_room_in_the_mark(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize(("text", "good"), [("0x80000000", True), ("0x5", False), ("-1", False), ("true", False), ("0x100000000", False)])
-def test_the_setting(tmp_path: object, text: str, good: bool) -> None:
-    from tests.unit.test_settings import load, paths_with
-
-    paths: Paths = paths_with(tmp_path, f"[rules]\nmark = {text}\n")  # type: ignore[arg-type]
+def test_the_setting(tmp_path: Path, text: str, good: bool) -> None:
+    paths = paths_with(tmp_path, f"[rules]\nmark = {text}\n")
     if good:
         assert load(paths).rule_mark == int(text, 16)
     else:

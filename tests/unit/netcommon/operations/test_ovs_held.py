@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from netcommon.host.requests import DeleteOvsPort, SetLink
+from netcommon.host.api.requests import DeleteOvsPort, SetLink
 from netcommon.lifecycle.batch import up_all
 from netcommon.lifecycle.check import check
 from runtime.errors import HostRefused
@@ -14,11 +12,6 @@ from runtime.record import Record
 from tests.support.sim import UUIDS, Sim, nic
 
 MODES = ["bridged", "bridged, access", "routed", "routed, table"]
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def bring_up(sim: Sim, mode: str, together: bool) -> None:

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from netcommon.host.base import View
-from netcommon.host.facts import OVS_MARK
-from netcommon.host.once import Once
-from netcommon.host.requests import DeleteOvsPort, PutOvsPort, Request, SetLink
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.api.facts import OVS_MARK
+from netcommon.host.api.host import View
+from netcommon.host.api.requests import DeleteFlows, DeleteOvsPort, PutFlows, PutOvsPort, Request, SetLink
+from netcommon.host.linux.memo_view import Once
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.ovs import Port
 from runtime.errors import HostRefused

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle.check import check, repair
 from tests.support.sim import UUIDS, Sim, nic
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from netcommon.operations import KINDS, kind
-from netcommon.operations.stored import declared
+from netcommon.operations import kind
+from netcommon.operations.base import declared
+from netcommon.operations.kinds import KINDS
 from runtime.record import SCHEMA
 
 #: Of each schema that was released or is about to be: the digest of all kinds' fields. Add a line with a new SCHEMA; never change one.

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import AF_INET, AF_INET6, Link, Neighbour, Route, Rule
-from netcommon.host.requests import SetLink
-from netcommon.lifecycle.backfill import backfill
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link, Neighbour, Route, Rule
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle.check import check, repair
+from netcommon.lifecycle.record_upgrade import backfill
+from netcommon.operations.routed_uplink import uplinks
 from netcommon.operations.sysctl import path_of
-from netcommon.operations.uplink import uplinks
 from runtime.record import APPLYING, UP
 from tests.support.sim import UUIDS, Sim, nic
 

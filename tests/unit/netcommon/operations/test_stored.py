@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netcommon.lifecycle import check
-from netcommon.operations import KINDS, from_json, kind
-from netcommon.operations.base import UnknownKind, fields_of, to_json
-from netcommon.operations.stored import TYPES, declared
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.operations import from_json, kind
+from netcommon.operations.base import TYPES, UnknownKind, declared, fields_of, to_json
+from netcommon.operations.kinds import KINDS
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError
 from tests.support.sim import BASE, MODES, UUIDS, Sim, nic
 
@@ -24,11 +24,6 @@ PLANNED = [to_json(operation) for mode in MODES for operation in plan(nic(mode),
 JUNK: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def test_every_declared_type_can_be_checked() -> None:

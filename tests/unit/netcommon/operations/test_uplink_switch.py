@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from netcommon.host.facts import AF_INET6, Link, Neighbour
+from netcommon.host.api.facts import AF_INET6, Link, Neighbour
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.sysctl import path_of
 from tests.support.sim import Sim, nic
 
 WANTED = {"TAGS": "netcommon:*:uplink_proxy:both"}
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def switch(sim: Sim, device: str) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.host.requests import Request
+from netcommon.host.api.requests import Request
 from netcommon.operations import from_json
 from netcommon.operations.base import Operation, orphan, to_json
-from netcommon.plan import plan
+from netcommon.plan.planner import plan
 from tests.support.sim import MODES, Sim, nic
 
 
@@ -24,11 +24,6 @@ def carry_out(sim: Sim, requests: list[Request]) -> None:
 #: What undoes things that no device takes along.
 LASTING = {"DeleteFile", "DeleteFlows", "DeleteNeighbour", "DeleteOvsPort", "DeleteRoute", "DeleteRule", "DeleteVlan", "SetSysctl"}
 LASTING |= {"NftChange"}
-
-
-@pytest.fixture
-def sim(tmp_path: object) -> Sim:
-    return Sim(str(tmp_path))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import BridgeVlan, Link
-from netcommon.host.requests import AddVlan, SetLink
+from netcommon.host.api.facts import BridgeVlan, Link
+from netcommon.host.api.requests import AddVlan, SetLink
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.vlan import PortVlans, UplinkVlan
 from runtime.errors import HostRefused
@@ -16,11 +16,6 @@ from tests.support.sim import Sim, nic
 
 DEFAULT = "netcommon:0:default_vlan"
 UNTAGGED = BridgeVlan(1, pvid=True, untagged=True)
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def tap_vlans(sim: Sim) -> list[BridgeVlan]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.nftables import NETDEV, Clear, NftChain
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import NETDEV, Clear, NftChain
+from netcommon.host.api.requests import NftChange
 from netcommon.lifecycle.check import check, repair
-from netcommon.operations.guard import table_of
-from netcommon.settings import Settings
+from netcommon.operations.guard.table import table_of
+from netcommon.settings.model import Settings
 from tests.support.sim import MODES, Sim, nic
 
 SETTINGS = Settings(service_timeout=2, hook_timeout=5, tap_alias=False)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netcommon.addresses import Addresses, addresses_of, eui64, link_local
-from netcommon.options import Options
+from netcommon.options.addresses import Addresses, addresses_of, eui64, link_local
+from netcommon.options.model import Options
 from runtime.errors import NicInvalid
 from runtime.nic import Network, Nic
 

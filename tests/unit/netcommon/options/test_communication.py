@@ -8,16 +8,18 @@ import pytest
 
 from netcommon.operations.access import NodeAccess
 from netcommon.operations.base import Operation
-from netcommon.options import DEFAULTS, options_of
-from netcommon.options_schema import OPTIONS
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.options.model import DEFAULTS
+from netcommon.options.schema import OPTIONS
+from netcommon.options.sources import options_of
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
+from netcommon.views.explain.model import origins
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid
 from runtime.nic import Nic
 from tests.support.cli import equipped
+from tests.support.options import asked
 from tests.support.sim import BASE
-from tests.unit.test_options import asked
 
 NAME = "ganeti:communication:web1"
 
@@ -70,6 +72,13 @@ def test_tags_for_all_nics_do_nothing_and_wrong_ones_are_refused() -> None:
     assert found == DEFAULTS
     with pytest.raises(NicInvalid, match="rate_in"):
         options_of(nic(TAGS="netcommon:*:rate_in:fast"), Settings())
+
+
+def test_explain_says_it() -> None:
+    """As plan does: what counts has no note."""
+    said = {one.name: one.note for one in origins(nic(), Settings(nic={"rate_in": 8_000_000, "node_access": ("tcp/80",)}), "a door")}
+    assert said["rate_in"] == "instance communication does without"
+    assert (said["node_access"], said["spoof_guard"]) == ("", "")
 
 
 def test_plan_says_it(tmp_path: Path) -> None:

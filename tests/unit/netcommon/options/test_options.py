@@ -6,23 +6,23 @@ import itertools
 import os
 import typing
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from netcommon.options import DEFAULTS, Options, options_of
-from netcommon.options_schema import OPTIONS, Option
-from netcommon.plan import effects, plan
-from netcommon.settings import Settings
-from netcommon.settings_file import read
-from netcommon.tags import given
+from netcommon.options.model import DEFAULTS, Options
+from netcommon.options.schema import OPTIONS, Option
+from netcommon.options.sources import given, options_of
+from netcommon.plan.planner import effects, plan
+from netcommon.settings.model import Settings
+from netcommon.settings.parse import read
 from runtime import validate
 from runtime.errors import NicInvalid, SettingsInvalid, escaped
 from runtime.nic import Network, Nic
 from runtime.vlan import NO_VLAN, Vlan
 from tests.support.cli import equipped
+from tests.support.options import asked
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -305,25 +305,6 @@ def test_settings_that_are_refused(text: str, said: str, tmp_path: Path) -> None
     file.write_text(text)
     with pytest.raises(SettingsInvalid, match=said):
         read(os.open(file, os.O_RDONLY), str(file))
-
-
-def asked(name: str) -> list[dict[str, Any]]:
-    """Settings of [nic] that ask for an option, in every way that differs much."""
-    values: dict[str, list[Any]] = {
-        "link_local": ["eui64"],
-        "firewall": ["protected", "limited"],
-        "node_access": [("none",), ("udp/53",)],
-        "rate_in": [8000],
-        "rate_out": [8000],
-        "addresses": [("192.0.2.9",)],
-        "prefixes": [("192.0.2.0/28",)],
-        "tap_mac": ["fe:00:00:00:00:01"],
-        "uplink_proxy": ["off", "both"],
-        "rp_filter": ["off", "strict", "loose"],
-        "flows": [("site",)],
-        "dhcp": ["nfdhcpd", "dnsmasq"],
-    }
-    return [{name: value} for value in values.get(name) or [not getattr(DEFAULTS, name)]]
 
 
 @pytest.mark.parametrize("mode", ["bridged", "routed", "openvswitch"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from netcommon.host.nflayout import OWN_MARK
+from netcommon.host.nftables.profile_table import OWN_MARK
 from netcommon.operations.access_rules import FOREIGN
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid
 from tests.support.sim import nic
 

@@ -9,10 +9,11 @@ import sys
 import pytest
 from hypothesis import given
 
-from netcommon.operations import KINDS, from_json, kind
+from netcommon.operations import from_json, kind
 from netcommon.operations.base import UnknownKind, intent, to_json
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.operations.kinds import KINDS
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
 from tests.support.bootstrap import ROOT
 from tests.support.nics import valid_environments
@@ -46,8 +47,8 @@ def test_nothing_is_touched(mode: str) -> None:
     code = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from netcommon.plan import plan
-from netcommon.settings import Settings
+from netcommon.plan.planner import plan
+from netcommon.settings.model import Settings
 from tests.support.sim import nic
 one = nic({mode!r})
 plan(one, Settings())  # imports are over

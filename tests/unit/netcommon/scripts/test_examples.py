@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.custom import Call, order, run_each
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.scripts.site import Call, order, run_each
+from netcommon.settings.model import Settings
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 NIC = {"INSTANCE": "web1", "INTERFACE_INDEX": "0", "MODE": "bridged", "LINK": "br0", "TAGS": "a announce:yes b"}
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import custom
-from netcommon.custom import Call, Plan, Script, environment, order
-from netcommon.lifecycle.scripts import Scripts
-from netcommon.ours import MARKER, is_door
-from netcommon.settings import Settings
+from netcommon.lifecycle.site_scripts import Scripts
+from netcommon.scripts import site as custom
+from netcommon.scripts.door_files import MARKER, is_door
+from netcommon.scripts.site import Call, Plan, Script, environment, order
+from netcommon.settings.model import Settings
 from runtime.errors import HostRefused
 from runtime.nic import MODES
 from runtime.paths import Paths
@@ -142,7 +142,7 @@ def test_environment() -> None:
 
 
 class TestForANic:
-    """netcommon.lifecycle.scripts: which NIC gets which."""
+    """netcommon.lifecycle.site_scripts: which NIC gets which."""
 
     @pytest.fixture
     def sim(self, tmp_path: Path) -> Sim:

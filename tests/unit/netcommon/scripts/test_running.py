@@ -10,31 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import runner
-from netcommon.custom import Call, Result, Script, run, run_each
 from netcommon.log import recording
-from netcommon.settings import Settings
+from netcommon.process import run as runner
+from netcommon.scripts.site import Call, Result, Script, run, run_each
+from netcommon.settings.model import Settings
+from tests.support.processes import alive, until
 
 NIC = {"INTERFACE": "tap0", "MODE": "bridged", "TAGS": "a b", "ODD": "\udcff"}
 
 Go = Callable[..., Result]
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that nobody has reaped yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.fixture

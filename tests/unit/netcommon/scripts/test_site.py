@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import custom, trust
-from netcommon.custom import GUARD, Call, Plan, Script, environment, order, own, recursing, run_each
 from netcommon.log import recording
-from netcommon.ours import MARKER
-from netcommon.settings import Settings
+from netcommon.scripts import site as custom
+from netcommon.scripts.door_files import MARKER
+from netcommon.scripts.site import GUARD, Call, Plan, Script, environment, order, own, recursing, run_each
+from netcommon.settings.model import Settings
+from runtime import trust
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
 
-ROOT = Path(__file__).parents[2]
 OK = "#!/bin/sh\nexit 0\n"
 
 
@@ -344,9 +345,9 @@ class TestEnvironment:
 def test_without_scripts_subprocess_is_not_imported(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from netcommon.custom import order; from netcommon.settings import Settings; from runtime.paths import Paths\n"
+        "from netcommon.scripts.site import order; from netcommon.settings.model import Settings; from runtime.paths import Paths\n"
         "order(Paths.under(sys.argv[2]), Settings())\n"
-        "print([name for name in ('subprocess', 'shlex', 'netcommon.runner', 'netcommon.trust') if name in sys.modules])"
+        "print([name for name in ('subprocess', 'shlex', 'netcommon.process.run', 'runtime.trust') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-IS", "-c", program, str(ROOT), str(tmp_path)], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.operations import KINDS
-from netcommon.settings import Settings, explain, load
-from netcommon.settings_agent import REPAIRED
+from netcommon.operations.kinds import KINDS
+from netcommon.settings.load import explain, load
+from netcommon.settings.model import Settings
+from netcommon.settings.schema import KEYS
 from runtime.errors import SettingsInvalid
 from runtime.paths import Paths
 
@@ -105,4 +106,4 @@ def test_what_is_wrong_is_named(tmp_path: Path, line: str, why: str) -> None:
 
 def test_every_kind_of_operation_has_a_row() -> None:
     """In the order of the kinds, which is about that of an up."""
-    assert list(REPAIRED) == list(KINDS)
+    assert [key.name for key in KEYS if key.table == "repair"] == list(KINDS)

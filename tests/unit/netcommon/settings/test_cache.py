@@ -1,4 +1,4 @@
-"""The kept settings (netcommon.settings_cache): used for the very file they were read from, and never otherwise."""
+"""The kept settings (netcommon.settings.cache): used for the very file they were read from, and never otherwise."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import settings_cache, settings_file
-from netcommon.settings import Settings, load
+from netcommon.settings import cache as settings_cache
+from netcommon.settings import parse as settings_file
+from netcommon.settings.load import load
+from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid
 from runtime.paths import Paths
 from tests.support.bootstrap import PYTHON, ROOT
@@ -158,9 +160,9 @@ def test_it_costs_no_toml(paths: Paths) -> None:
     load(paths)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from netcommon.settings import load; from runtime.paths import Paths\n"
+        "from netcommon.settings.load import load; from runtime.paths import Paths\n"
         "print(load(Paths.under(sys.argv[2])).hook_timeout)\n"
-        "print([name for name in ('tomllib', 're', 'typing', 'json', 'netcommon.settings_file') if name in sys.modules])"
+        "print([name for name in ('tomllib', 're', 'typing', 'json', 'netcommon.settings.parse') if name in sys.modules])"
     )
     root = paths.etc.removesuffix("/etc/netcommon")
     ran = subprocess.run([PYTHON, "-IS", "-c", program, str(ROOT), root], capture_output=True, text=True, check=True)

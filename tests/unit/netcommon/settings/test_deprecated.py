@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import settings_renames
-from netcommon.options_schema import OPTIONS
-from netcommon.settings import Settings, explain, load
-from netcommon.settings_renames import RENAMED, Renamed, moved
-from netcommon.settings_schema import KEYS
+from netcommon.options.schema import OPTIONS
+from netcommon.settings import deprecated
+from netcommon.settings.deprecated import RENAMED, Renamed, moved
+from netcommon.settings.load import explain, load
+from netcommon.settings.model import Settings
+from netcommon.settings.schema import KEYS
 from runtime.errors import SettingsInvalid
 from runtime.paths import Paths
 from tests.support.cli import equipped
@@ -25,7 +26,7 @@ ROWS = (
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
-    monkeypatch.setattr(settings_renames, "RENAMED", ROWS)
+    monkeypatch.setattr(deprecated, "RENAMED", ROWS)
     made = Paths.under(str(tmp_path))
     os.makedirs(made.etc)
     return made
@@ -99,7 +100,7 @@ def test_the_table_is_sound() -> None:
 
 
 def test_commands_and_doctor_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_renames, "RENAMED", ROWS)
+    monkeypatch.setattr(deprecated, "RENAMED", ROWS)
     cli = equipped(tmp_path)
     os.makedirs(cli.paths.etc)
     Path(cli.paths.config).write_text("[hook]\nlimit = 25\n")

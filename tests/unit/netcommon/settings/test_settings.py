@@ -10,22 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from netcommon import settings_schema
-from netcommon.options import DEFAULTS
-from netcommon.settings import Settings, explain, load
-from netcommon.settings_agent import REPAIRED
+from netcommon.operations.kinds import KINDS
+from netcommon.options.model import DEFAULTS
+from netcommon.settings import schema as settings_schema
+from netcommon.settings.load import explain, load
+from netcommon.settings.model import Settings
 from runtime.errors import CONFIG, SettingsInvalid
 from runtime.paths import Paths
+from tests.support.bootstrap import ROOT
+from tests.support.settings import paths_with
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "config.toml"
-
-
-def paths_with(tmp_path: Path, text: str | bytes) -> Paths:
-    paths = Paths.under(str(tmp_path))
-    os.makedirs(paths.etc)
-    Path(paths.config).write_bytes(text if isinstance(text, bytes) else text.encode())
-    return paths
 
 
 def errors(tmp_path: Path, text: str | bytes) -> list[str]:
@@ -275,9 +270,9 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
 def test_without_a_file_neither_tomllib_nor_the_schema_is_imported(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from netcommon.settings import load; from runtime.paths import Paths\n"
+        "from netcommon.settings.load import load; from runtime.paths import Paths\n"
         "load(Paths.under(sys.argv[2]))\n"
-        "print([name for name in ('tomllib', 'netcommon.settings_file', 'difflib') if name in sys.modules])"
+        "print([name for name in ('tomllib', 'netcommon.settings.parse', 'difflib') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-IS", "-c", program, str(ROOT), str(tmp_path)], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
@@ -295,7 +290,7 @@ class TestExample:
         assert named == {tuple(f"{some.get(key.table, key.table)}.{key.name}".split(".")[:2]) for key in settings_schema.KEYS}
         read = load(paths_with(tmp_path, text))
         options = DEFAULTS._asdict()
-        repair = dict.fromkeys(REPAIRED, "on")
+        repair = dict.fromkeys(KINDS, "on")
         networks = {"blue": {"isolated": True}}
         storage = {"storage": {"adds": "mode", "parameters": {"address": "198.51.100.1", "mtu": 9000}}}
         assert read == Settings(

@@ -8,23 +8,20 @@ from typing import Any
 
 import pytest
 
-from netagent.journal import KINDS
+from netagent.observe.history import KINDS
 from netcommon.cli.terminal import KEYS
-from netcommon.views import calls, events, path, top, trace
-from netcommon.views.top import SORTS
+from netcommon.views.live import events, hook_stats, top
+from netcommon.views.live.top import SORTS
+from netcommon.views.trace import request as trace
+from netcommon.views.trace import trail
 from tests.support.cli import equipped, with_two
-from tests.unit.test_views_pictures import DOCS, fits, rows
+from tests.support.seeing import fits, rows
 
 OBJECTS: dict[str, dict[str, type]] = {
-    top.SCHEMA: {"document": top.Top, "agent": top.Agent, "calls": calls.Calls, "row": top.Row},
-    trace.SCHEMA: {"document": path.Path, "met": path.Step},
+    top.SCHEMA: {"document": top.Top, "agent": top.Agent, "calls": hook_stats.Calls, "row": top.Row},
+    trace.SCHEMA: {"document": trail.Path, "met": trail.Step},
     events.SCHEMA: {"document": events.Event},
 }
-
-
-@pytest.fixture(scope="module")
-def page() -> str:
-    return (DOCS / "seeing.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("schema", OBJECTS)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from netcommon.views import document, explain, model
+from netcommon.views.explain import model as explain
+from netcommon.views.topology import document, model
+from tests.support.seeing import DOCS, fits, rows
 
-DOCS = Path(__file__).parents[2] / "docs"
 PICTURES = DOCS / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,11 +33,6 @@ def maker() -> ModuleType:
     return made
 
 
-@pytest.fixture(scope="module")
-def page() -> str:
-    return (DOCS / "seeing.md").read_text("utf-8")
-
-
 @pytest.mark.parametrize("size", [5, 50, 300])
 def test_the_pictures_are_as_they_are_made(size: int) -> None:
     """Run docs/pictures/make.py where a renderer has changed, and look at them."""
@@ -46,9 +42,9 @@ def test_the_pictures_are_as_they_are_made(size: int) -> None:
 
 def test_nothing_else_lies_among_the_pictures(page: str) -> None:
     make = maker()
-    named = {f"graph-{size}.svg" for size in make.SIZES} | {"make.py", "layers.py", "explain.txt"}
+    named = {f"graph-{size}.svg" for size in make.SIZES} | {"make.py", "rooms.py", "explain.txt"}
     named |= {"top.svg", "top.txt", "events.txt", *(name for *_, name in make.TRACED)}
-    named |= {f"{what}-5.{end}" for what, end in (("tree", "txt"), ("tree", "json"), ("graph", "dot"), ("graph", "mmd"))}
+    named |= {f"{what}-5.{end}" for what, end in (("tree", "txt"), ("tree", "json"), ("graph", "dot"))}
     assert {path.name for path in PICTURES.iterdir() if path.is_file()} == named
 
 
@@ -73,18 +69,6 @@ def test_every_nic_is_in_the_picture(size: int) -> None:
     assert re.findall(r"(?:href|src|url|@import)[^ ]*", text) == []
 
 
-def rows(page: str, schema: str) -> list[tuple[str, str, str]]:
-    """Object, field and value of the rows of one schema's table."""
-    lines = iter(page[page.index(f"`{schema}`, version") :].splitlines()[2:])
-    found = []
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        found.append((cells[0], cells[1].strip("`"), cells[2]))
-    return found[2:]
-
-
 @pytest.mark.parametrize(("schema", "objects"), [(document.SCHEMA, TREE), (explain.SCHEMA, EXPLAIN)], ids=[document.SCHEMA, explain.SCHEMA])
 def test_the_schemas_are_documented(page: str, schema: str, objects: dict[str, type[Any]]) -> None:
     """Field by field, in their order: who changes one sees this fail, and thinks of the version."""
@@ -92,20 +76,6 @@ def test_the_schemas_are_documented(page: str, schema: str, objects: dict[str, t
     for name, kind in objects.items():
         assert [field for of, field, _value in said if of == name] == list(kind._fields)
     assert {of for of, _field, _value in said} == {"document", *objects}
-
-
-def fits(value: object, said: str, page_rows: list[tuple[str, str, str]]) -> bool:
-    """Whether a value is what its table says."""
-    if said.startswith("list of "):
-        return isinstance(value, list) and all(fits(each, said.removeprefix("list of "), page_rows) for each in value)
-    if said == "number or null":
-        return value is None or fits(value, "number", page_rows)
-    plain: dict[str, type | tuple[type, ...]] = {"text": str, "truth": bool, "number": (int, float)}
-    if said in plain:
-        return isinstance(value, plain[said]) and (said != "number" or not isinstance(value, bool))
-    assert isinstance(value, dict), said
-    wanted = {field: of_field for name, field, of_field in page_rows if name == said}
-    return set(value) == set(wanted) and all(fits(value[field], of_field, page_rows) for field, of_field in wanted.items())
 
 
 def valid(value: dict[str, Any], page: str) -> bool:

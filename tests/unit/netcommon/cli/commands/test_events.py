@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from netagent.control import Control
-from netagent.following import AGAIN, Follower, OfAgent, OfRecords
-from netagent.journal import Journal
-from netcommon.report import folder
-from netcommon.views.events import Event, about, line, moment
-from netcommon.views.text import ASCII, UNICODE
+from netagent.observe.control import Control
+from netagent.observe.event_stream import AGAIN, Follower, OfAgent, OfRecords
+from netagent.observe.history import Journal
+from netcommon.doors.agent_report import folder
+from netcommon.views.live.events import Event, about, line, moment
+from netcommon.views.topology.text import ASCII, UNICODE
 from runtime.errors import HostRefused, NicInvalid
 from runtime.folder import Folder
 from runtime.store import Store
@@ -25,15 +25,10 @@ NOW = 1.7e9
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return with_two(equipped(tmp_path))
-
-
-@pytest.fixture
-def journal(cli: Cli) -> Iterator[Journal]:
+def journal(two: Cli) -> Iterator[Journal]:
     """That of an agent which answers."""
     made = Journal(lambda: NOW - 60)
-    within = Folder.make(folder(cli.paths.state, cli.host.identity().netns))
+    within = Folder.make(folder(two.paths.state, two.host.identity().netns))
     control = Control(within, dict, {"events": made.asked})
     control.start()
     yield made
@@ -41,11 +36,11 @@ def journal(cli: Cli) -> Iterator[Journal]:
     within.close()
 
 
-def test_what_the_agent_has(cli: Cli, journal: Journal) -> None:
+def test_what_the_agent_has(two: Cli, journal: Journal) -> None:
     journal.begin()
     journal.note("drift", "web1/0", "tap0", UUIDS[0], "it is a port of no bridge")
     journal.note("up", "db1/0", "tap7", "u")
-    said = cli("events")
+    said = two("events")
     assert [each.split("  ", 1)[1].strip() for each in said.stdout.splitlines()] == [
         "agent started",
         "drift         web1/0 on tap0: it is a port of no bridge",
@@ -53,14 +48,14 @@ def test_what_the_agent_has(cli: Cli, journal: Journal) -> None:
     ]
     assert said.stderr == ""
     for name in ("web1", "tap0", "web1/0", UUIDS[0]):
-        assert len(cli("events", name).stdout.splitlines()) == 1
-    assert cli("events", "--since", "30s").stdout == "" and len(cli("events", "--since", "2m").stdout.splitlines()) == 3
+        assert len(two("events", name).stdout.splitlines()) == 1
+    assert two("events", "--since", "30s").stdout == "" and len(two("events", "--since", "2m").stdout.splitlines()) == 3
 
 
-def test_json_lines(cli: Cli, journal: Journal) -> None:
+def test_json_lines(two: Cli, journal: Journal) -> None:
     journal.note("up", "web1/0", "tap0", "u", "x\ny")
     journal.note("down", "web1/0", "tap0", "u")
-    found = [json.loads(each) for each in cli("events", "--json").stdout.splitlines()]
+    found = [json.loads(each) for each in two("events", "--json").stdout.splitlines()]
     assert [(each["schema"], each["version"], each["kind"], each["when"]) for each in found] == [
         ("netcommon-event", 1, "up", NOW - 60),
         ("netcommon-event", 1, "down", NOW - 60),
@@ -68,8 +63,8 @@ def test_json_lines(cli: Cli, journal: Journal) -> None:
     assert list(found[0]) == ["schema", "version", *Event._fields]
 
 
-def test_without_an_agent_the_records_tell(cli: Cli) -> None:
-    said = cli("events")
+def test_without_an_agent_the_records_tell(two: Cli) -> None:
+    said = two("events")
     assert [each.split("  ", 1)[1] for each in said.stdout.splitlines()] == [
         "up            web1/0 on tap0: by its record",
         "up            web1/1 on tap1: by its record",
@@ -77,28 +72,28 @@ def test_without_an_agent_the_records_tell(cli: Cli) -> None:
     assert "no agent runs in this network namespace: only ups and downs are seen" in said.stderr
 
 
-def test_an_agent_that_tells_no_events(cli: Cli) -> None:
-    within = Folder.make(folder(cli.paths.state, cli.host.identity().netns))
+def test_an_agent_that_tells_no_events(two: Cli) -> None:
+    within = Folder.make(folder(two.paths.state, two.host.identity().netns))
     control = Control(within, dict)
     control.start()
     try:
-        assert "no such question" in cli("events").stderr
+        assert "no such question" in two("events").stderr
     finally:
         control.close()
         within.close()
 
 
-def test_ctrl_c_is_a_good_end(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_a_good_end(two: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
     journal = Journal(lambda: NOW)
-    within = Folder.make(folder(cli.paths.state, cli.host.identity().netns))
+    within = Folder.make(folder(two.paths.state, two.host.identity().netns))
     control = Control(within, dict, {"events": journal.asked})
     control.start()
-    monkeypatch.setattr(cli, "sleep", interrupted)
+    monkeypatch.setattr(two, "sleep", interrupted)
     try:
-        assert cli("events", "--follow").stdout == ""
+        assert two("events", "--follow").stdout == ""
     finally:
         control.close()
         within.close()
@@ -128,28 +123,28 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def follower(cli: Cli, asked: Asked) -> Iterator[tuple[Labels, list[str]]]:
+def follower(two: Cli, asked: Asked) -> Iterator[tuple[Labels, list[str]]]:
     said: list[str] = []
-    identity = cli.host.identity()
-    store = Store(cli.paths, identity.netns, identity.boot, readonly=True)
-    made = Follower(OfAgent("", 1, asked), lambda: OfRecords(store, lambda: NOW), said.append, lambda: cli.time)
+    identity = two.host.identity()
+    store = Store(two.paths, identity.netns, identity.boot, readonly=True)
+    made = Follower(OfAgent("", 1, asked), lambda: OfRecords(store, lambda: NOW), said.append, lambda: two.time)
     made.past()
     yield lambda: [(each["kind"], each["label"]) for each in made.read()], said
     made.close()
     store.close()
 
 
-def test_from_the_agent_to_the_records_and_back(cli: Cli, asked: Asked, follower: tuple[Labels, list[str]]) -> None:
+def test_from_the_agent_to_the_records_and_back(two: Cli, asked: Asked, follower: tuple[Labels, list[str]]) -> None:
     read, said = follower
     assert asked.journal is not None
     asked.journal.note("up", "a/0")
     assert read() == [("up", "a/0")] and read() == []
     asked.journal = None
     assert read() == [] and "only ups and downs are seen" in said[-1]
-    cli.host.remove_link("tap1")
-    cli("gc")
+    two.host.remove_link("tap1")
+    two("gc")
     assert read() == [("down", "web1/1")]
-    cli.time += AGAIN
+    two.time += AGAIN
     asked.journal = Journal(lambda: NOW + 9)
     asked.journal.note("drift", "b/0")
     assert read() == [("drift", "b/0")] and "an agent runs" in said[-1]
@@ -178,7 +173,7 @@ def test_who_is_too_slow_is_told(asked: Asked, follower: tuple[Labels, list[str]
     assert found[0] == ("events lost", "") and len(found) == 11
 
 
-def test_an_answer_that_makes_no_sense(cli: Cli) -> None:
+def test_an_answer_that_makes_no_sense(two: Cli) -> None:
     rest = {"format": 1, "begun": 1, "missed": 0, "last": 0}
     for answer in ({}, {**rest, "events": [], "format": 2}, {**rest, "events": [1]}, {**rest, "events": [{}]}):
         with pytest.raises(HostRefused, match="another version"):

@@ -12,17 +12,7 @@ import pytest
 
 from netcommon.cli.output import say, table
 from tests import golden
-from tests.support.cli import BRIDGED, ROOT, UUIDS, Cli, equipped, with_two
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return equipped(tmp_path)
-
-
-@pytest.fixture
-def two(cli: Cli) -> Cli:
-    return with_two(cli)
+from tests.support.cli import BRIDGED, ROOT, UUIDS, Cli
 
 
 def test_broken_settings_stop_up_but_not_down(two: Cli) -> None:
@@ -60,6 +50,15 @@ def test_help_is_quick() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "Exit status" in done.stdout
     assert done.stdout.splitlines()[-1] == str(["netcommon.cli", "runtime.errors", "netcommon.cli.group"])
+
+
+def test_help_has_every_command_once_below_its_heading(cli: Cli) -> None:
+    from netcommon.cli.group import COMMANDS, GROUPS
+
+    sections = [section.splitlines() for section in cli("--help").stdout.split("\n\n") if section.partition(":\n")[0] in GROUPS]
+    named = {lines[0].rstrip(":"): [line.split()[0] for line in lines[1:] if not line.startswith("   ")] for lines in sections}
+    assert named == {heading: list(commands) for heading, commands in GROUPS.items()}
+    assert len(COMMANDS) == sum(map(len, GROUPS.values()))
 
 
 def test_every_command_has_help(cli: Cli) -> None:
@@ -173,8 +172,9 @@ def test_plan_of_a_golden_folder_is_the_folders(cli: Cli, case: Path) -> None:
 
 
 def test_every_kind_of_operation_says_how_it_is_undone() -> None:
-    from netcommon.operations import KINDS, kind
+    from netcommon.operations import kind
     from netcommon.operations.base import Operation
+    from netcommon.operations.kinds import KINDS
 
     methods = {"undo", "describe", "differs"}
     own = {name: {method for made in kind(name).__mro__ if made is not Operation for method in vars(made)} for name in KINDS}

@@ -11,24 +11,13 @@ import pytest
 
 from netcommon.cli.app import App
 from netcommon.cli.commands import show
-from netcommon.host.base import Answer
-from netcommon.host.facts import AF_INET, Link, Rule
-from netcommon.host.requests import DeleteRule, SetLink
-from netcommon.host.requests_port import SetPort
-from netcommon.lifecycle.node import Clock
+from netcommon.host.api.facts import AF_INET, Link, Rule
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteRule, SetLink, SetPort
+from netcommon.lifecycle.context import Clock
 from netcommon.log import Syslog
-from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.cli import BRIDGED, UUIDS, Cli
 from tests.support.sim import MODES, Sim, nic
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return equipped(tmp_path)
-
-
-@pytest.fixture
-def two(cli: Cli) -> Cli:
-    return with_two(cli)
 
 
 @pytest.mark.parametrize("command", ["show", "check", "repair"])

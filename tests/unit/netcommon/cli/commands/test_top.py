@@ -9,28 +9,22 @@ import struct
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netcommon.cli.commands.top import Job, Looks, Watcher, aside, run
 from netcommon.cli.terminal import FALLBACK, KEYS, Terminal, pressed
-from netcommon.host.counters import Counters
-from netcommon.host.requests import SetLink
-from netcommon.views.text import Style
-from netcommon.views.top import Agent
+from netcommon.host.api.facts import Counters
+from netcommon.host.api.requests import SetLink
+from netcommon.views.live.top import Agent
+from netcommon.views.topology.text import Style
 from runtime.errors import HostRefused, TryAgain
-from tests.support.cli import Cli, equipped, with_two
+from tests.support.cli import Cli
 
 CALL = {"door": "kvm-ifup", "mode": "bridged", "path": "warm", "outcomes": {"ok": 3}, "buckets": [3, 0], "sum": 0.02}
 HOOKS = {"format": 1, "bounds": [0.01], "calls": [CALL]}
 STATUS = {"state": "running", "uptime": 200.0, "turned": 1.0, "alarms": {"inventory": "it failed"}}
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return with_two(equipped(tmp_path))
 
 
 def at_once(job: Job) -> Future[Looks]:
@@ -47,101 +41,101 @@ def silent(question: str) -> Mapping[str, Any]:
     raise HostRefused("no agent runs in this network namespace")
 
 
-def watcher(cli: Cli, ask: Callable[[str], Mapping[str, Any]] = answering) -> Watcher:
-    return Watcher(cli.app(), at_once, ask)
+def watcher(two: Cli, ask: Callable[[str], Mapping[str, Any]] = answering) -> Watcher:
+    return Watcher(two.app(), at_once, ask)
 
 
-def carry(cli: Cli, device: str, counters: Counters) -> None:
-    link = cli.host.kernel.named(device)
+def carry(two: Cli, device: str, counters: Counters) -> None:
+    link = two.host.kernel.named(device)
     assert link is not None
-    cli.host.kernel.counters[link.index] = counters
+    two.host.kernel.counters[link.index] = counters
 
 
-def test_once(cli: Cli) -> None:
+def test_once(two: Cli) -> None:
     """Two readings, with the interval between them; without an agent it says so, and all else is there."""
-    said = cli("top", "--once", "--interval", "5").stdout
-    assert cli.time == 1005.0
+    said = two("top", "--once", "--interval", "5").stdout
+    assert two.time == 1005.0
     assert ": 2 NICs, 2 up; all good (looked at 5 s ago)\nagent: no agent runs in this network namespace\n" in said
     assert "web1/0  tap0" in said and "web1/1  tap1" in said and "\x1b" not in said
 
 
-def test_json(cli: Cli) -> None:
-    said = cli.json("top", "--sort", "name")
+def test_json(two: Cli) -> None:
+    said = two.json("top", "--sort", "name")
     assert (said["schema"], said["version"], said["seconds"], said["looked"]) == ("netcommon-top", 1, 2.0, 2.0)
     assert [(each["label"], each["received_bits"]) for each in said["nics"]] == [("web1/0", 0.0), ("web1/1", 0.0)]
     assert said["agent"] == {"running": False, "text": "no agent runs in this network namespace", "alarms": []}
     assert said["conditions"] == {"good": 2}
 
 
-def test_it_changes_nothing_and_needs_no_root(cli: Cli) -> None:
-    cli.uid, before = 1000, list(cli.host.requests)
-    cli("top", "--once")
-    assert cli.host.requests == before
+def test_it_changes_nothing_and_needs_no_root(two: Cli) -> None:
+    two.uid, before = 1000, list(two.host.requests)
+    two("top", "--once")
+    assert two.host.requests == before
 
 
-def test_rates_between_pictures(cli: Cli) -> None:
-    seen = watcher(cli)
-    carry(cli, "tap0", Counters(10, 20, 1000, 4000))
-    cli.time += 2
+def test_rates_between_pictures(two: Cli) -> None:
+    seen = watcher(two)
+    carry(two, "tap0", Counters(10, 20, 1000, 4000))
+    two.time += 2
     shown = seen.picture("traffic")
     assert [(each.label, each.received_bits, each.sent_bits) for each in shown.nics] == [("web1/0", 16000.0, 4000.0), ("web1/1", 0.0, 0.0)]
     assert shown.agent == Agent(True, "running for 3 min", ("inventory: it failed",)) and shown.calls[0].number == 3
-    cli.time += 2
+    two.time += 2
     assert seen.picture("traffic").nics[0].received_bits == 0.0
 
 
-def test_drift_is_looked_at_less_often(cli: Cli) -> None:
+def test_drift_is_looked_at_less_often(two: Cli) -> None:
     """Every ten seconds, while the counters are read each time; new NICs come with it."""
-    seen = watcher(cli)
+    seen = watcher(two)
     seen.picture("name")
-    cli.time += 1
+    two.time += 1
     assert [each.condition for each in seen.picture("name").nics] == ["good", "good"]
-    link = cli.host.kernel.named("tap0")
+    link = two.host.kernel.named("tap0")
     assert link is not None
-    cli.host.kernel.set_link(SetLink(link.index, master=0))
-    cli.time += 1
+    two.host.kernel.set_link(SetLink(link.index, master=0))
+    two.time += 1
     assert seen.picture("name").conditions == {"good": 2}
-    cli.time += 10
+    two.time += 10
     seen.picture("name")
-    cli.time += 1
+    two.time += 1
     shown = seen.picture("name")
     assert shown.conditions == {"good": 1, "drifted": 1} and [each.drift for each in shown.nics] == [2, 0]
-    cli.host.remove_link("tap1")
-    cli("gc")
+    two.host.remove_link("tap1")
+    two("gc")
     for _ in range(2):
-        cli.time += 10
+        two.time += 10
         seen.picture("name")
     assert [each.label for each in seen.picture("name").nics] == ["web1/0"]
 
 
-def test_what_does_not_answer_is_said(cli: Cli) -> None:
+def test_what_does_not_answer_is_said(two: Cli) -> None:
     """The kernel once, the agent always: the last known is shown, and it goes on."""
-    seen = watcher(cli, silent)
-    cli.time += 2
+    seen = watcher(two, silent)
+    two.time += 2
     seen.picture("name")
-    cli.host.busy = True
-    cli.time += 20
+    two.host.busy = True
+    two.time += 20
     seen.picture("name")
     shown = seen.picture("name")
     assert len(shown.nics) == 2 and shown.nics[0].received_bits is None and shown.conditions == {"untold": 2}
     assert shown.problems == ("the simulated kernel is busy",)
-    cli.host.busy = False
-    cli.time += 20
+    two.host.busy = False
+    two.time += 20
     seen.picture("name")
     assert seen.picture("name").problems == () and not shown.agent.running
 
 
-def test_an_agent_of_another_version(cli: Cli) -> None:
-    seen = watcher(cli, lambda question: {"state": "running"})
-    cli.time += 2
+def test_an_agent_of_another_version(two: Cli) -> None:
+    seen = watcher(two, lambda question: {"state": "running"})
+    two.time += 2
     assert "another version" in seen.picture("name").agent.text
 
 
 class Played:
     """A terminal: what is pressed at each wait, and what was drawn."""
 
-    def __init__(self, cli: Cli, *pressed: list[str], sizes: Sequence[tuple[int, int]] = ((100, 24),)) -> None:
-        self._cli, self._pressed, self._sizes = cli, list(pressed), list(sizes)
+    def __init__(self, two: Cli, *pressed: list[str], sizes: Sequence[tuple[int, int]] = ((100, 24),)) -> None:
+        self._cli, self._pressed, self._sizes = two, list(pressed), list(sizes)
         self.drawn: list[list[str]] = []
 
     def size(self) -> tuple[int, int]:
@@ -156,17 +150,17 @@ class Played:
         return keys
 
 
-def test_on_a_terminal(cli: Cli) -> None:
-    played = Played(cli, [], ["sort"], ["resized"], ["sort back"], ["quit"], sizes=[(100, 24), (100, 24), (100, 24), (40, 9), (40, 9)])
-    run(watcher(cli), played, cli.app().clock, 2.0, "traffic", Style())
+def test_on_a_terminal(two: Cli) -> None:
+    played = Played(two, [], ["sort"], ["resized"], ["sort back"], ["quit"], sizes=[(100, 24), (100, 24), (100, 24), (40, 9), (40, 9)])
+    run(watcher(two), played, two.app().clock, 2.0, "traffic", Style())
     feet = [lines[-1].split("   ")[0] for lines in played.drawn]
     assert feet == ["1-2 of 2 by traffic", "1-2 of 2 by traffic", "1-2 of 2 by in", "1-2 of 2 by in", "1-2 of 2 by traffic"]
     assert [len(lines) for lines in played.drawn] == [24, 24, 24, 9, 9] and max(map(len, played.drawn[3])) <= 40
 
 
-def test_pages(cli: Cli) -> None:
-    played = Played(cli, ["on"], ["on"], ["back", "back", "back"], ["end"], ["home"], ["quit"])
-    run(watcher(cli), played, cli.app().clock, 2.0, "name", Style())
+def test_pages(two: Cli) -> None:
+    played = Played(two, ["on"], ["on"], ["back", "back", "back"], ["end"], ["home"], ["quit"])
+    run(watcher(two), played, two.app().clock, 2.0, "name", Style())
     firsts = [lines[-1].split("-")[0] for lines in played.drawn]
     assert firsts == ["1", "2", "2", "1", "2", "1"]
 

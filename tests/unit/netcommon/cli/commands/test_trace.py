@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.facts import Link
+from netcommon.host.api.facts import Link
 from tests.support.cli import Cli, equipped, with_two
 
 

@@ -7,21 +7,11 @@ from pathlib import Path
 import pytest
 
 from netcommon import __version__
-from netcommon.host.facts import AF_INET
-from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli, equipped, with_two
+from netcommon.host.api.facts import AF_INET
+from tests.support.cli import BRIDGED, ROUTED, UUIDS, Cli
 
 #: A NIC of Open vSwitch, which has neither firewall profiles nor node_access.
 SWITCHED = ("--interface", "tap0", "--mode", "openvswitch", "--link", "ovs0")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return equipped(tmp_path)
-
-
-@pytest.fixture
-def two(cli: Cli) -> Cli:
-    return with_two(cli)
 
 
 def test_define_writes_a_definition_that_list_and_show_know(cli: Cli) -> None:

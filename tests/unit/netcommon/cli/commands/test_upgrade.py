@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.record import SCHEMA
-from tests.support.cli import UUIDS, Cli, equipped, with_two
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Cli:
-    return with_two(equipped(tmp_path))
+from tests.support.cli import UUIDS, Cli
 
 
 def file_of(cli: Cli, number: int = 0) -> Path:

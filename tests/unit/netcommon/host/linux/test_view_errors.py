@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.host.netlink import Reply
-from netcommon.host.nftables import Drop, NftTable
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import Drop, NftTable
+from netcommon.host.api.requests import NftChange
+from netcommon.host.linux.host import LinuxHost
+from netcommon.host.rtnetlink.socket import Reply
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.paths import Paths
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from pyroute2.netlink.nfnetlink import nftsocket
 
-from netcommon.host import nfdecode, nfencode, nfexpr
-from netcommon.host.attributes import Encoded, MalformedError, attribute, message
-from netcommon.host.nftables import (
+from netcommon.host.api.nftables import (
     ARP,
     ARP_OUT,
     EGRESS,
@@ -31,6 +29,10 @@ from netcommon.host.nftables import (
     Put,
     Step,
 )
+from netcommon.host.nftables import decode as nfdecode
+from netcommon.host.nftables import encode as nfencode
+from netcommon.host.nftables import expressions as nfexpr
+from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, attribute, message
 
 CREATE, APPEND, REQUEST = 0x400, 0x800, 1
 CHAIN = NftChain(NETDEV, "t", "out-5", EGRESS, -300, "täp0", "a NIC")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from netcommon.host.attributes import MalformedError
-from netcommon.host.facts import OVS_MARK, OvsPort
-from netcommon.host.ovsdb import Ovsdb
-from netcommon.host.ovsrows import a_map, a_port, a_set, numbers, uuid, word
+from netcommon.host.api.facts import OVS_MARK, OvsPort
+from netcommon.host.ovs.client import Ovsdb
+from netcommon.host.ovs.rows import a_map, a_port, a_set, numbers, uuid, word
+from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
 
 TIMEOUT = 0.4

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host import flowlink, flowwire
-from netcommon.host.requests_flows import DeleteFlows, PutFlows
+from netcommon.host.api.requests import DeleteFlows, PutFlows
+from netcommon.host.ovs import openflow_bundle, openflow_codec
 
 FLOW = "priority=65010,arp,reg13=0x20000000/0xe0000000,arp_spa=10.0.0.5 actions=load:0x7->NXM_NX_REG13[29..31],resubmit(,0)"
 
@@ -55,14 +55,14 @@ def test_what_the_switch_answers(tmp_path: Path, kind: str, bytewise: bool) -> N
 
         thread = threading.Thread(target=serve)
         thread.start()
-        bodies = flowlink.changes([PutFlows("ovs0", "tap0", 9, (FLOW,)), DeleteFlows("ovs0", 8)], {"tap0": 3})
+        bodies = openflow_bundle.changes([PutFlows("ovs0", "tap0", 9, (FLOW,)), DeleteFlows("ovs0", 8)], {"tap0": 3})
         assert len(bodies) == 3
         try:
             if isinstance(expected, type):
                 with pytest.raises(expected):
-                    flowlink.bundle(path, bodies, 0.2 if kind == "silent" else 5, time.monotonic)
+                    openflow_bundle.bundle(path, bodies, 0.2 if kind == "silent" else 5, time.monotonic)
             else:
-                assert flowlink.bundle(path, bodies, 5, time.monotonic) is expected
+                assert openflow_bundle.bundle(path, bodies, 5, time.monotonic) is expected
         finally:
             over.set()
             thread.join()
@@ -70,11 +70,11 @@ def test_what_the_switch_answers(tmp_path: Path, kind: str, bytewise: bool) -> N
 
 def test_nobody_is_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        flowlink.bundle(str(tmp_path / "none"), [], 1, time.monotonic)
+        openflow_bundle.bundle(str(tmp_path / "none"), [], 1, time.monotonic)
 
 
 def test_a_port_whose_number_is_not_known() -> None:
     with pytest.raises(KeyError):
-        flowlink.changes([PutFlows("ovs0", "tap0", 9, (FLOW,))], {})
-    with pytest.raises(flowwire.StrangeError):
-        flowlink.changes([PutFlows("ovs0", "tap0", 9, ("actions=NORMAL",))], {"tap0": 3})
+        openflow_bundle.changes([PutFlows("ovs0", "tap0", 9, (FLOW,))], {})
+    with pytest.raises(openflow_codec.StrangeError):
+        openflow_bundle.changes([PutFlows("ovs0", "tap0", 9, ("actions=NORMAL",))], {"tap0": 3})

@@ -15,10 +15,8 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from netcommon.host import decode, encode
-from netcommon.host.attributes import Encoded, MalformedError, attributes, message, pack_address, show_address, split_prefix
-from netcommon.host.facts import DOT1AD, BridgeVlan, Link, Neighbour, Route, Rule
-from netcommon.host.requests import (
+from netcommon.host.api.facts import DOT1AD, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.api.requests import (
     AddNeighbour,
     AddRoute,
     AddRule,
@@ -31,23 +29,29 @@ from netcommon.host.requests import (
     SetLink,
     SetSysctl,
 )
+from netcommon.host.rtnetlink import decode, encode
+from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, attributes, message, pack_address, show_address, split_prefix
+from tests.support.pyroute import (
+    CREATE,
+    DELLINK,
+    DELNEIGH,
+    DELROUTE,
+    DELRULE,
+    EXCL,
+    GETLINK,
+    GETNEIGH,
+    GETROUTE,
+    GETRULE,
+    NEWLINK,
+    NEWNEIGH,
+    NEWROUTE,
+    NEWRULE,
+    REPLACE,
+    SETLINK,
+    theirs,
+)
 
-REQUEST, REPLACE, EXCL, CREATE = 1, 0x100, 0x200, 0x400
-NEWLINK, DELLINK, GETLINK, SETLINK, NEWROUTE, DELROUTE, GETROUTE = 16, 17, 18, 19, 24, 25, 26
-NEWNEIGH, DELNEIGH, GETNEIGH, NEWRULE, DELRULE, GETRULE = 28, 29, 30, 32, 33, 34
 SKIP_STATS = ["IFLA_EXT_MASK", 8]
-
-
-def theirs(kind: type[Any], number: int, flags: int, fields: dict[str, Any], *attrs: list[Any]) -> bytes:
-    """The whole message as pyroute2 encodes it."""
-    made = kind()
-    for name, value in fields.items():
-        made[name] = value
-    made["attrs"] = [tuple(each) for each in attrs]
-    made["header"]["type"], made["header"]["flags"] = number, REQUEST | flags
-    made["header"]["sequence_number"], made["header"]["pid"] = 77, 0
-    made.encode()
-    return bytes(made.data)
 
 
 def link(number: int, index: int, flags: int, change: int, *attrs: list[Any], family: int = 0) -> bytes:

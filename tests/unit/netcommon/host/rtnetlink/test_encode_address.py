@@ -9,11 +9,11 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from netcommon.host import decode, encode, encode_address
-from netcommon.host.attributes import Encoded, MalformedError, message
-from netcommon.host.facts import Address, Neighbour, Route
-from netcommon.host.requests import AddAddress, AddNeighbour, AddRoute, DeleteAddress, DeleteRoute, Request, SetLink
-from tests.unit.test_netlink_encoding import CREATE, DELROUTE, NEWNEIGH, NEWROUTE, REPLACE, theirs
+from netcommon.host.api.facts import Address, Neighbour, Route
+from netcommon.host.api.requests import AddAddress, AddNeighbour, AddRoute, DeleteAddress, DeleteRoute, Request, SetLink
+from netcommon.host.rtnetlink import decode, encode, encode_address
+from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, message
+from tests.support.pyroute import CREATE, DELROUTE, NEWNEIGH, NEWROUTE, REPLACE, theirs
 
 NEWADDR, DELADDR, GETADDR = 20, 21, 22
 PROTO = b"\x05\0\x0b\0\xae\0\0\0"  #: IFA_PROTO, which pyroute2 does not know everywhere

@@ -8,14 +8,13 @@ import pytest
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 
-from netcommon.host import encode_port
-from netcommon.host.attributes import Encoded, MalformedError, message
-from netcommon.host.encode import ELSEWHERE, encode
-from netcommon.host.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
-from netcommon.host.requests_port import AddFdb, DeleteFdb, SetPort
+from netcommon.host.api.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
+from netcommon.host.api.requests import AddFdb, DeleteFdb, SetPort
+from netcommon.host.rtnetlink import encode_port
+from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, message
+from netcommon.host.rtnetlink.encode import ELSEWHERE, encode
+from tests.support.pyroute import CREATE, DELNEIGH, GETNEIGH, NEWLINK, NEWNEIGH, REPLACE, SETLINK, theirs
 
-NEWLINK, SETLINK, NEWNEIGH, DELNEIGH, GETNEIGH = 16, 19, 28, 29, 30
-CREATE, REPLACE = 0x400, 0x100
 MAC = "aa:00:00:00:00:01"
 NESTED = 0x8000
 #: The flags by the names of linux/if_link.h.
@@ -28,17 +27,6 @@ NAMES = {
     "mcast_to_unicast": "MCAST_TO_UCAST",
     "mcast_router": "MULTICAST_ROUTER",
 }
-
-
-def theirs(kind: type[Any], number: int, flags: int, fields: dict[str, Any], *attrs: tuple[Any, ...]) -> bytes:
-    made = kind()
-    for name, value in fields.items():
-        made[name] = value
-    made["attrs"] = list(attrs)
-    made["header"]["type"], made["header"]["flags"] = number, 1 | flags
-    made["header"]["sequence_number"], made["header"]["pid"] = 77, 0
-    made.encode()
-    return bytes(made.data)
 
 
 def ours(made: Encoded) -> bytes:

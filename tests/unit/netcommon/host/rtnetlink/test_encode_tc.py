@@ -7,25 +7,19 @@ from typing import Any
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from netcommon.host import encode_tc
-from netcommon.host.attributes import message
-from netcommon.host.encode import ELSEWHERE, encode
-from netcommon.host.facts import Filter, Qdisc
-from netcommon.host.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.api.facts import Filter, Qdisc
+from netcommon.host.api.requests import AddClsact, DeleteClsact, DeletePolicer, DeleteTbf, SetPolicer, SetTbf
+from netcommon.host.rtnetlink import encode_tc
+from netcommon.host.rtnetlink.attributes import message
+from netcommon.host.rtnetlink.encode import ELSEWHERE, encode
+from tests.support import pyroute
 
 ROOT, CLSACT, INGRESS = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFFFFF2
 INFO = 174 << 16 | 0x300
 
 
 def theirs(number: int, flags: int, fields: dict[str, Any], *attrs: tuple[str, Any]) -> bytes:
-    made = tcmsg()
-    for name, value in fields.items():
-        made[name] = value
-    made["attrs"] = list(attrs)
-    made["header"]["type"], made["header"]["flags"] = number, 1 | flags
-    made["header"]["sequence_number"], made["header"]["pid"] = 77, 0
-    made.encode()
-    return bytes(made.data)
+    return pyroute.theirs(tcmsg, number, flags, fields, *attrs)
 
 
 SIMPLE = [

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from netcommon.host import encode
-from netcommon.host.attributes import HEADER, RUN, Encoded, search
-from netcommon.host.kernel import KernelView
-from netcommon.host.netlink import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
+from netcommon.host.rtnetlink import encode
+from netcommon.host.rtnetlink.attributes import HEADER, RUN, Encoded, search
+from netcommon.host.rtnetlink.read import KernelView
+from netcommon.host.rtnetlink.socket import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
 from runtime.errors import HostRefused, TryAgain
 
 KERNEL, STRANGER = (0, 0), (4711, 0)

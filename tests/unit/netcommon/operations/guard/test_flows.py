@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netcommon.host.flowwire import StrangeError, encode
-from netcommon.host.openflow import OpenFlow
-from netcommon.host.patience import Patience
+from netcommon.host.ovs.jsonrpc import Patience
+from netcommon.host.ovs.ofctl import OpenFlow
+from netcommon.host.ovs.openflow_codec import StrangeError, encode
 from netcommon.modes import openvswitch_flows
 from netcommon.operations import from_json
-from netcommon.operations.flows import GUARD, Flows
-from netcommon.operations.guard import GuardTable, NicGuard
-from netcommon.operations.guard_flows import FOLLOWED, guard_flows
-from netcommon.options import options_of
-from netcommon.settings import Settings
+from netcommon.operations.flows import Flows
+from netcommon.operations.guard.flows import FOLLOWED, GUARD, guard_flows
+from netcommon.operations.guard.table import GuardTable, NicGuard
+from netcommon.options.sources import options_of
+from netcommon.settings.model import Settings
 from netcommon.templates import read, render
 from runtime.errors import SettingsInvalid
 from tests.support.sim import Sim, nic
@@ -141,7 +141,7 @@ def test_the_counts_of_both_are_summed(tmp_path: object, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("known", [True, False])
 def test_a_switch_that_prints_otherwise(tmp_path: object, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
     """After an upgrade of Open vSwitch: the flows are its own as long as it takes ours for the same; else they are made anew."""
-    from netcommon.host.simulated_openflow import Tables
+    from netcommon.host.simulated.openflow import Tables
 
     sim = Sim(str(tmp_path), Settings(service_timeout=2, nic={"spoof_guard": True}))
     sim.up(nic("openvswitch"))

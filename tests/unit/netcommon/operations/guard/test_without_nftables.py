@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.linux import LinuxHost
-from netcommon.host.nftables import NETDEV, NftTable, Put
-from netcommon.host.requests import NftChange
+from netcommon.host.api.nftables import NETDEV, NftTable, Put
+from netcommon.host.api.requests import NftChange
+from netcommon.host.linux.host import LinuxHost
 from runtime.errors import UNAVAILABLE, HostRefused
 from tests.support.sim import Sim, nic
 

@@ -7,27 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.requests import SetLink
+from netcommon.host.api.requests import SetLink
 from netcommon.lifecycle.check import check
-from netcommon.operations import KINDS
-from netcommon.settings import Settings
-from netcommon.views.explain import DEFINED, DIFFERS, HOLDS, UNKNOWN, Explanation, Origin, explained, foreseen
-from netcommon.views.explain_text import WIDTH, text
-from netcommon.views.plain import MEANINGS, PORTS
-from netcommon.views.text import ASCII, UNICODE
+from netcommon.operations import kind
+from netcommon.operations.base import Operation
+from netcommon.operations.kinds import KINDS
+from netcommon.operations.port import SENTENCES
+from netcommon.settings.model import Settings
+from netcommon.views.explain.model import DEFINED, DIFFERS, HOLDS, UNKNOWN, Explanation, Origin, explained, foreseen
+from netcommon.views.explain.text import WIDTH, text
+from netcommon.views.topology.text import ASCII, UNICODE
 from runtime.record import APPLYING, CLOSING, REVERTING
-from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.cli import BRIDGED, UUIDS, Cli, with_two
 from tests.support.sim import MODES, Sim, nic
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return equipped(tmp_path)
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Sim:
-    return Sim(str(tmp_path))
 
 
 def of(sim: Sim) -> Explanation:
@@ -40,7 +32,7 @@ def option(one: Explanation, name: str) -> Origin:
 
 
 def test_each_kind_has_its_sentence() -> None:
-    assert set(MEANINGS) == set(KINDS)
+    assert [name for name in KINDS if kind(name).sentence is Operation.sentence] == []
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -63,7 +55,7 @@ def test_whatever_is_done_is_said(sim: Sim, mode: str) -> None:
 
 
 def test_each_flag_of_a_port_has_both_words() -> None:
-    assert all(on.endswith(".") and off.endswith(".") and on != off for on, off in PORTS.values())
+    assert all(on.endswith(".") and off.endswith(".") and on != off for on, off in SENTENCES.values())
 
 
 def test_what_the_guard_lets_pass(sim: Sim) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from netagent.figures import hooks
-from netagent.metrics import BUCKETS, Metrics
-from netagent.reports import COLD, WARM, called
-from netcommon.host.attributes import MalformedError, attribute
-from netcommon.host.counters import HEADER, STATS, Counters, counters
-from netcommon.host.memory import MemoryHost
-from netcommon.views.calls import Calls, bound, calls
-from netcommon.views.model import DRIFTED, GONE, GOOD
-from netcommon.views.rates import Rate, Reading, rate, read
-from netcommon.views.text import UNICODE, Style
-from netcommon.views.top import SORTS, UNSEEN, Agent, Look, Row, Top, counted, ordered, rows
-from netcommon.views.top_text import screen, seconds, short, standing, text
+from netagent.observe.hook_reports import COLD, WARM, called
+from netagent.observe.hook_stats import hooks
+from netagent.observe.metrics import BUCKETS, Metrics
+from netcommon.host.api.facts import Counters
+from netcommon.host.rtnetlink.attributes import MalformedError, attribute
+from netcommon.host.rtnetlink.counters import HEADER, STATS, counters
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.views.live.hook_stats import Calls, bound, calls
+from netcommon.views.live.rates import Rate, Reading, rate, read
+from netcommon.views.live.top import SORTS, UNSEEN, Agent, Look, Row, Top, counted, ordered, rows
+from netcommon.views.live.top_text import screen, seconds, short, standing, text
+from netcommon.views.topology.model import DRIFTED, GONE, GOOD
+from netcommon.views.topology.text import UNICODE, Style
 from tests.support.nics import nic, record
 
 AGENT = Agent(True, "running, 3 NICs on record", ())

@@ -8,33 +8,20 @@ from pathlib import Path
 import pytest
 
 from netcommon.cli.commands.tree import draws
-from netcommon.host.facts import BridgeVlan, Link, OvsPort
-from netcommon.host.requests import SetLink
-from netcommon.views.document import document
-from netcommon.views.gather import gather
-from netcommon.views.model import BRIDGE, DRIFTED, GONE, GOOD, UNTOLD, NicView, NodeView, Port, Segment
-from netcommon.views.segments import segments
-from netcommon.views.text import ASCII, UNICODE, text
-from netcommon.views.words import natural, ranges, rate, vlan
+from netcommon.host.api.facts import BridgeVlan, Link, OvsPort
+from netcommon.host.api.requests import SetLink
+from netcommon.views.format import natural, ranges, rate, vlan
+from netcommon.views.topology.document import document
+from netcommon.views.topology.gather import gather
+from netcommon.views.topology.model import BRIDGE, DRIFTED, GONE, GOOD, UNTOLD, NicView, NodeView, Port, Segment
+from netcommon.views.topology.segments import segments
+from netcommon.views.topology.text import ASCII, UNICODE, text
 from runtime.errors import TryAgain
-from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.cli import BRIDGED, UUIDS, Cli, with_two
 from tests.support.sim import Sim, nic
+from tests.support.topology import nic_view
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return equipped(tmp_path)
-
-
-def one(label: str = "web1/0", **changes: object) -> NicView:
-    """A NIC that is well."""
-    made = NicView(
-        label, "web1", 0, UUIDS[0], UUIDS[0], "tap0", "bridged", "br0", "aa:00:00:00:00:01", ("10.0.0.5",), None, (),
-        True, (), "", False, 0, 0, False, "up", GOOD, (), (), (), (), (),
-    )  # fmt: skip
-    return made._replace(**changes)  # type: ignore[arg-type]
 
 
 def a_node(*nics: NicView, **changes: object) -> NodeView:
@@ -93,13 +80,13 @@ def test_colours_only_where_they_are_wanted(cli: Cli) -> None:
 def test_ascii_alone_where_nothing_else_can_be_drawn() -> None:
     assert draws("utf-8", "UTF-8") and draws("UTF8", "utf-8")
     assert not draws("utf-8", "ANSI_X3.4-1968") and not draws("ascii", "utf-8") and not draws("iso8859-15", "ISO-8859-15")
-    node = a_node(one("wéb/0"), name="brü")
+    node = a_node(nic_view("wéb/0"), name="brü")
     assert text(node, ASCII).isascii() and "w\\xe9b/0" in text(node, ASCII)
     assert "└─ bridge brü" in text(node, UNICODE)
 
 
 def test_nothing_that_others_wrote_reaches_the_terminal_raw() -> None:
-    node = a_node(one("a\x1b[31mb\n/0", addresses=("\x9b2J",)), others=(Port("t\x07p", "tun", True),))
+    node = a_node(nic_view("a\x1b[31mb\n/0", addresses=("\x9b2J",)), others=(Port("t\x07p", "tun", True),))
     for style in (ASCII, UNICODE):
         said = text(node._replace(name="n\x1b]0;x", problems=("bad\rthing",)), style)
         assert all(char.isprintable() for char in said.replace("\n", "")), said
@@ -198,7 +185,7 @@ def test_the_hosts_tables_are_read_once(tmp_path: Path) -> None:
     sim = Sim(str(tmp_path))
     reads = []
     for count in (1, 40):
-        nics = [one(f"w{number}/0", device=f"t{number}", mode="routed", link="guests") for number in range(count)]
+        nics = [nic_view(f"w{number}/0", device=f"t{number}", mode="routed", link="guests") for number in range(count)]
         before = sim.host.reads
         segments(sim.host.snapshot(), nics, {})
         reads.append(sim.host.reads - before)
@@ -206,7 +193,7 @@ def test_the_hosts_tables_are_read_once(tmp_path: Path) -> None:
 
 
 def test_thousands() -> None:
-    nics = tuple(one(f"web{number}/0", device=f"tap{number}", access=number % 40 + 1) for number in range(5000))
+    nics = tuple(nic_view(f"web{number}/0", device=f"tap{number}", access=number % 40 + 1) for number in range(5000))
     said = text(a_node(*nics))
     assert len(said.splitlines()) == 5002 and said.startswith("n1: 5000 NICs, all good")
     assert len(document(a_node(*nics))["segments"][0]["nics"]) == 5000
@@ -217,7 +204,7 @@ def test_a_view_that_does_not_answer_is_a_problem_once(tmp_path: Path) -> None:
     sim.host.busy = True
     with pytest.raises(TryAgain):
         sim.host.snapshot().links()
-    found, problems = segments(sim.host.snapshot(), [one()], {})
+    found, problems = segments(sim.host.snapshot(), [nic_view()], {})
     assert [each.name for each in found] == ["br0"] and problems[0].startswith("its devices: ")
 
 

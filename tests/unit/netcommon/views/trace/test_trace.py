@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netcommon.host.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
-from netcommon.host.nfexpr import JUMP, expression, load, meta, verdict, within
-from netcommon.host.nftables import BRIDGE, INET, NETDEV, NftChain, NftElement, NftRule, NftSet, NftTable, Put
-from netcommon.host.requests import NftChange, SetLink
-from netcommon.host.requests_port import AddFdb, SetPort
-from netcommon.settings import Settings
-from netcommon.views.frame import FROM_GUEST, TO_GUEST, Wanted, build
-from netcommon.views.netfilter import IP, IP6
-from netcommon.views.packet import IPV4, IPV6, Packet
-from netcommon.views.path import DROPS, OURS, UNTOLD
-from netcommon.views.path import Path as Way
-from netcommon.views.ruleset import Devices, Ruleset
-from netcommon.views.trace import frame, subject, trace
+from netcommon.host.api.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
+from netcommon.host.api.nftables import BRIDGE, INET, NETDEV, NftChain, NftElement, NftRule, NftSet, NftTable, Put
+from netcommon.host.api.requests import AddFdb, NftChange, SetLink, SetPort
+from netcommon.host.nftables.expressions import JUMP, expression, load, meta, verdict, within
+from netcommon.settings.model import Settings
+from netcommon.views.trace.frame import FROM_GUEST, TO_GUEST, Wanted, build
+from netcommon.views.trace.netfilter import IP, IP6
+from netcommon.views.trace.nft_eval import Devices, Ruleset
+from netcommon.views.trace.packet import IPV4, IPV6, Packet
+from netcommon.views.trace.request import frame, subject, trace
+from netcommon.views.trace.trail import DROPS, OURS, UNTOLD
+from netcommon.views.trace.trail import Path as Way
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NicInvalid
 from tests.kernel.guard.limits import allowed
@@ -34,11 +32,6 @@ from tests.support.sim import Sim, nic
 UUID = "5d2c0d6e-0000-4000-8000-000000000001"
 MODES = {"bridged": {"MODE": "bridged", "LINK": "br9"}, "routed": {"MODE": "routed", "LINK": ""}}
 CASES = [(mode, each) for mode in MODES for each in SETTINGS if mode == "bridged" or each.ip or "addresses" in each.tags]
-
-
-@pytest.fixture
-def sim(tmp_path: Path) -> Iterator[Sim]:
-    yield Sim(str(tmp_path))
 
 
 def placed(sim: Sim, mode: str, setting: Setting) -> None:

@@ -1,0 +1,100 @@
+"""Read a Linux host as it is now: the kernel's tables, /proc, files, daemons, templates, and Open vSwitch."""
+
+from __future__ import annotations
+
+import os
+
+from netcommon.host.linux.rt_tables import Tables
+from netcommon.host.nftables.view import NftView
+from netcommon.host.rtnetlink.read import KernelView
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.api.facts import Daemon, File, Flow, Link, OvsBridge, OvsPort, OvsShaper
+    from netcommon.host.linux.sockets import Sockets
+
+VRF_MODULE = "net/vrf/strict_mode"  #: what the module brings (Linux 5.9)
+
+
+class LiveView(KernelView, NftView):
+    """Each answer is the state of now; only the names of routing tables are kept."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        super().__init__(sockets.netlink)
+        self._sockets = sockets
+        self._nft = lambda: sockets.nftables
+        self._tables = Tables(sockets.paths.iproute2)
+
+    # -- /proc
+
+    def sysctl(self, path: str) -> str | None:
+        return self._sockets.proc.sysctl(path)
+
+    def links_of(self, kind: str) -> Sequence[Link]:
+        """A kernel that does not know VRFs would list all links instead."""
+        return [] if kind == "vrf" and self.sysctl(VRF_MODULE) is None else super().links_of(kind)
+
+    def legacy_tables(self) -> Sequence[str]:
+        return self._sockets.proc.legacy_tables()
+
+    def table(self, name: str) -> int | None:
+        return self._tables.number(name)
+
+    # -- this machine's own files, daemons and templates
+
+    def file(self, folder: str, name: str) -> File | None:
+        return self._sockets.files().file(folder, name)
+
+    def files(self) -> Sequence[File]:
+        return self._sockets.files().files()
+
+    def daemon(self, name: str) -> Daemon | None:
+        return self._sockets.daemons().daemon(name)
+
+    def program(self, name: str) -> str:
+        from netcommon.host.linux.daemons import program
+
+        return program(name)
+
+    def template(self, name: str) -> str:
+        from netcommon.templates import read  # few NICs need one
+
+        return read(name, self._sockets.paths.templates)
+
+    # -- Open vSwitch
+
+    def ovs_bridge(self, name: str) -> bool:
+        return self._sockets.ovsdb.bridge(name)
+
+    def ovs_port(self, name: str) -> OvsPort | None:
+        return self._sockets.ovsdb.port(name)
+
+    def ovs_ports(self) -> Sequence[OvsPort]:
+        return [port for port in self.every_ovs_port() if port.owner]
+
+    def every_ovs_port(self) -> Sequence[OvsPort]:
+        """All ports, with our mark or without."""
+        return self._sockets.ovsdb.ports()
+
+    def ovs_held(self, name: str) -> OvsPort | None:
+        return self._sockets.ovsdb.held(name) if os.path.exists(self._sockets.paths.ovsdb) else None
+
+    def ovs_switch(self, name: str) -> OvsBridge | None:
+        return self._sockets.ovsdb.switch(name)
+
+    def ovs_switches(self) -> Sequence[OvsBridge]:
+        return self._sockets.ovsdb.switches()
+
+    def ovs_shapers(self) -> Sequence[OvsShaper]:
+        return self._sockets.ovsdb.shapers()
+
+    def ovs_away(self) -> bool:
+        return self._sockets.ovsdb.away()
+
+    def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
+        return self._sockets.openflow().flows(bridge, cookie)
+
+    def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
+        return self._sockets.openflow().texts(flows)

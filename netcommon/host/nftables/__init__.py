@@ -1,0 +1,1 @@
+"""Speak nftables by netlink: values, their encoding, one transaction at a time."""

@@ -1,0 +1,1 @@
+"""Simulate a host in plain values, for tests and for showing what would be done."""

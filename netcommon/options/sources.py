@@ -1,0 +1,74 @@
+"""Find the options of a NIC where a site gives them.
+
+In rising order of precedence: the default, the settings' [nic], the settings' [networks.NAME] (by the network's name or UUID), the
+network's tags, the instance's tags for all of its NICs, and those for this one. The syntax of tags is in netcommon.options.tags, which is
+imported only where somebody gives an option.
+"""
+
+from __future__ import annotations
+
+from netcommon.options.model import COMMUNICATION_OPTIONS, DEFAULTS, INSTANCE_COMMUNICATION, Options, mode_of
+from runtime.errors import escaped
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Protocol
+
+    from netcommon.options.tags import Given
+    from runtime.nic import Nic
+
+    class Asking(Protocol):
+        """The part of the settings (netcommon.settings.model) that is about options."""
+
+        @property
+        def tag_prefix(self) -> str: ...
+        @property
+        def nic(self) -> Mapping[str, Any]: ...
+        @property
+        def networks(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+#: What a name in the settings file may have without quotes (TOML 1.0, keys).
+BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+def options_of(nic: Nic, settings: Asking) -> Options:
+    """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood.
+
+    An instance communication NIC has the defaults, but for COMMUNICATION_OPTIONS.
+    """
+    start = settings.tag_prefix + ":"
+    tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
+    if not (tagged or settings.nic or settings.networks):
+        return DEFAULTS
+    found = Options(**{each.name: each.value for each in given(nic, settings)})
+    if mode_of(nic) != INSTANCE_COMMUNICATION:
+        return found
+    return DEFAULTS._replace(**{name: getattr(found, name) for name in COMMUNICATION_OPTIONS})
+
+
+def given(nic: Nic, settings: Asking) -> Iterator[Given]:
+    """Every option that any place gives, in rising order of precedence: the last one of a name counts. Raises NicInvalid."""
+    from netcommon.options.tags import Given, of_another, of_tags, selected, selectors  # few NICs have options
+
+    for name, value in settings.nic.items():
+        yield Given(name, value, "[nic]")
+    network = nic.network
+    named = [key for key in settings.networks if key and key == network.name]
+    identified = [key for key in settings.networks if key and key.lower() == network.uuid]
+    for key in dict.fromkeys([*named, *identified]):
+        place = key if set(key) <= BARE else escaped(key)
+        for name, value in settings.networks[key].items():
+            yield Given(name, value, f"[networks.{place}]")
+    start = settings.tag_prefix + ":"
+    tags = [tag for tag in network.tags if tag.startswith(start)]
+    if tags:
+        yield from of_tags("NETWORK_TAGS", [(tag, tag[len(start) :]) for tag in tags])
+    tags = [tag for tag in nic.tags if tag.startswith(start)]
+    if tags:
+        for_all, for_this = (selected(tags, start, names) for names in (["*"], selectors(nic)))
+        for tag in sorted({*tags}.difference(tag for tag, _rest in (*for_all, *for_this))):
+            of_another(tag, tag[len(start) :])
+        yield from of_tags("TAGS", for_all)
+        yield from of_tags("TAGS", for_this)

@@ -1,0 +1,1 @@
+"""Plan a NIC: turn its description and the settings into operations."""

@@ -1,0 +1,1 @@
+"""Read the settings of a node: the model, the file, its schema and its cache."""

@@ -1,0 +1,1 @@
+"""Show what is going on: top, rates, and events."""

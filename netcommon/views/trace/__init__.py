@@ -1,0 +1,1 @@
+"""Follow one frame through the node, step by step."""
