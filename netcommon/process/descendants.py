@@ -18,6 +18,9 @@ MARK = b"NETCOMMON_DOOR"
 #: So many descendants, at most, are given GRACE: each is held open, and a process may have 1024 files. Others are killed.
 MOST = 512
 
+#: A thread of the kernel's own, among the flags of proc_pid_stat(5) (include/linux/sched.h). It has no memory.
+PF_KTHREAD = 0x00200000
+
 
 class Family:
     """The group of process ``pid``, whose environment bears ``mark``, and its descendants. ``proc``: where procfs is."""
@@ -42,7 +45,7 @@ class Family:
     def search(self, until: float, kill: bool = False) -> bool:
         """Opens all others that bear the mark and have begun after us, or kills them; whether there was one, and there is time.
 
-        Those that there is no room for are killed.
+        Those that there is no room for are killed. One that runs another program just now counts too: it may bear the mark.
         """
         began, found = self._began(self.pid), False
         if not self._mark or not began:
@@ -60,11 +63,11 @@ class Family:
             handle = _opened(int(name))
             if handle < 0:
                 continue
-            if not self._marked(int(name)):
+            marked = self._marked(int(name))
+            found = found or marked is not False
+            if not marked:
                 os.close(handle)
-                continue
-            found = True
-            if kill or len(self._known) >= MOST:
+            elif kill or len(self._known) >= MOST:
                 _send(handle, signal.SIGKILL)
                 os.close(handle)
             else:
@@ -97,18 +100,33 @@ class Family:
         except (OSError, ValueError):
             return []
 
-    def _marked(self, pid: int) -> bool:
+    def _marked(self, pid: int) -> bool | None:
+        """Tell whether the process bears the mark; None while that is not to be seen, since its program is being replaced."""
         try:
             with open(f"{self._proc}/{pid}/environ", "rb") as stream:
-                return self._mark in stream.read().split(b"\0")
-        except OSError:
+                environment = stream.read()
+            return self._mark in environment.split(b"\0") if environment else (None if self._in_exec(pid) else False)
+        except (OSError, ValueError, IndexError):
             return False
+
+    def _in_exec(self, pid: int) -> bool:
+        """Tell whether the process, whose environment was empty, has a place for one by now, or none yet (execve(2)).
+
+        The place is env_start and env_end in proc_pid_stat(5). Where it holds nothing the program was given nothing.
+        """
+        words = self._stat(pid)
+        memory = words[0] not in (b"Z", b"X") and not int(words[6]) & PF_KTHREAD
+        return memory and (words[48] == b"0" or words[47] != words[48])
+
+    def _stat(self, pid: int) -> list[bytes]:
+        """Give the fields of proc_pid_stat(5) from the third one on, which is the state."""
+        with open(f"{self._proc}/{pid}/stat", "rb") as stream:
+            return stream.read().rpartition(b")")[2].split()  # the name may hold anything
 
     def _began(self, pid: int) -> int:
         """When the process began, in ticks since boot; 0 if it is gone."""
         try:
-            with open(f"{self._proc}/{pid}/stat", "rb") as stream:
-                return int(stream.read().rpartition(b")")[2].split()[19])  # the name may hold anything
+            return int(self._stat(pid)[19])
         except (OSError, ValueError, IndexError):
             return 0
 

@@ -77,6 +77,16 @@ class Agent:
             assert self._process.poll() is None, f"the agent ended with status {self._process.returncode}:\n{self.output}"
             assert time.monotonic() < limit, f"the agent is not ready:\n{self.output}"
 
+    def took(self, condition: Callable[[], object], limit: float = 5, what: str = "") -> float:
+        """Give the seconds until ``condition`` is true, in those of a machine that has nothing else to do.
+
+        What the agent was kept from a processor meanwhile does not count, nor does how busy the machine is at the end: the greater of
+        the two. Raises AssertionError at the limit.
+        """
+        pid, before = self.pid, waited(self.pid)
+        clock = seconds_until(condition, limit, f"{what}\n{self.output}")
+        return min(clock - (waited(pid) - before), clock / contention())
+
     def stop(self, number: int = signal.SIGTERM, seconds: float = 10) -> int:
         """Ends it; its exit status, negative for a signal."""
         assert self._process is not None, "it does not run"

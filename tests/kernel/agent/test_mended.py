@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
-from tests.support.agent import Agent, Watched, agent, contention, seconds_until, watched
+from tests.support.agent import Agent, Watched, agent, seconds_until, watched
 from tests.support.netns import run, slowness, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.routed import Site
@@ -160,7 +160,7 @@ def mended(running: Agent, seen: Watched, what: str, damage: Callable[[], None])
     damage()
     assert seen.drift() != [], what
     running.signal(signal.SIGCONT)
-    took = seconds_until(lambda: not seen.drift(), 5, f"{what}: {seen.drift()}\n{running.output}") / contention()
+    took = running.took(lambda: not seen.drift(), 5, f"{what}: {seen.drift()}")
     wait_until(lambda: running.output.count(": repaired ") > before, 2, running.output)
     return took
 
@@ -246,7 +246,7 @@ def test_who_reloads_nftables_fights_nobody(routed: tuple[Site, Watched]) -> Non
         running.rested()
         for number in range(15):
             run(*(["nft", "flush", "ruleset"] if number % 3 else ["nft", "flush", "table", *named("netcommon-guard").split()]))
-            took.append(seconds_until(lambda: not seen.drift(), 5, f"{number}: {seen.drift()}\n{running.output}") / contention())
+            took.append(running.took(lambda: not seen.drift(), 5, f"{number}: {seen.drift()}"))
         assert "somebody else's" not in running.output
     print(f"15 reloads: mended after {max(took) * 1e3:.0f} ms at most, median {sorted(took)[7] * 1e3:.0f} ms")
     assert sorted(took)[7] < BAR * slowness() and max(took) < 5 * BAR * slowness()  # others may have the CPU for a moment
@@ -263,7 +263,7 @@ def test_a_bridge_that_is_away_for_a_while(bridged: Watched, node: Node) -> None
         seconds_until(lambda: not any("nft" in line for line in bridged.drift()), 5, f"{bridged.drift()}\n{running.output}")
         assert any("master br0" in line for line in bridged.drift())
         node.bridge("br0", mtu=1600)
-        took = seconds_until(lambda: not bridged.drift(), 5, f"{bridged.drift()}\n{running.output}") / contention()
+        took = running.took(lambda: not bridged.drift(), 5, f"{bridged.drift()}")
         assert "somebody else's" not in running.output
     print(f"a bridge that came back: its tap is a port after {took * 1e3:.0f} ms")
     assert took < BAR * slowness()

@@ -13,7 +13,7 @@ from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_guard_verdicts import FRAMES, MAC, OWN4, frame, ip4, udp
 from tests.kernel.test_ovs_features import COOKIE
 from tests.kernel.test_ovs_features import NIC as SWITCHED
-from tests.support.agent import Agent, agent, contention, seconds_until, watched
+from tests.support.agent import Agent, agent, seconds_until, watched
 from tests.support.frames import IPV4
 from tests.support.netns import Namespace, run, slowness
 from tests.support.node import Node
@@ -127,7 +127,7 @@ def followed(running: Agent, tap: Tap, outside: Namespace) -> tuple[float, int]:
         forger.start()
         try:
             rename("tap0", NEW)
-            took = seconds_until(lambda: guarded(NEW), 5, running.output) / contention()
+            took = running.took(lambda: guarded(NEW), 5)
         finally:
             forger.stopped.set()
             forger.join()
@@ -201,7 +201,7 @@ def test_a_closing_nic_keeps_its_guard(node: Node, outside: Namespace) -> None:
         running.rested()
         for _ in range(3):
             run("nft", "flush", "ruleset")
-            took = seconds_until(lambda: guarded("tap0"), 5, running.output) / contention()
+            took = running.took(lambda: guarded("tap0"), 5)
             assert took < BAR * slowness()
         assert left(tap, outside) == (0, 1)
         tap.close()
