@@ -70,26 +70,21 @@ class Sender(Protocol):
 
 
 class Socket:
-    """A Unix socket that takes datagrams. Connects at the first one; one socket serves the process."""
+    """A Unix socket that sends datagrams to ``path``, whoever listens there at the time; one socket serves the process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._socket: socket | None = None
 
     def sent(self, data: bytes) -> bool:
-        """Whether it was taken. Tries anew where a log daemon that was restarted has left our socket connected to nobody."""
-        again = self._socket is not None
+        """Tell whether it was taken. The path is looked up for each datagram: a log daemon may be restarted at any time."""
         try:
             if self._socket is None:
                 self._socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
-                self._socket.connect(self._path)
-            self._socket.send(data)
+            self._socket.sendto(data, self._path)
             return True
-        except BlockingIOError:
-            return False
         except OSError:
-            self.close()
-            return again and self.sent(data)
+            return False
 
     def close(self) -> None:
         if self._socket is not None:
@@ -103,7 +98,8 @@ class Syslog:
     def __init__(self, path: str, facility: str = "daemon", wall: Callable[[], float] = time.time, ident: str = "netcommon") -> None:
         self.dropped = 0
         self.facility, self.ident, self._wall = facility, ident, wall
-        self.given_pid = 0  #: of the process that the lines are about; 0: this one's
+        self.given_pid = 0  #: of the process that the lines are about; 0: the one that made this
+        self._pid = os.getpid()  #: a child that it has left behind to go on logs under its number
         self._socket = Socket(path)
 
     def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
@@ -115,7 +111,7 @@ class Syslog:
 
     @property
     def pid(self) -> int:
-        return self.given_pid or os.getpid()
+        return self.given_pid or self._pid
 
     def close(self) -> None:
         self._socket.close()

@@ -24,6 +24,9 @@ TEMPORARY = ".netcommon-tmp-"
 #: How often a temporary file may be swept away under us before we give up.
 SWEPT = 5
 
+#: Bytes read at once behind those that a file was said to hold.
+ROOM = 4096
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,7 +39,7 @@ def refused(what: str, path: str, error: OSError) -> HostRefused:
 
 def trusted(found: os.stat_result, path: str) -> None:
     """Raises HostRefused for what is not root's, or what others can write."""
-    if found.st_uid not in (0, os.geteuid()):
+    if found.st_uid and found.st_uid != os.geteuid():
         raise HostRefused(f"{escaped(path)} belongs to user {found.st_uid}", "it must belong to root")
     if found.st_mode & 0o022:
         raise HostRefused(f"{escaped(path)} has mode {stat.S_IMODE(found.st_mode):04o}", "nobody but root may be able to write to it")
@@ -155,11 +158,11 @@ class Folder:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise RecordUnreadable(f"{escaped(path)} is not a plain file")
-            if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+            if (found.st_uid and found.st_uid != os.geteuid()) or found.st_mode & 0o022:
                 raise RecordUnreadable(f"{escaped(path)} could be written by others than root")
             if found.st_size > limit:
                 raise RecordUnreadable(f"{escaped(path)} holds {found.st_size} bytes, more than {limit}")
-            return _read_all(descriptor, limit)
+            return _read_all(descriptor, limit, found.st_size)
         except OSError as error:
             raise refused("cannot read", path, error) from None
         finally:
@@ -317,15 +320,17 @@ def _temporary_names() -> Iterator[str]:
     return (f"{TEMPORARY}{get_native_id()}-{number}" for number in count())
 
 
-def _read_all(descriptor: int, limit: int) -> bytes:
+def _read_all(descriptor: int, limit: int, size: int) -> bytes:
+    """Read a file that held ``size`` bytes a moment ago, to its end or ``limit`` and one more."""
     parts = []
-    left = limit + 1
+    left, room = limit + 1, size
     while left > 0:
-        part = os.read(descriptor, min(left, 1 << 20))
+        part = os.read(descriptor, min(left, max(room, ROOM)))
         if not part:
             break
         parts.append(part)
         left -= len(part)
+        room -= len(part)
     return b"".join(parts)
 
 

@@ -102,7 +102,7 @@ def _distrusted(folders: dict[str, bool]) -> str:
 
 def _owned(status: os.stat_result) -> bool:
     """Whether it belongs to root, or to who we are."""
-    return status.st_uid in (0, os.geteuid())
+    return not status.st_uid or status.st_uid == os.geteuid()
 
 
 def _writers(status: os.stat_result) -> str:

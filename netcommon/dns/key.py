@@ -75,7 +75,7 @@ def _text(path: str) -> str:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _wrong(path, "is not a regular file")
-        if status.st_uid not in (0, os.geteuid()):
+        if status.st_uid and status.st_uid != os.geteuid():
             raise _wrong(path, f"is owned by user {status.st_uid}; expected root (chown root {path})")
         if status.st_mode & 0o077:
             raise _wrong(path, f"can be read by others than root (chmod 600 {path})")

@@ -115,7 +115,7 @@ def _text(descriptor: int, path: str) -> str:
         status = os.fstat(descriptor)
         if status.st_mode & 0o170000 != 0o100000:
             raise SettingsInvalid(f"{path}: is not a regular file")
-        if status.st_uid not in (0, os.geteuid()):
+        if status.st_uid and status.st_uid != os.geteuid():
             raise SettingsInvalid(f"{path}: is owned by user {status.st_uid}; expected root (chown root {path})")
         if status.st_mode & 0o002 or (status.st_mode & 0o020 and status.st_gid != 0):
             raise SettingsInvalid(f"{path}: can be written by others than root (chmod go-w {path})")

@@ -37,7 +37,8 @@ SO_RCVBUFFORCE = 33
 SO_NETNS_COOKIE = 71
 TIMEVAL = Struct("@ll")
 
-RECEIVE = 1 << 18  #: bytes asked for at once; the kernel fills at most 32 KiB of a dump into one
+#: Bytes asked for at once: twice what the kernel fills of a dump into one datagram, and little enough for malloc(3) to map none for it.
+RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h

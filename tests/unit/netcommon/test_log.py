@@ -106,6 +106,7 @@ def test_no_log_at_all_is_counted(tmp_path: Path) -> None:
     log.info("two")
     assert sender.dropped == 2
     assert log.summary() == ""
+    sender.close()
 
 
 def test_a_restarted_log_daemon_is_found_again(tmp_path: Path) -> None:

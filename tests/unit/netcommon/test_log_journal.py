@@ -145,3 +145,4 @@ def test_neither_is_counted() -> None:
     sender = Journal("/nowhere/journal", Syslog("/nowhere/log"))
     Log(sender).info("x")
     assert sender.dropped == 1
+    sender.close()
