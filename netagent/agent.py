@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from netagent import allocator
-from netagent.dispatcher import Jobs, tell
+from netagent.dispatcher import Dispatcher, tell
 from netagent.events import INDEX, INSTANCE, SWITCH, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
 from netagent.ganeti_doors import Doors
 from netagent.hooks.server import Serving
 from netagent.index import Nics, entry_of
 from netagent.loop import Loop
-from netagent.reconcile.dirty_set import Drift
+from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.repair_policy import Repairs
 from netagent.record_cache import PARSED
 from netagent.resync_interval import apart
@@ -71,10 +71,10 @@ class Agent:
         self._loop = Loop(self._now, self._failed)
         self._nics = Nics()
         self._repairs = Repairs(self._now, service.settings)
-        self._drift = Drift(self._nics, self._repairs.not_before)
+        self._dirty = DirtySet(self._nics, self._repairs.not_before)
         self._journal = service.journal
         self._store = Store(self._paths, service.identity.netns, service.identity.boot, parse=PARSED)
-        self._jobs = Jobs(service, self._loop, self._nics, self._drift, self._repairs, chance)
+        self._jobs = Dispatcher(service, self._loop, self._nics, self._dirty, self._repairs, chance)
         self._jobs.reread = self._reread
         self._serving = Serving(service, self._jobs.later, self._jobs.launcher)
         self._files = FileEvents()
@@ -127,7 +127,7 @@ class Agent:
 
     def reloaded(self, settings: Settings) -> None:
         self._repairs.settings = settings
-        self._drift.everything(self._now())
+        self._dirty.everything(self._now())
         self._jobs.schedule()
         self._serve(settings)
 
@@ -194,7 +194,7 @@ class Agent:
         elif isinstance(event, Gone) and any(sort in (TABLE, SWITCH) for sort, _which in event.marks):
             for entry in self._nics.about(event.marks):
                 self._repairs.flushed(entry.key)
-        self._drift.take(event, now)
+        self._dirty.take(event, now)
 
     def _reread(self, key: str, parse: Parse | None = None) -> None:
         """The record may have changed on disk. ``parse``: see Store.read."""
@@ -209,7 +209,7 @@ class Agent:
         here = self._service.identity
         if record is None or (record.boot == here.boot and record.netns != here.netns):
             self._journal.became(self._nics.drop(key), None)
-            self._drift.removed(key)
+            self._dirty.removed(key)
             self._repairs.worked(key)
             return
         entry, before = entry_of(record), self._nics.get(key)
@@ -217,7 +217,7 @@ class Agent:
             self._repairs.worked(key)  # what failed was for another device
         self._nics.put(entry)
         self._journal.became(before, entry)
-        self._drift.changed(entry, self._now())
+        self._dirty.changed(entry, self._now())
         self._switches.need(entry)
 
     # -- folders
@@ -261,7 +261,7 @@ class Agent:
 
     def _resync(self) -> None:
         """Everything is looked at, whatever events have said or not."""
-        self._drift.everything(self._now())
+        self._dirty.everything(self._now())
         self._watch_again()
         self._look_at_doors()
         self._switches.again()

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.loop import Loop, Timer
-from netcommon.host.linux.memo_view import Once
+from netcommon.host.linux.memo_view import MemoView
 
 if TYPE_CHECKING:
     from netagent.reconcile.workers import Worker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STEP = 0.02
 
 
-class Repeat(NamedTuple):
+class DelayedEffect(NamedTuple):
     """One action, and when (the clock's seconds); ``order``: those of one time are done in the order in which they were asked for."""
 
     when: float
@@ -29,7 +29,7 @@ class Repeat(NamedTuple):
     rest: tuple[float, ...]  #: the times after this one
 
 
-class Repeats:
+class DelayedEffects:
     """``put`` gives work to a worker, once more if it is asked for while that is done; ``failed`` is told of an action that raised."""
 
     def __init__(
@@ -41,17 +41,17 @@ class Repeats:
     ) -> None:
         self._loop, self._now, self._put, self._failed = loop, now, put, failed
         self._order = count()
-        self._waiting: list[Repeat] = []
-        self._due: deque[Repeat] = deque()
+        self._waiting: list[DelayedEffect] = []
+        self._due: deque[DelayedEffect] = deque()
         self._timer: Timer | None = None
 
     def later(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None:
         """See netcommon.lifecycle.context.Later. For any thread."""
         now = self._now()
         first, *rest = (now + delay for delay in delays)
-        self._loop.tell(lambda: self._add([Repeat(first, next(self._order), action, tuple(rest))]))
+        self._loop.tell(lambda: self._add([DelayedEffect(first, next(self._order), action, tuple(rest))]))
 
-    def _add(self, repeats: Sequence[Repeat]) -> None:
+    def _add(self, repeats: Sequence[DelayedEffect]) -> None:
         for repeat in repeats:
             heappush(self._waiting, repeat)
         if self._waiting and (self._timer is None or self._waiting[0].when + STEP < self._timer.when):
@@ -71,8 +71,8 @@ class Repeats:
 
     def _run(self, worker: Worker) -> None:
         """In a worker's thread. What becomes due meanwhile gets a view of its own time."""
-        again: list[Repeat] = []
-        view = Once(worker.node.host.view())
+        again: list[DelayedEffect] = []
+        view = MemoView(worker.node.host.view())
         for _ in range(len(self._due)):
             repeat = self._due.popleft()
             try:
@@ -81,6 +81,6 @@ class Repeats:
                 self._failed(error)
                 continue
             if more and repeat.rest:
-                again.append(Repeat(repeat.rest[0], repeat.order, repeat.action, repeat.rest[1:]))
+                again.append(DelayedEffect(repeat.rest[0], repeat.order, repeat.action, repeat.rest[1:]))
         if again:
             self._loop.tell(lambda: self._add(again))

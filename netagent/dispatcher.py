@@ -10,13 +10,13 @@ from time import thread_time
 from typing import NamedTuple
 
 from netagent import allocator
-from netagent.delayed_effects import Repeats
+from netagent.delayed_effects import DelayedEffects
 from netagent.ganeti_doors import Doors
 from netagent.index import Entry, Nics, entry_of
 from netagent.loop import Loop, Timer
 from netagent.reap.adoption import Adopter, fill
 from netagent.reap.reaper import Reaper, restored_flows
-from netagent.reconcile.dirty_set import FEW, NEVER, Drift
+from netagent.reconcile.dirty_set import FEW, NEVER, DirtySet
 from netagent.reconcile.keyed_pool import Key, Pool
 from netagent.reconcile.reconciler import BRIEFLY, BUSY, DOOR, FAILURE, OWING, Dropped, Result
 from netagent.reconcile.repair_policy import LAST, Repairs
@@ -64,11 +64,11 @@ class Spent(NamedTuple):
 DROPPED = "netcommon_guard_dropped_total"
 
 
-class Jobs:
+class Dispatcher:
     """``reread``: the record of this key may have changed on disk. ``doubted``: Open vSwitch has not done what it was to do."""
 
-    def __init__(self, service: Service, loop: Loop, nics: Nics, drift: Drift, repairs: Repairs, chance: random.Random) -> None:
-        self._service, self._loop, self._nics, self._drift, self._repairs = service, loop, nics, drift, repairs
+    def __init__(self, service: Service, loop: Loop, nics: Nics, dirty: DirtySet, repairs: Repairs, chance: random.Random) -> None:
+        self._service, self._loop, self._nics, self._dirty, self._repairs = service, loop, nics, dirty, repairs
         self._now = service.clock.now
         self.reread: Callable[[str], None] = lambda key: None
         self.doubted: Callable[[], None] = lambda: None
@@ -77,7 +77,7 @@ class Jobs:
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
         failed = partial(self._failed, Key(LATER))
-        self._repeats = Repeats(loop, self._now, partial(self._put, Key(LATER)), failed)
+        self._repeats = DelayedEffects(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
         self.ports: set[int] = set()  #: of the workers' sockets to nftables
         self.looks = 0  #: how many single records were looked at
@@ -113,15 +113,15 @@ class Jobs:
 
     def schedule(self) -> None:
         """Hands out what is due, and sets the timer for the rest."""
-        if self._drift.due() <= self._now():
-            batch = self._drift.batch(self._now())
+        if self._dirty.due() <= self._now():
+            batch = self._dirty.batch(self._now())
             for key, since in batch.single:
                 self._look(key, since)
             if batch.everything:
                 self._survey(None, batch.everything)
             elif batch.many:
                 self._survey(dict(batch.many), min(since for _key, since in batch.many))
-        due = self._drift.due()
+        due = self._dirty.due()
         if due < NEVER and (self._timer is None or due < self._timer.when):
             if self._timer is not None:
                 self._timer.cancel()
@@ -147,7 +147,7 @@ class Jobs:
         self.looks += 1
 
         def job(worker: Worker) -> None:
-            result = worker.tender.look(key, scripts)
+            result = worker.reconciler.look(key, scripts)
             self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
             self._loop.tell(partial(self._looked, key, since, result))
 
@@ -159,9 +159,9 @@ class Jobs:
         if result.did == OWING:
             self._look(key, since, scripts=True)
         elif result.again:
-            self._drift.again(key, result.again)
+            self._dirty.again(key, result.again)
         elif result.did == BUSY:
-            self._drift.at_work(key, self._now())
+            self._dirty.at_work(key, self._now())
         entry = self._nics.get(key)
         if result.did in (BUSY, FAILURE) and entry and entry.switched:
             self.doubted()
@@ -207,9 +207,9 @@ class Jobs:
         mute: set[str] = set()
         since = self._told if keys is None else NEVER
         parse = from_json if keys is None else None  # of all of a large node there is nothing to remember
-        for key in worker.tender.keys() if keys is None else keys:
-            record = worker.tender.read(key, parse)
-            if record is None or not worker.tender.ours(record):
+        for key in worker.reconciler.keys() if keys is None else keys:
+            record = worker.reconciler.read(key, parse)
+            if record is None or not worker.reconciler.ours(record):
                 continue
             entries.append(entry_of(record))
             if record.monotonic > since and record.state == UP and alive(worker.node, view, record):
@@ -217,7 +217,7 @@ class Jobs:
             if record.nic.mode in mute:
                 continue
             try:
-                wants, counted = worker.tender.examine(record, view, known)
+                wants, counted = worker.reconciler.examine(record, view, known)
             except NetcommonError as error:
                 worker.log.warning(f"NICs of mode {record.nic.mode} are looked at later: {error}")
                 mute.add(record.nic.mode)
@@ -235,21 +235,21 @@ class Jobs:
         if len(due) <= FEW:
             return {}
         try:
-            return worker.tender.look_together(due)
+            return worker.reconciler.look_together(due)
         except NetcommonError as error:
             worker.log.warning(f"{len(due)} NICs are looked at one by one: {error}")
             return {}
 
     def _not_surveyed(self) -> None:
         """The host could not be read whole: nothing is known, so it is tried again."""
-        self._drift.rested(self._now(), self._again)
-        self._drift.everything(self._now())
+        self._dirty.rested(self._now(), self._again)
+        self._dirty.everything(self._now())
         self._again = min(self._again * 2, LATEST)
         self.schedule()
 
     def _surveyed(self, everything: bool, wanting: Sequence[str], entries: Sequence[Entry], since: float, spent: Spent) -> None:
         now = self._now()
-        self._drift.rested(now, spent.clock)
+        self._dirty.rested(now, spent.clock)
         if everything:
             self._service.metrics.observe("netcommon_resync_seconds", spent.clock)
             self.burden = spent.cpu if self.synced else 0.0  # the first one reads each record for the first time: that says nothing
@@ -332,7 +332,7 @@ class Jobs:
         tell(self._log, " ".join(key), error)
         if key.sort in OF_RECORDS:
             when = self._repairs.failed(key.name, longest=BRIEFLY if isinstance(error, TryAgain) else LAST)
-            self._loop.tell(partial(self._drift.again, key.name, when))
+            self._loop.tell(partial(self._dirty.again, key.name, when))
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)

@@ -10,7 +10,7 @@ from runtime.record import Record, from_json
 MOST = 512
 
 
-class Parsed:
+class RecordCache:
     """For every thread."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -30,4 +30,4 @@ class Parsed:
         return record
 
 
-PARSED = Parsed()
+PARSED = RecordCache()

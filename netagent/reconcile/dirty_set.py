@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     everything: float = 0.0  #: not 0: all records, since then
 
 
-class Drift:
+class DirtySet:
     """The marks. ``now`` is monotonic seconds in all methods; ``not_before`` says until when a record that failed is left alone."""
 
     def __init__(self, nics: Nics, not_before: Callable[[str], float]) -> None:

@@ -59,7 +59,7 @@ class Result(NamedTuple):
     again: float = 0.0
 
 
-class Tender:
+class Reconciler:
     """Looks at records with one node: one for each worker thread."""
 
     def __init__(self, node: Node, repairs: Repairs, meter: Meter, log: Log, chronicle: Chronicle = NOBODY) -> None:
@@ -85,7 +85,7 @@ class Tender:
         record = self.read(key)
         if record is None:
             return Result(NOTHING)
-        return self.tend(record, execute.once(self.node), scripts)
+        return self.reconcile(record, execute.once(self.node), scripts)
 
     def look_together(self, keys: Sequence[str]) -> dict[str, Result]:
         """Mends those of the records that are up and have only lost something, on one picture of the host; says what became of them.
@@ -142,7 +142,7 @@ class Tender:
         labels = {"instance": record.nic.instance, "device": record.device}
         return drifted, [({**labels, "reason": reason}, number) for reason, number in counts if number]
 
-    def tend(self, record: Record, view: View, scripts: bool = True) -> Result:
+    def reconcile(self, record: Record, view: View, scripts: bool = True) -> Result:
         """Does what ``record`` needs; ``view`` is a live one."""
         node = self.node
         if not self.ours(record):

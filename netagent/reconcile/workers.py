@@ -1,11 +1,11 @@
-"""What each worker thread has of its own: a node with its own sockets and files, and a tender that works with it."""
+"""Give each worker thread what it has of its own: a node with its own sockets and files, and a reconciler that works with it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from netagent.interfaces import NOBODY, Chronicle, Meter
-from netagent.reconcile.reconciler import Tender
+from netagent.reconcile.reconciler import Reconciler
 from netagent.reconcile.repair_policy import Repairs
 from netagent.record_cache import PARSED
 from netagent.thread_locks import GATES
@@ -41,7 +41,7 @@ class Worker:
         self._clock, self._repairs, self._meter, self._later, self._execute = clock, repairs, meter, later, execute
         self._chronicle, self._ports = chronicle, ports if ports is not None else set()
         self.node = self._open(paths, settings)
-        self.tender = Tender(self.node, repairs, meter, log, chronicle)
+        self.reconciler = Reconciler(self.node, repairs, meter, log, chronicle)
 
     def _open(self, paths: Paths, settings: Settings) -> Node:
         node = open_node(paths, settings, self._clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
@@ -58,7 +58,7 @@ class Worker:
             paths = self.node.paths
             self.close()
             self.node = self._open(paths, settings)
-            self.tender = Tender(self.node, self._repairs, self._meter, self.log, self._chronicle)
+            self.reconciler = Reconciler(self.node, self._repairs, self._meter, self.log, self._chronicle)
 
     def report(self) -> None:
         """Says what was wrong with files met on the way."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.bring_up import Coming
+from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import Outcome, about, alive, locks
 from netcommon.lifecycle.down import close, down, farewell, holder
@@ -119,7 +119,7 @@ def _alone(work: Callable[[], Outcome]) -> Result:
 class _Ready(NamedTuple):
     """A NIC that is to come up, and all that is known before the host is changed."""
 
-    coming: Coming
+    attempt: BringUp
     link: Link
     operations: list[Operation]
 
@@ -153,26 +153,26 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
         with locks(node, next(iter(calls.values()))) as held:
             held.devices({nic.interface for nic in nics.values()})
             held.uuids({nic.uuid for nic in nics.values()})
-            coming = {number: Coming(node, nic, calls[number], held, run_scripts=True) for number, nic in nics.items()}
-            ready = _prepared(node, coming, held)
+            attempts = {number: BringUp(node, nic, calls[number], held, run_scripts=True) for number, nic in nics.items()}
+            ready = _prepared(node, attempts, held)
             for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
                 done[number] = result
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
     for one in ready.values():
-        give_back(node, one.coming.undone, one.coming.call)
-    _tell(node, [one.coming for one in ready.values()])
+        give_back(node, one.attempt.undone, one.attempt.call)
+    _tell(node, [one.attempt for one in ready.values()])
     return done
 
 
-def _tell(node: Node, coming: Sequence[Coming]) -> None:
+def _tell(node: Node, attempts: Sequence[BringUp]) -> None:
     """Tells of those that are up; what is to be said again is said by one process for all of them."""
     again, view = _Again(), execute.once(node)
-    for one in coming:
+    for one in attempts:
         if one.settled is not None:
             run_effects.arrived(node._replace(later=again), one.settled, one.log, view)
-    if coming:
-        again.hand_over(node, coming[0].log)
+    if attempts:
+        again.hand_over(node, attempts[0].log)
 
 
 class _Again:
@@ -194,11 +194,11 @@ class _Again:
         return bool(actions)
 
 
-def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _Ready]:
+def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int, _Ready]:
     """Those that nobody is in the way of, resolved against one picture of the host."""
     planned: dict[int, list[Operation]] = {}
     names: set[str] = set()
-    for number, one in coming.items():
+    for number, one in attempts.items():
         try:
             if not names & {one.nic.uuid, one.nic.interface} and one.first():
                 planned[number] = one.plan(None)
@@ -209,7 +209,7 @@ def _prepared(node: Node, coming: dict[int, Coming], held: Locks) -> dict[int, _
     view, sharing = node.host.snapshot(), _Sharing()
     ready: dict[int, _Ready] = {}
     for number, operations in planned.items():
-        one = coming[number]
+        one = attempts[number]
         try:
             link = device_link(view, one.nic.interface)
             refuse_port(view, link, one.nic.mode)
@@ -228,20 +228,20 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
     try:
         for number, one in enumerate(ready):
             try:
-                going[number] = one.coming.begin(one.link, one.operations)
+                going[number] = one.attempt.begin(one.link, one.operations)
             except NetcommonError as error:
                 results[number] = error
         begun = [ready[number] for number in going]
-        failures = execute.apply_each(node, [one.operations for one in begun], [one.coming.log for one in begun])
+        failures = execute.apply_each(node, [one.operations for one in begun], [one.attempt.log for one in begun])
         for number, failure in zip(list(going), failures, strict=True):
             record = going.pop(number)
             try:
-                results[number] = ready[number].coming.end(record, failure)
+                results[number] = ready[number].attempt.end(record, failure)
             except NetcommonError as error:
                 results[number] = error
     except BaseException as error:
         for number, record in going.items():
-            ready[number].coming.roll_back(record, error)
+            ready[number].attempt.roll_back(record, error)
         raise
     return [results[number] for number in range(len(ready))]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ROLLBACK_SECONDS = 2.0
 
 
-class Coming:
+class BringUp:
     """One up, under the locks of its device and UUID."""
 
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:

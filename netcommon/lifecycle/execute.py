@@ -7,7 +7,7 @@ import errno
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.host import View
 from netcommon.host.api.requests import NftChange, achieved
-from netcommon.host.linux.memo_view import Once
+from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
@@ -56,7 +56,7 @@ def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]
 
 def once(node: Node) -> View:
     """The host as it is now, for one decision (netcommon.host.linux.memo_view)."""
-    return cast("View", Once(node.host.view()))
+    return cast("View", MemoView(node.host.view()))
 
 
 def keys_of(operations: Iterable[Operation]) -> list[str]:

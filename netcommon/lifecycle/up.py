@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, Coming
+from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
 from netcommon.lifecycle.context import Outcome, about, alive, locks
 from netcommon.lifecycle.renamed_device import name_of
 from netcommon.operations.base import OURS
@@ -42,7 +42,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 other = None
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
-            attempt = Coming(node, nic, call, held, run_scripts)
+            attempt = BringUp(node, nic, call, held, run_scripts)
             failure: NetcommonError | None = None
             try:
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)

@@ -14,7 +14,7 @@ from pyroute2 import IPRoute
 from netcommon.host.api.facts import Neighbour, Route, Rule
 from netcommon.host.api.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
 from netcommon.host.linux.host import LinuxHost
-from netcommon.host.linux.memo_view import Once
+from netcommon.host.linux.memo_view import MemoView
 from runtime.errors import HostRefused, TryAgain
 from runtime.paths import Paths
 from tests.support.netns import ask, run
@@ -138,14 +138,14 @@ def test_a_table_is_listed_once_for_several_questions(host: LinuxHost) -> None:
     made = [Route(2, 33, f"10.7.{number >> 8}.{number & 255}/32", taps, scope=253) for number in range(300)]
     assert all(answer.ok for answer in host.execute([AddRoute(each) for each in made], stop=True))
     run("ip", "route", "add", "default", "dev", "up0", "table", "33")
-    seen, before = Once(host.view()), host.netlink.dumps
+    seen, before = MemoView(host.view()), host.netlink.dumps
     for each in (made[0], made[63], made[64], made[177], made[299]):
         assert seen.routes(2, 33, each.destination) == [each]
     assert [route.protocol for route in seen.routes(2, 33, "0.0.0.0/0")] == [3]
     assert seen.routes(2, 33, "10.7.1.44/32") == []
     assert host.netlink.dumps == before + 1
     assert host.execute([DeleteRoute(made[63])], stop=True)[0].ok
-    assert Once(host.view()).routes(2, 33, made[63].destination) == []
+    assert MemoView(host.view()).routes(2, 33, made[63].destination) == []
 
 
 def test_alternative_names_do_not_count(host: LinuxHost) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from netcommon.host.api.facts import Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute, SetLink, SetSysctl
-from netcommon.host.linux.memo_view import Once
+from netcommon.host.linux.memo_view import MemoView
 from tests.contract.worlds import World, do, index, told, view
 
 DESTINATIONS = {2: "10.0.0.5/32", 10: "2001:db8::5/128"}
@@ -113,13 +113,13 @@ def test_the_exact_destination_alone(taps: World, family: int) -> None:
     everything = "0.0.0.0/0" if family == 2 else "::/0"
     made = [route(taps, family, destination=each) for each in (wide, near, everything, DESTINATIONS[family])]
     assert do(taps, *(AddRoute(each) for each in made)) == [0] * 4
-    for seen in (view(taps), taps.host.snapshot(), Once(view(taps))):
+    for seen in (view(taps), taps.host.snapshot(), MemoView(view(taps))):
         for each in made:
             assert seen.routes(family, 100, each.destination) == [each]
             assert seen.route_list(family, 100).to(each.destination) == [each]
         assert seen.routes(family, 100, "192.0.2.0/24" if family == 2 else "2001:db9::/32") == []
         assert seen.routes(family, 100, "nonsense") == []
-    assert sorted(Once(view(taps)).routes(family, 100)) == sorted(made)
+    assert sorted(MemoView(view(taps)).routes(family, 100)) == sorted(made)
 
 
 def test_no_metric_stands_for_any(taps: World) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
 
 
-class Once:
+class MemoView:
     """What ``view`` has answered it does not ask again. For a moment only: whoever has changed the host takes a new one."""
 
     def __init__(self, view: View) -> None:

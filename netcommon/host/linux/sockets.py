@@ -103,7 +103,7 @@ class Sockets:
         from netcommon.host.ovs.ofctl import OpenFlow  # few NICs have flows
 
         database, folder = self.ovsdb, os.path.dirname(self.paths.ovsdb)
-        return OpenFlow(folder, database.patience, self.clock, database.numbers, database.restored, self.paths.proc)
+        return OpenFlow(folder, database.deadline, self.clock, database.numbers, database.restored, self.paths.proc)
 
     def files(self) -> Files:
         """The service "files"."""

@@ -89,7 +89,7 @@ class Ovsdb(OvsReader):
                 return self._none()
             except Lost as lost:
                 if lost.late:
-                    self.patience.lost()
+                    self.deadline.lost()
                 said = self._became(meant, lost, end)
                 if said is not None:
                     return said
@@ -165,7 +165,7 @@ class Ovsdb(OvsReader):
             return not wait or self._let_go(self._count(results[-1], "next_cfg"), self._clock() + limit * (LET_GO if gone else 1)) or gone
         except Lost as lost:
             if lost.late:
-                self.patience.lost()
+                self.deadline.lost()
         except FileNotFoundError:
             pass
         return False
@@ -198,7 +198,7 @@ class Ovsdb(OvsReader):
         try:
             self._wait(number, deadline)
         except Lost:
-            self.patience.lost()
+            self.deadline.lost()
             self.close()
             return False
         return True

@@ -162,7 +162,7 @@ AFTERWARDS = 0.05
 LEAST = 0.25
 
 
-class Patience:
+class Deadline:
     """``limit`` seconds for a request; after one that was not answered, only a little for each, until that is ``limit`` seconds ago.
 
     An up whose port ovs-vswitchd has not taken in must undo it, and the same ovs-vswitchd is to be waited for again.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from netcommon.host.api.requests import PutFlows
-    from netcommon.host.ovs.jsonrpc import Patience
+    from netcommon.host.ovs.jsonrpc import Deadline
 
     Ports = Callable[[str, Sequence[str]], Mapping[str, int]]
     Restored = Callable[[float], bool]
@@ -47,15 +47,15 @@ NOT_THERE = ("No such file or directory", REFUSED)
 
 
 class OpenFlow:
-    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has ``patience``.
+    """The flows of this machine's bridges. ``folder``: where ovs-vswitchd has its sockets. Each method has a deadline.
 
     ``ports``: the OpenFlow numbers of those of these ports that the bridge has. ``restored``: see OvsReader.
     """
 
     def __init__(
-        self, folder: str, patience: Patience, clock: Callable[[], float], ports: Ports, restored: Restored, proc: str = "/proc"
+        self, folder: str, deadline: Deadline, clock: Callable[[], float], ports: Ports, restored: Restored, proc: str = "/proc"
     ) -> None:
-        self._folder, self._patience, self._clock, self._ports, self._proc = folder, patience, clock, ports, proc
+        self._folder, self._deadline, self._clock, self._ports, self._proc = folder, deadline, clock, ports, proc
         self._restored = restored
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
@@ -116,22 +116,22 @@ class OpenFlow:
     def _waiting(self) -> Answer | None:
         """Wait while flows are being restored; the answer where that does not end in time, or nobody says."""
         try:
-            if self._restored(self._patience.seconds):
+            if self._restored(self._deadline.seconds):
                 return None
-            self._patience.lost()
+            self._deadline.lost()
             return Answer(errno.EAGAIN, "Open vSwitch restores its flows (other_config:flow-restore-wait), and would undo the change")
         except TryAgain as problem:
             return Answer(errno.EAGAIN, str(problem))
 
     def _direct(self, bridge: str, requests: Sequence[PutFlows | DeleteFlows]) -> Answer | None:
         """What became of them without ovs-ofctl; None: nothing, for it to do, and to say what is wrong."""
-        limit = self._patience.seconds
+        limit = self._deadline.seconds
         try:
             names = [request.port for request in requests if not isinstance(request, DeleteFlows)]
             bodies = openflow_bundle.changes(requests, self._ports(bridge, names) if names else {})
             return DONE if openflow_bundle.bundle(self._socket(bridge), bodies, limit, self._clock) else None
         except TimeoutError:
-            self._patience.lost()
+            self._deadline.lost()
             return self._late(limit)
         except (StrangeError, KeyError, OSError, TryAgain):
             return None
@@ -162,13 +162,13 @@ class OpenFlow:
         if not path:
             raise HostRefused(f"there is no {PROGRAM}", "install Debian's openvswitch-common")
         argv = [path, "-O", VERSION, *arguments]
-        limit = self._patience.seconds
+        limit = self._deadline.seconds
         outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, limit, LIMIT, self._clock, self._proc, given.encode())
         text = outcome.output.decode(errors="replace")
         if outcome.ok:
             return DONE, text
         if outcome.timed_out:
-            self._patience.lost()
+            self._deadline.lost()
             return self._late(limit), text
         why = "; ".join(line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines())[:500] or outcome.text
         if "Broken pipe" in text:

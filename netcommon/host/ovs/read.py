@@ -6,7 +6,7 @@ import os
 
 from netcommon.host.api.facts import OVS_MARK, OvsBridge, OvsShaper
 from netcommon.host.ovs import rows as ovsrows
-from netcommon.host.ovs.jsonrpc import JsonRpc, Lost, Patience
+from netcommon.host.ovs.jsonrpc import Deadline, JsonRpc, Lost
 from netcommon.host.ovs.rows import select
 from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
@@ -39,14 +39,14 @@ class OvsReader:
 
     def __init__(self, path: str, timeout: float, clock: Callable[[], float], kept: str = "") -> None:
         self.rpc, self._kept = JsonRpc(path, clock), kept
-        self.patience, self._clock = Patience(timeout, clock), clock
+        self.deadline, self._clock = Deadline(timeout, clock), clock
 
     def close(self) -> None:
         self.rpc.close()
 
     @property
     def _timeout(self) -> float:
-        return self.patience.seconds
+        return self.deadline.seconds
 
     def away(self) -> bool:
         """Tell whether Open vSwitch is stopped, rather than not on this node: no socket, but the database on disk.
@@ -77,14 +77,14 @@ class OvsReader:
 
     def held(self, name: str) -> OvsPort | None:
         """The port of that name; None too where the database does not answer within BRIEFLY, or has just not answered another."""
-        if self.patience.spent:
+        if self.deadline.spent:
             return None
         try:
             return self._port(name, self._clock() + min(self._timeout, BRIEFLY))
         except FileNotFoundError:
             return None
         except TryAgain:
-            self.patience.lost()
+            self.deadline.lost()
             return None
 
     def ports(self) -> Sequence[OvsPort]:
@@ -243,7 +243,7 @@ class OvsReader:
             results, failed, why = self._transact(operations, deadline)
         except Lost as lost:
             if lost.late:
-                self.patience.lost()
+                self.deadline.lost()
             if not kept or lost.late:
                 raise
             results, failed, why = self._transact(operations, deadline)

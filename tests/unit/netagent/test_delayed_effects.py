@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from netagent.delayed_effects import STEP, Repeats
+from netagent.delayed_effects import STEP, DelayedEffects
 from netagent.loop import Loop
-from netagent.record_cache import Parsed
+from netagent.record_cache import RecordCache
 from runtime.errors import RecordUnreadable
 from runtime.record import to_json
 from tests.support.nics import record
@@ -24,7 +24,7 @@ class Resident:
         self.errors: list[Exception] = []
         self.loop = Loop(lambda: self.now, self.errors.append)
         self.jobs: list[Callable[[Any], None]] = []
-        self.repeats = Repeats(self.loop, lambda: self.now, self.jobs.append, self.errors.append)
+        self.repeats = DelayedEffects(self.loop, lambda: self.now, self.jobs.append, self.errors.append)
         self.views = 0
         self.worker: Any = SimpleNamespace(node=SimpleNamespace(host=self), log="the worker's log")
 
@@ -137,16 +137,16 @@ def test_one_that_fails_keeps_no_other_from_its_turn(agent: Resident) -> None:
 
 class TestParsed:
     def test_the_same_bytes_are_taken_apart_once(self) -> None:
-        parsed, data = Parsed(), to_json(record())
+        parsed, data = RecordCache(), to_json(record())
         assert parsed(data) == record() and parsed(bytes(bytearray(data))) is parsed(data)
 
     def test_other_bytes_are_another_record(self) -> None:
-        parsed = Parsed()
+        parsed = RecordCache()
         first, second = parsed(to_json(record(ifindex=7))), parsed(to_json(record(ifindex=8)))
         assert (first.ifindex, second.ifindex) == (7, 8)
 
     def test_no_more_are_kept_than_it_may(self) -> None:
-        parsed = Parsed(most=2)
+        parsed = RecordCache(most=2)
         data = [to_json(record(ifindex=number)) for number in (1, 2, 3)]
         first = parsed(data[0])
         parsed(data[1])
@@ -154,7 +154,7 @@ class TestParsed:
         assert parsed(data[2]) is last and parsed(data[0]) is not first and parsed(data[0]) == first
 
     def test_what_is_no_record_is_none_each_time(self) -> None:
-        parsed = Parsed()
+        parsed = RecordCache()
         for _ in range(2):
             with pytest.raises(RecordUnreadable):
                 parsed(b"{}")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from netagent import dispatcher as module
-from netagent.dispatcher import AGAIN, UNTOLD, Jobs
+from netagent.dispatcher import AGAIN, UNTOLD, Dispatcher
 from netagent.index import Nics, entry_of
 from netagent.loop import Loop
 from netagent.observe.metrics import Metrics
-from netagent.reconcile.dirty_set import Drift
-from netagent.reconcile.reconciler import Tender
+from netagent.reconcile.dirty_set import DirtySet
+from netagent.reconcile.reconciler import Reconciler
 from netagent.reconcile.repair_policy import Repairs
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.lifecycle import run_effects
@@ -41,9 +41,9 @@ class Place:
         self.repairs = Repairs(lambda: self.now, settings)
         nics = Nics()
         nics.put(entry_of(self.sim.record()))
-        self.drift = Drift(nics, self.repairs.not_before)
-        tender = Tender(node, self.repairs, metrics, self.log)
-        self.worker = SimpleNamespace(node=node, tender=tender, log=self.log, use=lambda settings: None, report=lambda: None)
+        self.drift = DirtySet(nics, self.repairs.not_before)
+        reconciler = Reconciler(node, self.repairs, metrics, self.log)
+        self.worker = SimpleNamespace(node=node, reconciler=reconciler, log=self.log, use=lambda settings: None, report=lambda: None)
         service: Any = SimpleNamespace(
             clock=SimpleNamespace(now=lambda: self.now),
             environ={},
@@ -56,7 +56,7 @@ class Place:
         monkeypatch.setattr(module, "Pool", lambda *rest: SimpleNamespace(put=self._work))
         monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
         monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
-        self.jobs = Jobs(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
+        self.jobs = Dispatcher(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
 
     def _work(self, key: object, job: Any) -> None:
         try:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netagent.events import INDEX, NAME, PORTS, TABLE, UPLINKS, VLAN, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
 from netagent.index import Entry, Nics, entry_of, marks_of
-from netagent.reconcile.dirty_set import FEW, GATHER, LATE, NEVER, SOON, Drift
+from netagent.reconcile.dirty_set import FEW, GATHER, LATE, NEVER, SOON, DirtySet
 from runtime.locks import number
 from runtime.record import APPLYING, CLOSING, REVERTING, STATES, UP
 from tests.support.nics import nic, record
@@ -28,7 +28,7 @@ class Place:
         self.nics, self.now, self.blocked = Nics(), 100.0, dict[str, float]()
         for each in entries:
             self.nics.put(each)
-        self.drift = Drift(self.nics, lambda key: self.blocked.get(key, 0.0))
+        self.drift = DirtySet(self.nics, lambda key: self.blocked.get(key, 0.0))
 
     def happens(self, *events: Event) -> None:
         for event in events:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from netagent.reconcile.reconciler import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Tender
+from netagent.reconcile.reconciler import BUSY, FAILURE, MENDED, NOTHING, OWING, REPORTED, UNDONE, Reconciler
 from netagent.reconcile.repair_policy import Repairs
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.host import Answer
@@ -42,7 +42,7 @@ class Count:
 
 
 class Place:
-    """A NIC that is up, and a tender."""
+    """A NIC that is up, and a reconciler."""
 
     def __init__(self, root: str, mode: str = "routed, table") -> None:
         self.sim = Sim(root)
@@ -53,7 +53,7 @@ class Place:
         self.up = self.sim.picture()
 
     def look(self, scripts: bool = True) -> str:
-        self.result = Tender(self.sim.node, self.repairs, self.metrics, self.sim.log).look(UUIDS[0], scripts)
+        self.result = Reconciler(self.sim.node, self.repairs, self.metrics, self.sim.log).look(UUIDS[0], scripts)
         return self.result.did
 
     def state(self, state: str, **changes: object) -> None:
@@ -85,7 +85,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_nothing_to_do(place: Place) -> None:
     assert place.look() == NOTHING and place.sim.picture() == place.up
-    assert Tender(place.sim.node, place.repairs, place.metrics, place.sim.log).look(UUIDS[3]).did == NOTHING
+    assert Reconciler(place.sim.node, place.repairs, place.metrics, place.sim.log).look(UUIDS[3]).did == NOTHING
 
 
 @pytest.mark.parametrize("state", [APPLYING, UP, CLOSING, REVERTING])
@@ -179,49 +179,49 @@ def test_what_cannot_be_mended_is_tried_less_and_less(place: Place) -> None:
     assert place.look() == MENDED and place.look() == NOTHING
 
 
-def together(place: Place) -> tuple[Tender, list[str]]:
+def together(place: Place) -> tuple[Reconciler, list[str]]:
     """A second NIC, and what looks after both on one picture."""
     place.sim.tap("tap1")
     place.sim.up(nic("routed, table", INTERFACE_UUID=UUIDS[1], INTERFACE="tap1", INTERFACE_INDEX="1", IP="10.0.0.6"))
-    return Tender(place.sim.node, place.repairs, place.metrics, place.sim.log), UUIDS[:2]
+    return Reconciler(place.sim.node, place.repairs, place.metrics, place.sim.log), UUIDS[:2]
 
 
 def test_two_that_are_mended_together(place: Place) -> None:
-    tender, keys = together(place)
+    reconciler, keys = together(place)
     up = place.sim.picture()
     place.drop_rule()
     place.sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap1", 100))
-    results = tender.look_together(keys)
+    results = reconciler.look_together(keys)
     assert [results[key].did for key in keys] == [MENDED, MENDED] and place.sim.picture() == up
     assert place.metrics.counted["netcommon_drift_total", "rule"] == 2
     assert place.metrics.counted["netcommon_repairs_total", "rule", "repaired"] == 2
 
 
 def test_what_is_mended_together_keeps_the_pause_of_what_failed(place: Place) -> None:
-    tender, keys = together(place)
+    reconciler, keys = together(place)
     place.drop_rule()
     with place.sim.failing(0, Answer(errno.EPERM, "not permitted")):
         assert place.look() == FAILURE
     pause = place.result.again
     tap, kernel = place.sim.index("tap0"), place.sim.host.kernel
     kernel.delete_route(next(route for route in kernel.routes if route.index == tap))
-    assert tender.look_together(keys)[UUIDS[0]] == (MENDED, pause)
+    assert reconciler.look_together(keys)[UUIDS[0]] == (MENDED, pause)
     assert place.sim.picture()["routes"] and place.look() == REPORTED
 
 
 def test_what_is_only_reported_together_is_told_of_and_counted_once(place: Place) -> None:
-    tender, keys = together(place)
+    reconciler, keys = together(place)
     place.sim.host.kernel.set_link(SetLink(place.sim.index("tap0"), alias="nobody"))
-    assert tender.look_together(keys)[UUIDS[0]].did == REPORTED
+    assert reconciler.look_together(keys)[UUIDS[0]].did == REPORTED
     assert sum("the settings say to report it" in line for line in place.sim.lines) == 1
     assert place.metrics.counted["netcommon_drift_total", "link"] == 1
 
 
 def test_what_cannot_be_mended_together_is_left_to_a_look_of_its_own(place: Place) -> None:
-    tender, keys = together(place)
+    reconciler, keys = together(place)
     place.state(CLOSING)
     place.drop_rule()
-    assert UUIDS[0] not in tender.look_together(keys)
+    assert UUIDS[0] not in reconciler.look_together(keys)
     assert place.look() == MENDED and place.metrics.counted["netcommon_drift_total", "rule"] == 1
 
 
@@ -287,11 +287,11 @@ def test_what_cannot_be_undone_stays_on_record(place: Place) -> None:
 
 def test_examining_by_a_snapshot(place: Place) -> None:
     """Says the same as a look would, and changes nothing."""
-    tender = Tender(place.sim.node, place.repairs, place.metrics, place.sim.log)
+    reconciler = Reconciler(place.sim.node, place.repairs, place.metrics, place.sim.log)
 
     def wants() -> bool:
         known: dict[tuple[str, Operation], bool] = {}
-        return tender.examine(place.sim.record(), place.sim.host.snapshot(), known)[0]
+        return reconciler.examine(place.sim.record(), place.sim.host.snapshot(), known)[0]
 
     assert not wants()
     place.drop_rule()
@@ -309,6 +309,6 @@ def test_examining_by_a_snapshot(place: Place) -> None:
 
 def test_another_nodes_record(place: Place) -> None:
     record = place.sim.record()._replace(netns=99)
-    tender = Tender(place.sim.node, place.repairs, place.metrics, place.sim.log)
+    reconciler = Reconciler(place.sim.node, place.repairs, place.metrics, place.sim.log)
     place.sim.host.remove_link("tap0")
-    assert not tender.ours(record) and tender.tend(record, place.sim.host.view()).did == NOTHING
+    assert not reconciler.ours(record) and reconciler.reconcile(record, place.sim.host.view()).did == NOTHING

@@ -10,7 +10,7 @@ import pytest
 from netcommon.host.api.facts import OVS_MARK
 from netcommon.host.api.host import View
 from netcommon.host.api.requests import DeleteFlows, DeleteOvsPort, PutFlows, PutOvsPort, Request, SetLink
-from netcommon.host.linux.memo_view import Once
+from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.ovs import Port
 from runtime.errors import HostRefused
@@ -43,7 +43,7 @@ class Asked:
 def test_only_a_policed_nic_asks_for_its_bridges_datapath(sim: Sim, limits: dict[str, int], asked: str) -> None:
     """And that is instead of the other question, once in a decision."""
     view, warnings = Asked(sim), list[str]()
-    Port("tap0", "ovs0", UUIDS[0], **limits).resolve(cast("View", Once(cast("View", view))), warnings)
+    Port("tap0", "ovs0", UUIDS[0], **limits).resolve(cast("View", MemoView(cast("View", view))), warnings)
     assert view.asked == [asked, "ovs_port"]
     assert len(warnings) == ("policing" in limits)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netcommon.host.ovs.jsonrpc import Patience
+from netcommon.host.ovs.jsonrpc import Deadline
 from netcommon.host.ovs.ofctl import OpenFlow
 from netcommon.host.ovs.openflow_codec import StrangeError, encode
 from netcommon.modes import openvswitch_flows
@@ -32,8 +32,8 @@ PREFIXES = ("10.0.0.6", "10.9.0.0/24", "fd00::5", "fd02::/64", "2001:db8::1")
 
 def by_template(made: Flows, words: dict[str, str]) -> list[tuple[str, str]]:
     """As a site's copy of the template makes them."""
-    patience = cast(Patience, SimpleNamespace(seconds=20.0))
-    switch = OpenFlow(NOBODYS, patience, time.monotonic, lambda bridge, names: {}, lambda seconds: True)
+    deadline = cast(Deadline, SimpleNamespace(seconds=20.0))
+    switch = OpenFlow(NOBODYS, deadline, time.monotonic, lambda bridge, names: {}, lambda seconds: True)
     text = render(GUARD, {**words, **{name: list(words) for name, words in made.lists}}, lambda name: read(name, NOBODYS))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     named = [(name, flow) if flow else ("", name) for name, _, flow in (line.partition(": ") for line in lines)]
