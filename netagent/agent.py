@@ -261,15 +261,17 @@ class Agent:
 
     def _resync(self) -> None:
         """Everything is looked at, whatever events have said or not."""
+        interval = apart(self._service.settings.agent_resync, self._jobs.burden)
+        self._loop.after(interval * self._chance.uniform(1 - JITTER, 1 + JITTER), self._resync)  # first: what follows may fail
         self._dirty.everything(self._now())
-        self._watch_again()
-        self._look_at_doors()
-        self._switches.again()
+        try:
+            self._watch_again()
+            self._look_at_doors()
+            self._switches.again()
+        finally:
+            self._jobs.schedule()
         for state, number in self._nics.states().items():
             self._service.metrics.gauge("netcommon_nics", number, state=state)
-        interval = apart(self._service.settings.agent_resync, self._jobs.burden)
-        self._loop.after(interval * self._chance.uniform(1 - JITTER, 1 + JITTER), self._resync)
-        self._jobs.schedule()
 
     def _tick(self) -> None:
         self._loop.at(self._service.tick(), self._tick)

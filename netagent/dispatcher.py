@@ -173,11 +173,7 @@ class Dispatcher:
 
         def job(worker: Worker) -> None:
             began, used = self._now(), thread_time()
-            try:
-                wanting, entries, complete = self._compare(worker, keys)
-            except BaseException:
-                self._loop.tell(self._not_surveyed)
-                raise
+            wanting, entries, complete = self._compare(worker, keys)
             spent = Spent(self._now() - began, thread_time() - used)
             results = self._look_together(worker, wanting)
             left = [key for key in wanting if key not in results]
@@ -222,6 +218,9 @@ class Dispatcher:
                 worker.log.warning(f"NICs of mode {record.nic.mode} are looked at later: {error}")
                 mute.add(record.nic.mode)
                 continue
+            except Exception as error:  # an extension of the site's: its NIC alone is looked at by itself, where that is told of it
+                tell(worker.log, record.nic.label, error)
+                wants, counted = True, []
             wanting += [key] if wants else []
             dropped += counted
         if keys is None:
@@ -238,7 +237,9 @@ class Dispatcher:
             return worker.reconciler.look_together(due)
         except NetcommonError as error:
             worker.log.warning(f"{len(due)} NICs are looked at one by one: {error}")
-            return {}
+        except Exception as error:  # an extension of the site's
+            tell(worker.log, f"{len(due)} NICs are looked at one by one", error)
+        return {}
 
     def _not_surveyed(self) -> None:
         """The host could not be read whole: nothing is known, so it is tried again."""
@@ -276,17 +277,19 @@ class Dispatcher:
         """Runs the reaper when it is due, adopts before that, and asks it again when it has run."""
 
         def job(worker: Worker) -> None:
-            try:
-                self._service.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
-            finally:
-                self._loop.tell(self.reap)
-                allocator.trim()
+            self._service.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
+            self._loop.tell(self.reap)
+            allocator.trim()
 
         def due() -> None:
             self.adopt(None)
             self._put(Key(REAP), job)
 
         self._loop.after(max(self.reaper.due(self._now()), 0.0), due)
+
+    def _reap_again(self) -> None:
+        """Ask the reaper again, of which a run could not begin or failed."""
+        self._loop.after(AGAIN, self.reap)
 
     def sweep_flows(self) -> None:
         """Removes flows of ours that are on no record: those that somebody has restored after their NIC went."""
@@ -336,6 +339,10 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
+        elif key == Key(SURVEY):
+            self._loop.tell(self._not_surveyed)
+        elif key == Key(REAP):
+            self._loop.tell(self._reap_again)
 
 
 def tell(log: Log, what: str, error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Something that a NIC's record may be about, as it is named in events: its sort, and which one. See netagent.index.marks.
+#: Something that a NIC's record may be about, as it is named in events: its sort, and which one. See netagent.index.marks_of.
 Mark = tuple[str, object]
 
 #: Sorts of marks: a device by index, and by name; the settings of a device (its index); a VLAN of a bridge's port (index and VID, 0 for

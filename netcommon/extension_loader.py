@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.errors import NetcommonError, SettingsInvalid, escaped
 from runtime.modules import EXTENSIONS
 from runtime.modules import load as load_module
 from runtime.trust import distrust_tree
@@ -61,6 +61,10 @@ def operations(name: str) -> tuple[Any, ...]:
     found = getattr(load(name), "OPERATIONS", ())
     if not isinstance(found, tuple):
         raise SettingsInvalid(f"the extension {name}: OPERATIONS is no tuple of classes")
+    for each in found:
+        kind = getattr(each, "KIND", None)
+        if not (isinstance(each, type) and isinstance(kind, str) and kind.startswith(f"{name}/")):
+            raise SettingsInvalid(f"the extension {name}: {escaped(repr(each))} in OPERATIONS has no KIND of the form {name}/NAME")
     return found
 
 

@@ -296,6 +296,10 @@ class Folder:
             return False
         return True
 
+    def removed(self) -> bool:
+        """Tell whether somebody has removed the folder since it was opened."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
     def names(self) -> list[str]:
         """What is in it, sorted, without temporary files. Raises HostRefused."""
         try:
@@ -304,8 +308,9 @@ class Folder:
             raise refused("cannot list", self.path, error) from None
 
     def temporary(self) -> list[str]:
-        """The temporary files in it."""
-        return sorted(name for name in os.listdir(self.descriptor) if name.startswith(TEMPORARY))
+        """List the temporary files and links in it. A folder is none: an instance may have such a name."""
+        with os.scandir(self.descriptor) as entries:
+            return sorted(each.name for each in entries if each.name.startswith(TEMPORARY) and not each.is_dir(follow_symlinks=False))
 
     def modified(self, name: str) -> float:
         """When ``name`` was last written, seconds since the epoch; 0 where there is none."""

@@ -29,6 +29,9 @@ LONGEST = 4 << 20
 MOST_NICS = 1024
 _LONGEST_TAP = 64
 
+#: How often a folder may be removed under us before we give up.
+AGAIN = 5
+
 #: The fields of objects.Network that HooksDict passes to scripts, and the variables it gives them.
 _NETINFO = {
     "name": "NETWORK_NAME",
@@ -224,10 +227,17 @@ def write_nic_file(paths: Paths, nic: Nic) -> bool:
     nics = _folder(paths, "nic") if nic.instance else None
     if nics is None:
         return False
-    with nics, nics.make_sub(nic.instance) as folder:
-        folder.write(nic.uuid, nic.interface.encode())
-        if nic.index is not None and folder.target(str(nic.index)) != nic.uuid:
-            folder.link(str(nic.index), nic.uuid)
+    with nics:
+        for attempt in range(AGAIN):
+            with nics.make_sub(nic.instance) as folder:
+                try:
+                    folder.write(nic.uuid, nic.interface.encode())
+                    if nic.index is not None and folder.target(str(nic.index)) != nic.uuid:
+                        folder.link(str(nic.index), nic.uuid)
+                    break
+                except HostRefused:  # the down of another NIC of the instance has removed its folder, which was empty just then
+                    if attempt == AGAIN - 1 or not folder.removed():
+                        raise
     return True
 
 

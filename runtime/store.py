@@ -191,6 +191,9 @@ class Store:
         if record.moved:
             return record
         moved = record._replace(moved=True, state=CLOSING)
+        left = self.read(moved.key)  # the NIC was here before, and something of that could not be undone
+        if left is not None:
+            moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))
         self.write(moved)
         between(moved)
         self._layout.make("nics").remove(f"{record.key}.json")

@@ -27,7 +27,7 @@ def distrust(path: str) -> str:
         return f"{path}: {error.strerror}"
     if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a regular file"
-    if reason := _writers(status):
+    if reason := _writers(status, real):
         return f"{real} {reason}"
     return _distrusted({**folders, os.path.dirname(real): True})
 
@@ -94,7 +94,7 @@ def _distrusted(folders: dict[str, bool]) -> str:
             status = os.lstat(folder)
         except OSError as error:
             return f"{folder}: {error.strerror}"
-        reason = _writers(status)
+        reason = _writers(status, folder)
         if reason and (holds or not status.st_mode & stat.S_ISVTX or not _owned(status)):
             return f"{folder} {reason}"
     return ""
@@ -105,12 +105,22 @@ def _owned(status: os.stat_result) -> bool:
     return not status.st_uid or status.st_uid == os.geteuid()
 
 
-def _writers(status: os.stat_result) -> str:
-    """Who else can write it, in words."""
+def _writers(status: os.stat_result, path: str) -> str:
+    """Say who else can write it."""
     if not _owned(status):
         return f"does not belong to root but to user {status.st_uid}"
     if status.st_mode & WORLD:
         return "can be written by everybody"
     if status.st_mode & GROUP and status.st_gid != 0:
         return f"can be written by group {status.st_gid}"
+    if status.st_mode & GROUP and _listed(path):
+        return "can be written by those that its access control list names (getfacl(1))"
     return ""
+
+
+def _listed(path: str) -> bool:
+    """Tell whether it has an access control list, whose mask is what the mode shows for the group (acl(5))."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except OSError:
+        return False

@@ -93,6 +93,7 @@ SCRIPTS = (
     ("NETCOMMON_MIGRATION_PHASE", "MIGRATION_PHASE as the caller gave it, or empty"),
     ("NETCOMMON_RECORD", "the path of the NIC's record"),
     ("NETCOMMON_DOOR", "which NIC is at work: so that a script that calls one of our doors for its own NIC does not start over"),
+    ("NETCOMMON_SCRIPT", "another value for each run: by it the processes of a script are known that is ended at its time limit"),
 )
 
 

@@ -116,6 +116,7 @@ class DirtySet:
         if key in self._nics:
             pause = self._pauses[key] = min(self._pauses.get(key, SOON) * 2, LATE)
             self._later[key] = now + pause
+            self._unsettled.add(key)  # what was to be seen is looked for again when the hook has written the record
 
     def rested(self, now: float, seconds: float) -> None:
         """The snapshot's records have been looked at, which took ``seconds``: for as long at least there is no other."""

@@ -252,9 +252,10 @@ class Reconciler:
             for operation, text in drifted
         ]
         waits = any(verdict.again and not verdict.why for _operation, _text, verdict in judged)
+        bare = any(verdict.again and operation.confines() for operation, _text, verdict in judged)
         for operation, text, verdict in judged:
-            if verdict.repair and waits and operation.lets_in():
-                continue  # it is looked at again with what waits
+            if verdict.repair and (((waits or bare) and operation.lets_in()) or (bare and operation.joins())):
+                continue  # it is looked at again with what waits, or with what is left alone for a while since somebody undoes it
             if verdict.repair:
                 wanted[_name(operation)] = operation.KIND
                 if verdict.why:

@@ -35,7 +35,10 @@ class Listener:
 
     def __init__(self, protocol: int, groups: Iterable[int], program: Sequence[Instruction] = (), buffer: int = BUFFER) -> None:
         """``groups``: numbers; one that this kernel does not know is left out. ``program``: a filter, which is given each datagram."""
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
+        except OSError as error:
+            raise HostRefused(f"netlink {protocol}: no socket: {error.strerror}") from None
         try:
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """The console script."""
+    import signal
+
     from netcommon.cli.group import netcommon
 
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
     netcommon.main(prog_name="netcommon")

@@ -49,13 +49,13 @@ def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterat
 
 def syslog(patient: Patient) -> Iterator[Finding]:
     """Whether somebody reads our lines."""
-    path = patient.paths.log
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError as error:
-            yield Finding(
-                "warning", "syslog", f"{path}: {error.strerror}: what hooks do is written nowhere", "start systemd-journald or a syslogd"
-            )
-            return
-    yield Finding("ok", "syslog", f"{path} is read")
+    for path in (patient.paths.journal, patient.paths.log):  # as netcommon.log tries them
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(path)
+            except OSError as error:
+                why = f"{path}: {error.strerror}"
+                continue
+        yield Finding("ok", "syslog", f"{path} is read")
+        return
+    yield Finding("warning", "syslog", f"{why}: what hooks do is written nowhere", "start systemd-journald or a syslogd")

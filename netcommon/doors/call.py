@@ -116,6 +116,7 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     ``device`` is the one that the arguments name, if they do. ``leaving``: the call only undoes, and what it leaves is gc's.
     """
     open_standard()
+    own_signals()
     if recursing(os.environ, device):
         os._exit(OK)  # a site's script called us for the NIC that we are at work on
     door = Door(name)
@@ -131,12 +132,15 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     signal.setitimer(signal.ITIMER_REAL, 0)
     door.finish()
     _say(door.log.summary())
-    tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
-    lingering = door.lingering()
-    if lingering:
-        from netcommon.doors.deferred_close import close_apart  # few calls need it
+    try:
+        tell(door.paths.state, name, door.mode, status, door.clock.now() - door.started)
+        lingering = door.lingering()
+        if lingering:
+            from netcommon.doors.deferred_close import close_apart  # few calls need it
 
-        close_apart(lingering)
+            close_apart(lingering)
+    except Exception:
+        pass
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
 
 
@@ -148,6 +152,16 @@ def open_standard() -> None:
         except OSError:
             # the lowest free number, which is this one: open(2)
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def own_signals() -> None:
+    """Undo what of the caller's handling of signals would change ours, and that of the scripts and programs that we start.
+
+    QEMU blocks SIGALRM in what it calls as script and downscript: no time limit would hold. Where SIGCHLD is ignored the kernel tells
+    nobody how a child ended (wait(2)), and a script that failed would count as done.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def limit(seconds: float) -> None:

@@ -51,6 +51,12 @@ if TYPE_CHECKING:
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
 
+#: Whoever brings a NIC up takes its device up. An up of ours that was refused, or a down, has left this one so, and its guest unguarded
+#: on the network is not what they wanted.
+DAMAGED = "its record is damaged (netcommon doctor): what that had made for it, such as its guard, stays until its next start"
+CUT_OFF = "its device is down: nobody has brought the NIC up, or somebody has taken it down; netcommon up, or the guest's next start, does"
+
+
 class Adoption(NamedTuple):
     """Say what became of one NIC, of an instance as a whole (then ``nic`` is ""), or of something on ``device`` that is no instance's."""
 
@@ -139,6 +145,11 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
             if record.door == ADOPT and not dry_run:
                 _take_over(node, nic.uuid, make_call(nic))
             return made._replace(action=ALREADY, why="")
+        if any(name.startswith(nic.uuid) for name in node.store.quarantined()):
+            return made._replace(why=DAMAGED)
+        link = view.link(nic.interface)
+        if link is not None and not link.up:
+            return made._replace(why=CUT_OFF)
         if dry_run:
             return made._replace(action=WOULD)
         call = make_call(nic)._replace(door=ADOPT)

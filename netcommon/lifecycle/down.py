@@ -147,14 +147,22 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     operations = execute.decode(record)[0]
     _shut_strange(node, view, record, operations, call)
     twin = node.store.read(record.uuid) if record.moved else None
-    if twin and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot):
+    here = twin is not None and (twin.device, twin.ifindex, twin.boot) == (record.device, record.ifindex, record.boot)
+    if here and twin and twin.monotonic == record.monotonic:
         _one_of_two(node, record, twin, operations)
+        twin = None
     record = farewell(node, record, call)
     held.keys(execute.keys_of(operations))
     if record.device != stored.device:
         for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)
     left = execute.in_place(execute.in_order(operations))
+    if here and twin:  # the NIC has come back to this device: what it has there now is not undone with what was left of before
+        again = execute.decode(twin)[0]
+        its = [operation for operation in left if execute.superseded(operation, again)]
+        left = [operation for operation in left if operation not in its]
+        for key in set(execute.keys_of(its)) - set(execute.keys_of(left)):
+            node.store.owners.release(key, record.key)
     if record.door == ADOPT:
         # it did not come to its end, which says that the device was not up before: the guest was on the network without us, and stays
         left = [operation for operation in left if not (execute.opens(operation) and operation._asdict()["was"])]
@@ -203,7 +211,8 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
         raise failures[0][1]
     if unknown:
         raise HostRefused(f"{record.key} keeps what cannot be undone: {'; '.join(sorted(set(map(unusable, unknown))))}")
-    if node.settings.ganeti_nic_files != "off":
+    living = node.store.read(record.uuid) if record.moved else None
+    if node.settings.ganeti_nic_files != "off" and (living is None or living.device != record.device):
         for name in dict.fromkeys((record.device, record.nic.environment.get("INTERFACE", record.device))):  # renamed since, perhaps
             ganeti.remove_nic_file(node.paths, record.nic._replace(interface=name))
     node.store.remove(record)

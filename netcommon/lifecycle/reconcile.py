@@ -8,6 +8,7 @@ from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.bridge import BridgePort
+from netcommon.operations.port import PortFlag
 from netcommon.operations.vlan import PortVlans
 from runtime.errors import HostRefused
 from runtime.record import UP
@@ -64,10 +65,10 @@ class Mending(NamedTuple):
         return wanted(operation) and intent(operation) not in self.given_up
 
     def order(self, todo: list[Operation]) -> list[Operation]:
-        """Give what is applied for ``todo``: where a tap that has VLANs joins its bridge again, it is down meanwhile."""
+        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile."""
         down = execute.shut(self.record.device, self.record.ifindex)
         joins = any(operation.KIND == BridgePort.KIND for operation in todo)
-        if not joins or not any(each.KIND == PortVlans.KIND for each in self.resolved):
+        if not joins or not any(each.confines() for each in self.resolved if isinstance(each, PortVlans | PortFlag)):
             return todo
         return [down, *(operation for operation in self.resolved if operation in todo or operation.place() == down.place())]
 

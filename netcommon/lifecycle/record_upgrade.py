@@ -95,7 +95,11 @@ def _filled(stored: Mapping[str, object], record: Record, view: View, call: Call
     if changed:
         told.append(f"{changed}, of {old.describe()}")
         call.log.info(f"filled in on the record: {told[-1]}")
-    return to_json(operation)
+    made = to_json(operation)
+    try:
+        return made if from_json(made) == operation else stored
+    except UnknownKind:  # an extension's, with a field that no record can hold: what nobody could read again is not written
+        return stored
 
 
 def _like(operation: Operation, stored: Mapping[str, object], resolved: Sequence[Operation]) -> Operation | None:

@@ -89,6 +89,9 @@ class NodeAccess(NodeAccessFields, Operation):
     CHOSEN = frozenset({"ifindex", "now"})
     BEFORE = frozenset[str]()
 
+    def confines(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
         for family in self._families():

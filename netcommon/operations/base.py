@@ -86,6 +86,17 @@ class Operation(Protocol):
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
+    def confines(self) -> bool:
+        """Tell whether it keeps the guest from what is not its own. Not by default.
+
+        While it cannot be put back the NIC's device is not put where its frames go, nor taken up.
+        """
+        return False
+
+    def joins(self) -> bool:
+        """Tell whether it puts the NIC's device where its frames go: into a bridge or a switch. Not by default."""
+        return False
+
     def unbroken(self) -> bool:
         """Tell whether it decides where frames go, and so must stand whenever the device is up. Not by default.
 
@@ -203,6 +214,12 @@ class Waiting(WaitingFields, Operation):
         chosen = self.operation.CHOSEN
         return {name: value for name, value in self.operation._asdict().items() if name not in chosen} | {WAITS: self.why}
 
+    def about(self) -> str:
+        return self.operation.about()
+
+    def renamed(self, before: str, now: str) -> Operation:
+        return self._replace(operation=self.operation.renamed(before, now))
+
     def shared(self) -> tuple[str, ...]:
         return self.operation.shared()
 
@@ -315,6 +332,11 @@ def _is(kind: Callable[[object], bool], value: object) -> bool:
     return kind(value)
 
 
+def _nothing(value: object) -> bool:
+    """Refuse every value of a type that no record holds: an extension may declare one (``unstorable``)."""
+    return False
+
+
 #: What a field of each declared type may hold. A new type in an operation needs a line here (a test says so).
 TYPES: dict[str, Callable[[object], bool]] = {
     "str": _text,
@@ -361,7 +383,7 @@ def wrong(made: type[Operation], values: Mapping[str, object]) -> str:
     rules = _RULES.get(made)
     if rules is None:
         few_of = dict(made.VALUES)
-        rules = _RULES[made] = {name: (TYPES[kind], few_of.get(name)) for name, kind in declared(made).items()}
+        rules = _RULES[made] = {name: (TYPES.get(kind, _nothing), few_of.get(name)) for name, kind in declared(made).items()}
     for name, value in values.items():
         if name not in rules:
             return name

@@ -35,6 +35,9 @@ class BridgePort(BridgePortFields, Operation):
     CHOSEN = frozenset({"ifindex", "master", "was"})
     BEFORE = frozenset({"was"})
 
+    def joins(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         bridge = bridge_link(view, self.bridge, self.master, link)

@@ -66,6 +66,9 @@ class Flows(FlowsFields, Operation):
     def cookie(self) -> int:
         return cookie_of(self.owner, self.device)
 
+    def confines(self) -> bool:
+        return True
+
     def renamed(self, before: str, now: str) -> Operation:
         words = tuple((name, now if (name, word) == ("device", before) else word) for name, word in self.words)
         return self._replace(device=now, words=words) if self.device == before else self

@@ -69,6 +69,9 @@ class Port(PortFields, Operation):
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset()
 
+    def joins(self) -> bool:
+        return True
+
     def port(self) -> OvsPort:
         """The rows as OVSDB shall have them."""
         ids = tuple(sorted({**dict(self.external_ids), OVS_MARK: self.owner}.items()))

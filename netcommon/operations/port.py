@@ -65,6 +65,10 @@ class PortFlag(PortFlagFields, Operation):
         """A port that learns nothing, or gets nothing that is unknown, needs the guest's static entry, and that may be on one node only."""
         return self.flag in (LEARNING, FLOOD)
 
+    def confines(self) -> bool:
+        """Tell whether it isolates the guest from others on its bridge: a tap that is a port without that must be down."""
+        return self.flag == ISOLATED and self.wanted
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         bridge = bridge_link(view, self.bridge, self.master, link)

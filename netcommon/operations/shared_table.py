@@ -132,11 +132,12 @@ class SharedTable(Operation, Protocol):
     def _kept_contents(self) -> Contents:
         """Give ``contents``, which is the same for each NIC: a repair compares it several times."""
         key = (self.KIND, replaced(self, device="", now=False))
-        if key not in _held:
+        held = _held.get(key)  # once: another thread may clear them
+        if held is None:
             if len(_held) >= KEPT:
                 _held.clear()
-            _held[key] = self.contents()
-        return _held[key]
+            held = _held[key] = self.contents()
+        return held
 
     def revert(self, view: View) -> Sequence[Request]:
         there = view.nft_table(*self.place_of())

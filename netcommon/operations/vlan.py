@@ -48,6 +48,9 @@ class PortVlans(PortVlansFields, Operation):
     CHOSEN = frozenset({"ifindex", "master", "default", "now", "was"})
     BEFORE = frozenset({"was"})
 
+    def confines(self) -> bool:
+        return True
+
     def wanted(self) -> list[BridgeVlan]:
         """The VLANs the port shall have, in the order of the notation; the default one, known after resolve, comes last."""
         access = [BridgeVlan(self.access, pvid=True, untagged=True)] if self.access else []

@@ -11,9 +11,9 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: A variable in the program's environment whose value no other run has (netcommon.scripts.site.GUARD). By it are found those of its
-#: descendants whose parents have ended, which nothing else ties to it any more: unless they were started without it.
-MARK = b"NETCOMMON_DOOR"
+#: A variable in the program's environment whose value no other run has (netcommon.scripts.site.environment). By it are found those of
+#: its descendants whose parents have ended, which nothing else ties to it any more: unless they were started without it.
+MARK = b"NETCOMMON_SCRIPT"
 
 #: So many descendants, at most, are given GRACE: each is held open, and a process may have 1024 files. Others are killed.
 MOST = 512

@@ -73,10 +73,11 @@ def run(
         return Outcome(timed_out=True)
     end = clock() + seconds
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    source = _input(given) if given else subprocess.DEVNULL
+    source = subprocess.DEVNULL
     try:
         os.set_blocking(writer, True)
         try:
+            source = _input(given) if given else source
             child = subprocess.Popen(  # no shell; the caller has checked whose program it is
                 list(argv),
                 stdin=source,
@@ -129,14 +130,22 @@ class _Output:
 
 def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: Family) -> Outcome:
     """Reads until the child has ended or its time is over, ends what is left, and says how it ended."""
-    handle = os.pidfd_open(child.pid)
+    try:
+        handle = os.pidfd_open(child.pid)
+    except OSError:  # no descriptor is left: what cannot be watched does not go on
+        signal_group(child.pid, signal.SIGKILL)
+        child.wait()
+        raise
     try:
         timed_out = not _follow(handle, output, end, clock)
         last = _end(handle, output, clock, family) if timed_out else clock() + REAP
         # The child is not reaped yet, so its number is still its own, and that of its group.
         code = _reap(child, handle, last - clock())
-    except BaseException:
-        _reap(child, handle, REAP)
+    except BaseException:  # such as SIGTERM to the hook: what the script has begun ends with it
+        try:
+            _end(handle, output, clock, family)
+        finally:
+            _reap(child, handle, REAP)
         raise
     finally:
         os.close(handle)

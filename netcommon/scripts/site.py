@@ -35,6 +35,10 @@ HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abs
 #: Set for custom scripts: "UUID PID TAP" of the NIC and of the door that runs them, so that a door called by one of them knows.
 GUARD = "NETCOMMON_DOOR"
 
+#: Set for custom scripts, another value for each run of one: by it those of its processes are known that nothing else ties to it, and
+#: none that an earlier script of the same hook has started on purpose (netcommon.process.descendants).
+RUN = "NETCOMMON_SCRIPT"
+
 #: A script finds the usual commands even where the hypervisor gave no PATH.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -169,6 +173,7 @@ def environment(call: Call, action: str = "") -> dict[bytes, bytes]:
         "NETCOMMON_MIGRATION_PHASE": call.phase,
         "NETCOMMON_RECORD": call.record,
         GUARD: f"{call.uuid} {os.getpid()} {call.tap}",
+        RUN: f"{os.getpid()} {time.monotonic_ns()}",
     }
     values = {"PATH": PATH, **{name: value for name, value in call.environment.items() if value or name != "PATH"}, **added}
     if action:

@@ -31,10 +31,14 @@ SETTLED = 2.0
 
 
 def identity(status: os.stat_result) -> Identity:
-    """What tells the file, as it is now, from any other and from itself at any other time; and us from another version of us."""
-    own = os.stat(os.path.dirname(netcommon.__file__))
-    file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return (netcommon.__version__, own.st_dev, own.st_ino, own.st_mtime_ns, *file)
+    """Tell the file, as it is now, from any other and from itself at any other time; and the modules that read it from other ones.
+
+    A file that is replaced changes the time of its folder: the settings are read by these two (options give each NIC's defaults).
+    """
+    above = os.path.dirname(netcommon.__file__)
+    folders = [os.stat(f"{above}/{name}") for name in ("settings", "options")]
+    own = [number for each in folders for number in (each.st_dev, each.st_ino, each.st_mtime_ns)]
+    return (netcommon.__version__, *own, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def kept(state: str, known: Identity) -> Settings | None:

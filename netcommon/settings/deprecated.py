@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Renamed(NamedTuple):
     """One setting that was renamed: its old place in the file, its new one, and the version that brought it.
 
-    A table named "bridges.*" stands for any number of tables, as in settings_schema.Key; then both are.
+    A table named "bridges.*" stands for any number of tables, as in netcommon.settings.schema.Key; then both are.
     """
 
     table: str

@@ -59,6 +59,8 @@ def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise SettingsInvalid(f"{path}: a symbolic link to nothing") from None
         return -1
     except OSError as error:
         raise SettingsInvalid(f"{path}: cannot be read: {error.strerror}") from None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """The effective settings. Times in seconds, sizes in bytes. Each field's place in the file: settings_schema.KEYS."""
+    """The effective settings. Times in seconds, sizes in bytes. Each field's place in the file: netcommon.settings.schema.KEYS."""
 
     rule_preference: int = 500
     service_timeout: float = 10.0

@@ -36,7 +36,7 @@ FACILITIES = ("daemon", "user", *(f"local{number}" for number in range(8)))
 
 KEYS: tuple[Key, ...] = (
     Key("hook", "timeout", "hook_timeout", Seconds(1, 600), "the whole hook; custom scripts get what remains of it"),
-    Key("hook", "service_timeout", "service_timeout", Seconds(0.1, 300), "each service of the host, such as OVSDB"),
+    Key("hook", "service_timeout", "service_timeout", Seconds(0.1, 300), "each service of the host, such as OVSDB; at most the hook's"),
     Key("rules", "preference", "rule_preference", Whole(1, 32765), "preference of our policy rules (ip-rule(8))"),
     Key("rules", "mark", "rule_mark", Bits(), "bits of packets' marks: one rule for all NICs of a routing table; 0: one for each NIC"),
     Key("custom", "order", "custom_order", Choice(("after", "instead")), "site scripts of Ganeti: after or instead of the built-in"),

@@ -35,7 +35,7 @@ def bash(root: Command) -> Iterator[str]:
 }}
 """
     yield "_netcommon()\n{"
-    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words=""'
+    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words="" nics=""'
     yield "    COMPREPLY=()"
     yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
     groups = [one for one in root.inner if one.inner]
@@ -62,10 +62,14 @@ def bash(root: Command) -> Iterator[str]:
     for one in (root, *leaves(root)):
         plain = [name for option in one.options for name in option.names]
         others = [inner.words[-1] for inner in one.inner] + list(one.choices)
-        said = '"$(_netcommon_nics)"' if one.takes_nics else f'"{" ".join(others)}"'
-        yield f'        "{" ".join(one.words)}") case "$cur" in -*) words="{" ".join(plain)}" ;; *) words={said} ;; esac ;;'
+        said = "nics=1" if one.takes_nics else f'words="{" ".join(others)}"'
+        yield f'        "{" ".join(one.words)}") case "$cur" in -*) words="{" ".join(plain)}" ;; *) {said} ;; esac ;;'
     yield "    esac"
     yield '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")'
+    # not by compgen -W, which expands what it is given: an instance may be called $(command), and is quoted where it is put
+    yield '''    [[ -z "$nics" ]] || while IFS= read -r word; do
+        if [[ "$word" == "$cur"* ]]; then printf -v word %q "$word"; COMPREPLY+=("$word"); fi
+    done < <(_netcommon_nics)'''
     yield "}"
     yield ""
     yield "complete -F _netcommon netcommon"

@@ -204,6 +204,41 @@ def test_scripts_that_become_another_program_all_the_time(ready: Node) -> None:
     figures.add("scripts", 1, 0, 0)
 
 
+def test_a_daemon_of_an_earlier_script_that_starts_others(ready: Node) -> None:
+    """Those are younger than the later script that hangs, and no processes of it."""
+    Path("/etc/netcommon/ifdown.d/05-good").write_text("#!/bin/sh\nsetsid sh -c 'while sleep 0.3; do :; done' daemon 77331 & sleep 0.2\n")
+    os.chmod("/etc/netcommon/ifdown.d/05-good", 0o755)
+    script("ifdown.d", f"(setsid {SLEEP} 0 &) & {SLEEP} 0")
+    assert rundoor("kvm-ifup", environment(), "tap0").status == 0
+    ended = door("kvm-ifdown", environment(), "tap0", "hot-remove")
+    assert ended.status == 0 and "10-bad" in ended.stderr and "05-good" not in ended.stderr
+    assert [each for each in left() if Path(f"/proc/{each}/cmdline").read_bytes().startswith(b"sh\0")], "the daemon goes on"
+    for pid in sorted(left(), reverse=True):
+        os.kill(pid, signal.SIGKILL)
+    os.unlink("/etc/netcommon/ifdown.d/05-good")
+    figures.add("scripts", 1, 0, 0)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_what_the_caller_does_with_signals(ready: Node, ignored: bool) -> None:
+    """QEMU blocks SIGALRM in what it calls, and some ignore SIGCHLD: time limits and exit statuses hold all the same."""
+    script("ifup.d", "grep ^SigBlk /proc/self/status > /run/blocked; exit 3", 20)
+
+    def inherited() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGALRM, signal.SIGIO, signal.SIGCHLD})
+        if ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    values = {**BASE, **environment()}
+    ran = subprocess.run(
+        [HOOKS / "kvm-ifup", "tap0"], env=values, capture_output=True, text=True, preexec_fn=inherited, check=False
+    )
+    assert ran.returncode == 69 and "status 3" in ran.stderr, ran
+    assert Path("/run/blocked").read_text() == "SigBlk:\t0000000000000000\n"
+    os.unlink("/run/blocked")
+    figures.add("scripts", 1, 0, 0)
+
+
 def test_what_it_prints_is_cut(ready: Node) -> None:
     """Also in the log: so many lines, each so long, and in words how many there were."""
     script("ifup.d", "seq 1000000; head -c 20000000 /dev/zero | tr '\\0' x; exit 3", 20)

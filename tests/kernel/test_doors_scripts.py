@@ -28,7 +28,7 @@ GOOD = {
     "STRANGE": "two\nlines $(id) 'x'",
 }
 UP_CUSTOM, DOWN_CUSTOM, VIF_BRIDGE = (f"/etc/ganeti/{name}" for name in ("kvm-ifup-custom", "kvm-ifdown-custom", "kvm-vif-bridge"))
-OURS = {"NETCOMMON_CONTEXT", "NETCOMMON_MIGRATION_PHASE", "NETCOMMON_RECORD", "NETCOMMON_DOOR"}
+OURS = {"NETCOMMON_CONTEXT", "NETCOMMON_MIGRATION_PHASE", "NETCOMMON_RECORD", "NETCOMMON_DOOR", "NETCOMMON_SCRIPT"}
 SHELL = {"PWD", "OLDPWD", "SHLVL", "_"}
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.support import strace
 from tests.support.cases import CASES, Host
-from tests.support.netns import wait_until
+from tests.support.netns import slowness, wait_until
 from tests.support.sample import FULL
 
 
@@ -54,7 +54,7 @@ def moments(host: Host, case: str, name: str) -> Sequence[strace.Moment]:
     host.plug()
     host.down()
     assert len(found) > 5
-    if FULL:
+    if FULL and slowness() == 1:  # in the virtual machine a hook takes seconds
         return found
     turn = list(CASES).index(case) * len(DOORS) + list(DOORS).index(name)
     share = (turn * 7 % 24 + 0.5) / 24  # 7 and 24 have no common divisor: each of the 24 has its own

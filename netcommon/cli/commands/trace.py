@@ -11,6 +11,7 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import EXPECTED_UP, complete, single
 from netcommon.cli.output import coloured, emit, json_option
+from netcommon.lifecycle.renamed_device import follow
 from netcommon.views.topology.text import ASCII, UNICODE
 from netcommon.views.trace.frame import FROM_GUEST, PLAIN_PORT, PROTOCOLS, TO_GUEST, Wanted
 from netcommon.views.trace.request import document, frame, subject, trace
@@ -88,10 +89,11 @@ def command(
     records, problems = node.store.all()
     for problem in problems:
         app.log.warning(problem)
-    found = single(records, name)
+    view, uplinks = node.host.snapshot(), dict(node.settings.uplinks)
+    found = single(records, name, view)
     if found is None:
         raise NicInvalid("NIC", name, EXPECTED_UP)
-    view, uplinks = node.host.snapshot(), dict(node.settings.uplinks)
+    found = follow(node, view, found)
     of = subject(found, records)
     wanted = Wanted(
         src_mac,

@@ -10,7 +10,7 @@ from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.nftables import Drop, NftTable, Put
 from netcommon.host.nftables import encode as nfencode
 from netcommon.host.rtnetlink.attributes import NLM_F_ACK, NLMSG_ERROR, MalformedError
-from netcommon.host.rtnetlink.socket import Netlink, reply_of
+from netcommon.host.rtnetlink.socket import NETLINK_CAP_ACK, NETLINK_EXT_ACK, Netlink, reply_of
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NO_NFTABLES = frozenset({errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EINVAL})
 SO_SNDBUFFORCE = 32
 ROOM = 4 << 20  #: bytes
+LONG = 2 << 10  #: bytes of messages, without their headers: what every socket sends at once, whatever net.core.wmem_default is
 WHOLE = -1  #: the place of a failure that is none of one message
 
 
@@ -34,20 +35,19 @@ class Nfnetlink(Netlink):
 
     PROTOCOL = 12  #: NETLINK_NETFILTER
     NAME = "nfnetlink"
+    OPTIONS = (NETLINK_EXT_ACK, NETLINK_CAP_ACK)
 
-    def _open(self) -> socket.socket:
-        """Makes room for a transaction, which is sent at once, however long it is."""
-        first = self._socket is None
-        made = super()._open()
-        if first:
-            try:
-                made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)
-            except PermissionError:
-                pass  # what there is will do for small ones
-        return made
+    def _make_room(self) -> None:
+        """Let a long transaction be sent at once, as it must be."""
+        try:
+            self._open().setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)
+        except PermissionError:
+            pass  # what there is will do for small ones
 
     def transact(self, messages: Sequence[Encoded]) -> list[tuple[int, Reply]]:
         """All of them or none; what failed, each with the message's place, or WHOLE. Raises TryAgain or HostRefused."""
+        if sum([len(each.body) for each in messages]) > LONG:
+            self._make_room()
         last = messages[-1]
         framed = [*messages[:-1], last._replace(flags=last.flags | NLM_F_ACK)]
         end = self._send([nfencode.bracket(nfencode.BATCH_BEGIN), *framed, nfencode.bracket(nfencode.BATCH_END)], 0)

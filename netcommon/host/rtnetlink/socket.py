@@ -57,6 +57,7 @@ class Netlink:
 
     PROTOCOL = socket.NETLINK_ROUTE
     NAME = "rtnetlink"
+    OPTIONS: tuple[int, ...] = (NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK)  #: those of SOL_NETLINK that are set
 
     def __init__(self, timeout: float) -> None:
         """``timeout`` in seconds is how long the kernel may take to answer."""
@@ -232,7 +233,7 @@ class Netlink:
                     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, QUEUE)
                 seconds = int(self.timeout)
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(seconds, int((self.timeout - seconds) * 1e6) or 1))
-                for option in (NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK):
+                for option in self.OPTIONS:
                     made.setsockopt(SOL_NETLINK, option, 1)
             except OSError:
                 made.close()

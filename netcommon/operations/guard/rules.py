@@ -4,7 +4,7 @@ Every guarded NIC has a base chain of its own, which sends what the guest transm
 the bridge, the host itself, routing. Sets are keyed by the device's index, which no other device gets, whatever its name. Who is in no
 set may do nothing.
 
-What bridges deliver to their guests passes a table of its own (netcommon.operations.delivery_rules).
+What bridges deliver to their guests passes a table of its own (netcommon.operations.guard.egress_filter).
 """
 
 from __future__ import annotations

@@ -135,6 +135,9 @@ class NicGuard(NicGuardFields, Operation):
     def table(self) -> str:
         return table_of(self.device)
 
+    def confines(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         if not in_front(view, self.bridge):
             return []

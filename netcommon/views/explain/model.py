@@ -219,7 +219,12 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
     elif record.state == REVERTING:
         yield "not all of it could be undone: `netcommon gc` tries again; `journalctl -t netcommon` says what failed"
     elif report.unknown:
-        yield "it was brought up by another version of netcommon: use that one"
+        gone = sorted({kind.partition("/")[0] for kind in report.unknown if "/" in kind})
+        yield (
+            f"put the site's extension {', '.join(gone)} back (docs/extending.md)"
+            if gone
+            else "it was brought up by another version of netcommon: use that one"
+        )
     if not report.alive or record.state != UP:
         return
     if nic.mode == "bridged" and report.drift and _missing(view, nic.link) and not _renamed(view, record):

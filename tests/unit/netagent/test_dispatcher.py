@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from netagent import dispatcher as module
-from netagent.dispatcher import AGAIN, UNTOLD, Dispatcher
+from netagent.dispatcher import AGAIN, LATEST, UNTOLD, Dispatcher
 from netagent.index import Nics, entry_of
 from netagent.loop import Loop
 from netagent.observe.metrics import Metrics
 from netagent.reconcile.dirty_set import DirtySet
+from netagent.reconcile.keyed_pool import Key
 from netagent.reconcile.reconciler import Reconciler
 from netagent.reconcile.repair_policy import Repairs
 from netcommon.host.api.facts import AF_INET, Rule
@@ -27,6 +28,8 @@ from tests.support.sim import Sim, nic
 
 class Place:
     """A routed NIC that came up ``ago`` seconds ago, and the jobs of an agent that has just been started; ``now``: the clock."""
+
+    failed: Callable[[Key, Exception], None]
 
     def __init__(self, root: str, monkeypatch: pytest.MonkeyPatch, ago: float = 1) -> None:
         self.sim = Sim(root)
@@ -53,16 +56,21 @@ class Place:
             alarms=None,
             make_log=lambda: self.log,
         )
-        monkeypatch.setattr(module, "Pool", lambda *rest: SimpleNamespace(put=self._work))
+        monkeypatch.setattr(module, "Pool", self._pool)
         monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
         monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
         self.jobs = Dispatcher(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
 
-    def _work(self, key: object, job: Any) -> None:
+    def _pool(self, _size: int, _make: object, _end: object, failed: Callable[[Key, Exception], None], *_rest: object) -> SimpleNamespace:
+        self.failed = failed
+        return SimpleNamespace(put=self._work)
+
+    def _work(self, key: Key, job: Any) -> None:
         try:
             job(self.worker)
-        except TryAgain as error:  # as a pool's thread does
+        except Exception as error:  # as a pool's thread does
             self.errors.append(error)
+            self.failed(key, error)
 
     def compare(self) -> None:
         """All records, now."""
@@ -111,6 +119,33 @@ def test_a_first_comparison_that_fails_forgets_nothing_of_it(place: Place, monke
     place.now += max(AGAIN, UNTOLD) + 1
     place.turn()
     assert place.announced == ["tap0"] and place.jobs.synced == place.now
+
+
+@pytest.mark.parametrize("where", ["the worker", "the comparison", "one NIC", "many NICs"])
+def test_an_error_that_nobody_foresaw_ends_no_comparison_for_good(place: Place, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A worker that no descriptor is left for; an extension of the site's that raises what it likes."""
+
+    def broken(*_given: object) -> object:
+        raise KeyError("a site's own")
+
+    with monkeypatch.context() as patch:
+        if where == "the worker":
+            patch.setattr(place.worker, "use", broken)
+        elif where == "the comparison":
+            patch.setattr(place.sim.host, "snapshot", broken)
+        elif where == "one NIC":
+            patch.setattr(place.worker.reconciler, "examine", broken)
+        else:
+            patch.setattr(place.worker.reconciler, "examine", lambda *_given: (True, []))
+            patch.setattr(place.worker.reconciler, "look_together", broken)
+            patch.setattr(module, "FEW", 0)
+        place.compare()
+    surveys = place.jobs.surveys
+    place.now += LATEST + 1
+    place.drift.everything(place.now)
+    place.jobs.schedule()
+    place.turn()
+    assert place.jobs.surveys == surveys + 1 and place.jobs.synced == place.now
 
 
 def test_the_first_comparison_does_not_say_what_the_next_one_costs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def go(tmp_path: Path, text: str, execute: custom.Execute | None, seconds: float
 SHOWS = """#!/usr/bin/python3 -IS
 import os, sys
 print(sys.argv[1:], os.getcwd(), sys.stdin.read(), os.getsid(0) == os.getpid(), sorted(os.listdir("/proc/self/fd"))[:3])
-seen = {name: value for name, value in os.environb.items() if name not in (b"NETCOMMON_DOOR", b"LC_CTYPE")}
+seen = {name: value for name, value in os.environb.items() if name not in (b"NETCOMMON_DOOR", b"NETCOMMON_SCRIPT", b"LC_CTYPE")}
 print(sorted(seen.items()))
 print("err", file=sys.stderr)
 sys.exit(3)

@@ -152,3 +152,14 @@ def test_the_zsh_function_names_every_command_and_option() -> None:
     assert [command for command in COMMANDS if f"\n_netcommon_{command}() {{\n" not in text] == []
     if zsh := shutil.which("zsh"):
         subprocess.run([zsh, "-n", str(COMPLETION / "_netcommon")], check=True)
+
+
+def test_completion_runs_nothing(node: Path) -> None:
+    """Names come from whoever may name an instance: they are quoted for the shell that they are put into."""
+    for name in ("$(touch${IFS}owned)", "`touch owned`", "web;owned", "a b"):
+        path = node / "run" / "instances" / name / "0"
+        path.parent.mkdir()
+        path.touch()
+    offered = completed(node, "show", "")
+    assert not (node / "owned").exists()
+    assert {r"\$\(touch\$\{IFS\}owned\)/0", r"\`touch\ owned\`/0", r"web\;owned/0", r"a\ b/0", "tap0"} <= set(offered)

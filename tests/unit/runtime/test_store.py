@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -307,3 +308,16 @@ def test_of_all_records_there_is_nothing_to_remember(paths: Paths, store: Store)
     assert remembering.read(U1, from_json) == record() and asked == []
     assert remembering.read(U1) == record() and asked == [to_json(record())]
     remembering.close()
+
+
+def test_an_instance_that_is_called_like_a_temporary_file(tmp_path: Path) -> None:
+    """Its folder of links is no file that a killed process has left."""
+    store = Store(Paths.under(str(tmp_path)), 1, "boot")
+    folder = tmp_path / "run/netcommon/instances/.netcommon-tmp-x"
+    store.folder("nics")
+    folder.mkdir(parents=True)
+    os.chmod(folder.parent, 0o755)
+    left = tmp_path / "run/netcommon/nics/.netcommon-tmp-1-0"
+    left.write_text("")
+    assert store.clean_temporary(time.time() + 1000) == [str(left)] and folder.is_dir()
+    store.close()

@@ -17,7 +17,8 @@ from netagent.reconcile.repair_policy import Repairs
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFlows, Request, SetLink
-from netcommon.operations.base import Operation
+from netcommon.lifecycle import execute
+from netcommon.operations.base import Operation, intent
 from netcommon.operations.flows import cookie_of
 from netcommon.settings.model import Settings
 from runtime.locks import UUID, number
@@ -312,3 +313,29 @@ def test_another_nodes_record(place: Place) -> None:
     reconciler = Reconciler(place.sim.node, place.repairs, place.metrics, place.sim.log)
     place.sim.host.remove_link("tap0")
     assert not reconciler.ours(record) and reconciler.reconcile(record, place.sim.host.view()).did == NOTHING
+
+
+CONFINED = {"bridged, access": "bridge-vlans", "bridged, port": "port-flag", "bridged": "guard", "openvswitch": "flows"}
+
+
+@pytest.mark.parametrize("mode", sorted(CONFINED))
+def test_a_fight_over_what_confines_a_guest_keeps_it_out(tmp_path: Path, mode: str) -> None:
+    """What is left alone since somebody undoes it is not there when the tap joins its bridge again: the tap does not join."""
+    place = Place(str(tmp_path), mode)
+    place.repairs = Repairs(lambda: place.now, Settings())
+    kernel, switch = place.sim.host.kernel, place.sim.host.switch
+    index = place.sim.index("tap0")
+    (one, *_rest) = [one for one in execute.decode(place.sim.record())[0] if CONFINED[mode] == one.KIND and one.confines()]
+    for _ in range(3):
+        place.repairs.held(UUIDS[0], [f"{place.sim.record().ifindex} {intent(one)!r}"])
+    view = place.sim.host.view()
+    if mode == "openvswitch":
+        place.sim.host.openflow.all.clear()
+        switch.remove("tap0")
+    else:
+        assert all(answer.ok for answer in place.sim.host.execute(list(one.revert(view)), stop=True))
+        kernel.links[index] = kernel.links[index]._replace(master=0)
+    place.look()
+    assert kernel.links[index].master == 0 and not any(port.name == "tap0" for port in switch.ports())
+    place.now += 11  # the window is over
+    assert place.look() == MENDED and place.sim.picture() == place.up

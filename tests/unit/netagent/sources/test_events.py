@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -18,12 +19,13 @@ from netagent.agent import _lock_closed, _record_changed
 from netagent.events import BASE, INDEX, NAME, SWITCH, TABLE, Came, Changed, Gone, LockClosed, Overrun, RecordChanged
 from netagent.sources import inotify, nft_events
 from netagent.sources.inotify import FileEvents
-from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN
+from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN, Listener
 from netagent.sources.ovs_events import OvsEvents
 from netagent.sources.rtnetlink import FILTER, RTM_NEWADDR, KernelEvents
 from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable
 from netcommon.host.nftables import encode as nfencode
 from netcommon.host.rtnetlink.encode import RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
+from runtime.errors import HostRefused
 from tests.support.nics import U1
 
 # -- files
@@ -277,3 +279,14 @@ def test_a_bridge_that_has_vlans_only_now_has_come() -> None:
 
     assert [comes(0, 1), comes(0, 2), comes(1, 2), comes(1, 3)] == [True, False, True, False]
     events.close()
+
+
+def test_a_kernel_that_gives_no_such_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent goes on without those events (docs/agent.md); any other error would end it."""
+
+    def none(*_given: object) -> object:
+        raise OSError(errno.EPROTONOSUPPORT, "Protocol not supported")
+
+    monkeypatch.setattr(socket, "socket", none)
+    with pytest.raises(HostRefused, match="no socket"):
+        Listener(12, [1])

@@ -348,12 +348,16 @@ class TestOldNames:
             """
 from netcommon.host.nftables import INGRESS, NftRule
 from netcommon.operations.guard import NicGuard
-from netcommon.options import Options, options_of
+from netcommon.options import Options, is_communication, options_of
+from netcommon.modes.common import alias
+from netcommon.tags import given
+from netcommon.operations.guard_counters import dropped
 from netcommon.plan import plan as planned
 from netcommon.settings import Settings
 """,
         )
         assert loaded.Options is type(DEFAULTS) and loaded.Settings is Settings and loaded.planned is plan
+        assert not loaded.is_communication(nic("bridged")) and loaded.alias(nic("bridged")).device == "tap0"
 
     def test_what_never_was_is_told_apart(self, sim: Sim, folder: Path) -> None:
         with pytest.raises(SettingsInvalid, match="cannot import name 'Nothing'"):
@@ -364,3 +368,11 @@ from netcommon.settings import Settings
     def _loaded(self, sim: Sim, folder: Path, text: str) -> Any:
         (folder / "storage.py").write_text(text)
         return extension_loader.load("storage")
+
+
+@pytest.mark.parametrize("text", ["class Odd: pass", "class Odd: KIND = 'other/odd'", "class Odd: KIND = 7", "Odd = 'storage/odd'"])
+def test_operations_without_a_kind_of_their_own(sim: Sim, folder: Path, text: str) -> None:
+    """Whoever asks for them is told so: check, doctor and downs of all NICs ask."""
+    (folder / "storage.py").write_text(f"{text}\nOPERATIONS = (Odd,)\n")
+    with pytest.raises(SettingsInvalid, match="in OPERATIONS has no KIND of the form storage/NAME"):
+        extension_loader.operations("storage")

@@ -86,3 +86,24 @@ def test_what_was_interrupted_is_finished_by_the_next(guest: Guest) -> None:
     guest.cli.host.changes.clear()
     guest.adopt()
     assert guest.cli.host.changes == []
+
+
+def test_a_device_that_is_down_has_been_cut_off(guest: Guest) -> None:
+    """Ganeti's script always takes it up: an up of ours that was refused, or a down, has left this one as it is."""
+    guest.nic(A, descriptor=20)
+    index = guest.tap("tap0", 20)
+    kernel = guest.cli.host.kernel
+    kernel.links[index] = kernel.links[index]._replace(up=False)
+    before = dict(kernel.links)
+    assert guest.adopt() == {A: ("tap0", "skipped")} and kernel.links == before
+    assert guest.why[A].startswith("its device is down")
+
+
+def test_a_record_that_is_damaged_is_no_reason_to_unguard(guest: Guest) -> None:
+    """What it had made is still there, and goes by no record: an adopted NIC's guard would be taken for left over."""
+    guest.nic(A, descriptor=20)
+    guest.tap("tap0", 20)
+    assert guest.adopt() == {A: ("tap0", "adopted")}
+    Path(guest.cli.paths.state, "nics", f"{A}.json").write_text("garbage")
+    assert guest.adopt() == {A: ("tap0", "skipped")}
+    assert guest.why[A].startswith("its record is damaged")

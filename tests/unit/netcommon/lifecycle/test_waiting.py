@@ -339,3 +339,12 @@ def test_what_the_administrator_has_put_on_our_vlan_keeps_it(sim: Sim, theirs: B
     assert drift(sim) == []
     sim.down(ACCESS)
     assert sim.host.kernel.vlans[sim.index("eth-brv")][10] == theirs and sim.records() == []
+
+
+def test_what_waits_follows_a_renamed_device() -> None:
+    """Else a repair would look for the old name for ever."""
+    waiting = Waiting(UplinkVlan("br0", 10), "an uplink of br0")
+    assert waiting.renamed("tap0", "tap9") == waiting
+    waiting = Waiting(DeviceSysctl(AF_INET6, "tap0", "forwarding", "1"), "an MTU")
+    assert waiting.about() == "tap0" and waiting.renamed("tap0", "tap9").about() == "tap9"
+    assert waiting.renamed("tap1", "tap9") == waiting

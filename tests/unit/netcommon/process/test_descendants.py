@@ -12,7 +12,7 @@ import pytest
 
 from netcommon.process.descendants import PF_KTHREAD, Family
 
-MARK = b"NETCOMMON_DOOR=77331"
+MARK = b"NETCOMMON_SCRIPT=77331"
 
 
 def stat(path: Path, began: int, state: str = "S", flags: int = 0, env: tuple[int, int] = (4096, 8192)) -> None:

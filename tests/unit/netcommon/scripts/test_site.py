@@ -140,6 +140,12 @@ class TestTrust:
         site.ifup("a", mode=0o775)
         assert self.problem(site) == ""
 
+    def test_whom_an_access_control_list_names_may_not(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its mask is what the mode shows for root's group (acl(5))."""
+        path = site.ifup("a", mode=0o775)
+        monkeypatch.setattr(os, "getxattr", lambda where, name: b"\2\0\0\0" if str(where) == str(path) else b"")
+        assert self.problem(site) == f"{path} can be written by those that its access control list names (getfacl(1))"
+
     def test_another_owner(self, site: Site) -> None:
         path = site.ifup("a")
         os.chown(path, 4711, 0)
@@ -326,7 +332,9 @@ class TestEnvironment:
     def test_exactly_what_was_given_and_our_own(self) -> None:
         given = {"MODE": "bridged", "TAGS": "a:b c", "ODD": "\udcff\n$(x)", "PATH": "/only", "NETCOMMON_CONTEXT": "forged"}
         call = Call("tap0", "migrate", given, "u-1", "post", "/run/netcommon/nics/u-1.json")
-        assert environment(call) == {
+        made = environment(call)
+        assert made.pop(b"NETCOMMON_SCRIPT") != environment(call)[b"NETCOMMON_SCRIPT"]
+        assert made == {
             b"MODE": b"bridged",
             b"TAGS": b"a:b c",
             b"ODD": b"\xff\n$(x)",

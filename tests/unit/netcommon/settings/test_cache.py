@@ -167,3 +167,26 @@ def test_it_costs_no_toml(paths: Paths) -> None:
     root = paths.etc.removesuffix("/etc/netcommon")
     ran = subprocess.run([PYTHON, "-IS", "-c", program, str(ROOT), root], capture_output=True, text=True, check=True)
     assert ran.stdout == "20.0\n[]\n"
+
+
+@pytest.mark.parametrize("folder", ["settings", "options"])
+def test_modules_that_were_replaced_read_it_anew(paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str) -> None:
+    """As `git pull` does it in a checkout: the version stays, and the folder above is not touched."""
+    for name in ("settings", "options"):
+        os.makedirs(tmp_path / "netcommon" / name)
+    monkeypatch.setattr("netcommon.__file__", str(tmp_path / "netcommon" / "__init__.py"))
+    load(paths)
+    (tmp_path / "netcommon" / folder / "model.py.new").write_text("")
+    os.utime(tmp_path / "netcommon" / folder, ns=(1, 1))
+    read = []
+    monkeypatch.setattr(settings_file, "read", lambda descriptor, path: read.append(path) or settings_file.Loaded())  # type: ignore[func-returns-value]
+    load(paths)
+    assert read == [paths.config]
+
+
+def test_a_link_to_nothing_is_no_missing_file(paths: Paths) -> None:
+    """The administrator has settings, and they are not in force: hooks do not go on with the defaults."""
+    os.replace(paths.config, f"{paths.etc}/elsewhere")
+    os.symlink(f"{paths.etc}/nowhere", paths.config)
+    with pytest.raises(SettingsInvalid, match="a symbolic link to nothing"):
+        load(paths)

@@ -117,6 +117,13 @@ def test_an_operation_of_another_version(sim: Sim) -> None:
     assert "another version" in one.advice[0]
 
 
+def test_an_operation_of_an_extension_that_is_gone(sim: Sim) -> None:
+    sim.up(nic("bridged"))
+    record = sim.record()
+    sim.node.store.write(record._replace(operations=(*record.operations, {"kind": "storage/longframes"})))
+    assert of(sim).advice[0] == "put the site's extension storage back (docs/extending.md)"
+
+
 def test_settings_that_have_changed_since(sim: Sim) -> None:
     sim.up(nic("bridged"))
     sim.settings = sim.settings._replace(nic={"spoof_guard": False, "rate_in": 8_000_000})
