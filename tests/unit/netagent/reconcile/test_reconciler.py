@@ -320,7 +320,7 @@ CONFINED = {"bridged, access": "bridge-vlans", "bridged, port": "port-flag", "br
 
 @pytest.mark.parametrize("mode", sorted(CONFINED))
 def test_a_fight_over_what_confines_a_guest_keeps_it_out(tmp_path: Path, mode: str) -> None:
-    """What is left alone since somebody undoes it is not there when the tap joins its bridge again: the tap does not join."""
+    """Keep the tap out of its bridge as long as that is left alone which somebody undoes, and which would have to be there."""
     place = Place(str(tmp_path), mode)
     place.repairs = Repairs(lambda: place.now, Settings())
     kernel, switch = place.sim.host.kernel, place.sim.host.switch

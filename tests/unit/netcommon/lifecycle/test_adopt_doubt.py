@@ -100,7 +100,7 @@ def test_a_device_that_is_down_has_been_cut_off(guest: Guest) -> None:
 
 
 def test_a_record_that_is_damaged_is_no_reason_to_unguard(guest: Guest) -> None:
-    """What it had made is still there, and goes by no record: an adopted NIC's guard would be taken for left over."""
+    """Leave what that had made as it is: the guard of an adopted NIC would be taken for left over."""
     guest.nic(A, descriptor=20)
     guest.tap("tap0", 20)
     assert guest.adopt() == {A: ("tap0", "adopted")}
