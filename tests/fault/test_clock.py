@@ -189,6 +189,7 @@ def test_the_log(tmp_path: Path) -> None:
         log = Syslog(str(tmp_path / "nobody"), wall=lambda times=times: next(times))  # type: ignore[misc]
         log.send(6, "fine")
         assert log.dropped == 1
+        log.close()
     figures.add("clock", len(CLOCKS), 0, 0)
 
 
