@@ -140,7 +140,7 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
 
             close_apart(lingering)
     except Exception:
-        pass
+        pass  # the verdict stands, whatever becomes of what follows it: such as a module that an upgrade has just replaced
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
 
 
@@ -157,7 +157,7 @@ def open_standard() -> None:
 def own_signals() -> None:
     """Undo what of the caller's handling of signals would change ours, and that of the scripts and programs that we start.
 
-    QEMU blocks SIGALRM in what it calls as script and downscript: no time limit would hold. Where SIGCHLD is ignored the kernel tells
+    A blocked signal stays blocked through execve(2): without SIGALRM no time limit would hold. Where SIGCHLD is ignored the kernel tells
     nobody how a child ended (wait(2)), and a script that failed would count as done.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

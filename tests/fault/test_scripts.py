@@ -221,7 +221,7 @@ def test_a_daemon_of_an_earlier_script_that_starts_others(ready: Node) -> None:
 
 @pytest.mark.parametrize("ignored", [False, True])
 def test_what_the_caller_does_with_signals(ready: Node, ignored: bool) -> None:
-    """QEMU blocks SIGALRM in what it calls, and some ignore SIGCHLD: time limits and exit statuses hold all the same."""
+    """A caller may block SIGALRM, or ignore SIGCHLD: time limits and exit statuses hold all the same."""
     script("ifup.d", "grep ^SigBlk /proc/self/status > /run/blocked; exit 3", 20)
 
     def inherited() -> None:
