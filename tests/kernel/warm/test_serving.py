@@ -284,8 +284,9 @@ def test_an_agent_that_dies_under_load(placed: Node, number_of_signal: int) -> N
             assert rundoor("kvm-ifdown", environment(nic), f"tap{nic}", "hot-remove").status == 0
         running.rested()
     seen = LinuxHost().identity()
-    with Store(Paths(), seen.netns, seen.boot) as store:  # what a killed agent was at goes with a later gc, and the folder that it is in
+    with Store(Paths(), seen.netns, seen.boot) as store:  # as a later gc: what a killed agent was at goes, and the folder that it is in
         store.clean_temporary(time.time(), age=0)
+        store.owners.sweep()
         store.clean_links(time.time(), age=0)
     assert [line for line in diff(before, snapshot()) if not any(part in line for part in ("/agent", "/locks/"))] == []
 
