@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
 from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
 from netcommon.host.api.host import DONE, Answer
@@ -44,6 +45,10 @@ FLAGS = frozenset({"send_flow_rem", "check_overlap", "reset_counts", "no_packet_
 #: What it says where there is no such bridge, or no ovs-vswitchd.
 REFUSED = "Connection refused"
 NOT_THERE = ("No such file or directory", REFUSED)
+
+#: Seconds: how long a switch is waited for that has the port and does not listen yet, and between looks. ovs-vswitchd takes ports in,
+#: binds a bridge's socket and listens at it within some milliseconds; the socket of one that was killed refuses in the same way.
+LISTENS_WITHIN, PAUSE = 1.0, 0.01
 
 
 class OpenFlow:
@@ -85,7 +90,17 @@ class OpenFlow:
 
     def execute(self, request: PutFlows | DeleteFlows) -> Answer:
         """Carries it out."""
-        return self._waiting() or self._execute(request)
+        return self._waiting() or self._once_listening(request)
+
+    def _once_listening(self, request: PutFlows | DeleteFlows) -> Answer:
+        """Carries it out; once more when the switch listens, where it has the port and does not listen yet (see LISTENS_WITHIN)."""
+        end = self._clock() + min(self._deadline.seconds, LISTENS_WITHIN)
+        answer = self._execute(request)
+        while answer.errno == errno.EAGAIN and self._clock() < end:
+            time.sleep(PAUSE)
+            if openflow_bundle.listens(self._socket(request.bridge)):
+                answer = self._execute(request)
+        return answer
 
     def _execute(self, request: PutFlows | DeleteFlows) -> Answer:
         direct = self._direct(request.bridge, [request])
@@ -111,7 +126,7 @@ class OpenFlow:
             its = [request for request in requests if request.bridge == bridge]
             direct = self._direct(bridge, its)
             found[bridge] = direct or self._bundle(bridge, [line for request in its for line in _changes(request)])[0]
-        return [DONE if found[request.bridge].ok else self._execute(request) for request in requests]
+        return [DONE if found[request.bridge].ok else self._once_listening(request) for request in requests]
 
     def _waiting(self) -> Answer | None:
         """Wait while flows are being restored; the answer where that does not end in time, or nobody says."""

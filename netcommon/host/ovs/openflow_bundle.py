@@ -72,6 +72,21 @@ def bundle(path: str, bodies: Sequence[bytes], seconds: float, clock: Callable[[
         connection.close()
 
 
+def listens(path: str) -> bool:
+    """Tell whether somebody takes connections at ``path``, or would but for those that wait already."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.setblocking(False)
+        connection.connect(path)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
 def message(kind: int, number: int, body: bytes = b"") -> bytes:
     """Make an OpenFlow message of this type; ``number`` is repeated in its answer."""
     return HEADER.pack(VERSION, kind, HEADER.size + len(body), number) + body
