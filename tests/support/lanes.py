@@ -8,7 +8,7 @@
     warm     what kernel and fault have, with an agent on each node to which hooks hand their calls over (tests/support/warm.py): a part
              of it, or by --lane warm all; a sample in either case
     vm       what is marked vm: a Debian kernel under QEMU, one boot
-    bench    tests/bench, last and alone
+    bench    tests/bench, last and alone; in a full run the ten minutes of rebuilding too
     guard    the machine's own network is as before
 
 Two processes share the files of kernel, each in namespaces of its own: its tests mostly wait.
@@ -54,6 +54,8 @@ WARM = (
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
 LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
 AT_ONCE = 2
+#: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
+ALONE = ("tests/fault/test_rebuilding.py",)
 #: Folders of this machine in which no test may leave anything.
 OURS = (
     *("/run/netcommon", "/etc/netcommon", "/var/lib/netcommon", "/run/openvswitch"),
@@ -160,7 +162,7 @@ def grouped(options: Options, lane: str, folders: list[str], expression: str, se
     if options.extra or (at_once == 1 and not options.full):
         return pytest(options, lane, folders, expression, seconds, alone)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
-    files = longest_first([str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")])
+    files = longest_first(files_of(folders))
 
     printing = threading.Lock()
 
@@ -192,6 +194,12 @@ def grouped(options: Options, lane: str, folders: list[str], expression: str, se
     with ThreadPoolExecutor(at_once) as pool:
         parts = list(pool.map(one, files) if options.full else pool.map(share, range(at_once)))
     return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
+
+
+def files_of(folders: Sequence[str]) -> list[str]:
+    """The files of tests in these folders; of ALONE those that are named themselves."""
+    found = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
+    return [*(file for file in found if file not in ALONE), *(file for file in folders if file in ALONE)]
 
 
 def longest_first(files: Sequence[str]) -> list[str]:
@@ -255,10 +263,14 @@ def machine(options: Options) -> Result:
 
 
 def bench(options: Options) -> Result:
-    """tests/bench: nothing else runs meanwhile."""
+    """tests/bench, and in a full run ALONE: nothing else runs meanwhile."""
     if not any((ROOT / "tests/bench").rglob("test_*.py")):
         return Result(0, 0)
-    return pytest(options, "bench", ["tests/bench"], marks(options, "vm"), 900, os.geteuid() == 0)
+    measured = pytest(options, "bench", ["tests/bench"], marks(options, "vm"), 900, os.geteuid() == 0)
+    if not options.full or options.extra:
+        return measured
+    timed = grouped(options, "bench", list(ALONE), marks(options, "vm"), 300)
+    return Result(measured.passed + timed.passed, measured.failed + timed.failed)
 
 
 LANES: dict[str, Callable[[Options], Result]] = {
