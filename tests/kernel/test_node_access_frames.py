@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import select
 import socket
@@ -78,8 +79,12 @@ def ip6(destination: str, body: bytes, following: int = UDP, source: str = GUEST
     return struct.pack("!IHBB", 6 << 28, len(body), following, 64) + ends + body
 
 
-def fragment(body: bytes, place: int, more: bool, following: int = UDP) -> bytes:
-    return struct.pack("!BBHI", following, 0, place | more, 7) + body
+def fragment(body: bytes, place: int, more: bool, following: int = UDP, number: int = 7) -> bytes:
+    return struct.pack("!BBHI", following, 0, place | more, number) + body
+
+
+#: For each datagram its own: of one whose first part is dropped, the node keeps the others for a minute, and would put them to the next.
+NUMBERS = itertools.count(8)
 
 
 PAD = bytes((UDP, 0, 1, 4, 0, 0, 0, 0))  #: an extension header of eight bytes, with nothing in it, before UDP
@@ -89,6 +94,7 @@ WORD = b"a word that is long enough for three fragments"
 def shapes(own4: str, own6: str, port: int) -> dict[str, list[tuple[bytes, str]]]:
     """The same datagram in many forms: packets, and the MAC that they are for ("": the node's)."""
     four, six = udp(GUEST4, own4, port, WORD), udp(GUEST6, own6, port, WORD)
+    one, first, last, hidden = (next(NUMBERS) for _datagram in range(4))
     group6, groups6 = udp(GUEST6, "ff02::1", port, WORD), "33:33:00:00:00:01"
     tail = [ip4(own4, four[8:24], 8, True), ip4(own4, four[24:], 24)]
     return {
@@ -106,18 +112,18 @@ def shapes(own4: str, own6: str, port: int) -> dict[str, list[tuple[bytes, str]]
         "IPv6 with hop-by-hop options": [(ip6(own6, PAD + six, HOPS), "")],
         "IPv6 with destination options": [(ip6(own6, PAD + six, OPTIONS), "")],
         "IPv6 with many headers": [(ip6(own6, bytes((OPTIONS,)) + PAD[1:] + PAD + six, HOPS), "")],
-        "IPv6, one fragment": [(ip6(own6, fragment(six, 0, False), FRAGMENT), "")],
+        "IPv6, one fragment": [(ip6(own6, fragment(six, 0, False, number=one), FRAGMENT), "")],
         "IPv6 in fragments": [
-            (ip6(own6, fragment(six[:24], 0, True), FRAGMENT), ""),
-            (ip6(own6, fragment(six[24:], 24, False), FRAGMENT), ""),
+            (ip6(own6, fragment(six[:24], 0, True, number=first), FRAGMENT), ""),
+            (ip6(own6, fragment(six[24:], 24, False, number=first), FRAGMENT), ""),
         ],
         "IPv6 in fragments, the last first": [
-            (ip6(own6, fragment(six[24:], 24, False), FRAGMENT), ""),
-            (ip6(own6, fragment(six[:24], 0, True), FRAGMENT), ""),
+            (ip6(own6, fragment(six[24:], 24, False, number=last), FRAGMENT), ""),
+            (ip6(own6, fragment(six[:24], 0, True, number=last), FRAGMENT), ""),
         ],
         "IPv6 in fragments, of destination options": [
-            (ip6(own6, fragment(PAD + six[:16], 0, True, OPTIONS), FRAGMENT), ""),
-            (ip6(own6, fragment(six[16:], 24, False, OPTIONS), FRAGMENT), ""),
+            (ip6(own6, fragment(PAD + six[:16], 0, True, OPTIONS, hidden), FRAGMENT), ""),
+            (ip6(own6, fragment(six[16:], 24, False, OPTIONS, hidden), FRAGMENT), ""),
         ],
         "IPv6 to everybody's MAC": [(ip6(own6, six), BROADCAST)],
         "IPv6 to a link-local group's MAC": [(ip6(own6, six), "01:80:c2:00:00:0e")],
