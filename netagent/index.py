@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     instance: str
     marks: frozenset[Mark]
     label: str = ""  #: of the NIC, for people
+    before: frozenset[Mark] = frozenset()  #: what it was about before the change that it is in
 
     @property
     def settled(self) -> bool:
@@ -112,8 +113,9 @@ class Nics:
 
 def entry_of(record: Record) -> Entry:
     """The entry of a record."""
-    marks, nic = frozenset(marks_of(record)), record.nic
-    return Entry(record.key, record.uuid, record.device, record.ifindex, record.state, nic.instance, marks, nic.label)
+    nic, before = record.nic, frozenset() if record.before is None else frozenset(marks_of(record.before))
+    marks = frozenset(marks_of(record)) | before
+    return Entry(record.key, record.uuid, record.device, record.ifindex, record.state, nic.instance, marks, nic.label, before)
 
 
 def marks_of(record: Record) -> set[Mark]:

@@ -94,6 +94,13 @@ class Locks:
         """
         self._enter(KEY, {key.partition("@")[0] for key in keys})
 
+    def anew(self, keys: Iterable[str]) -> None:
+        """Locks these shared keys, also while others are held, which are let go first if these are not among them. Raises TryAgain."""
+        keys = list(keys)
+        if not {number(key.partition("@")[0]) for key in keys} <= self._files.get(KEY, set()) or KEY not in self._held:
+            self.release_keys()
+            self.keys(keys)
+
     def release_keys(self) -> None:
         """Lets the shared keys go, and keeps the rest."""
         self._release(KEY)

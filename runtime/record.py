@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
-SCHEMA = 5
+SCHEMA = 6
 
-#: The longest record that is read or written, in bytes.
+#: The longest record that is read or written, in bytes; one that is changing holds two.
 LONGEST = 4 << 20
 
 #: The life of a record. Only "up" is final; a record in another state whose lock nobody holds belongs to a hook that died,
-#: except "closing", which waits for its device to go.
-APPLYING, UP, CLOSING, REVERTING = "applying", "up", "closing", "reverting"
-STATES = (APPLYING, UP, CLOSING, REVERTING)
+#: except "closing", which waits for its device to go. One that is "changing" is up, and goes back to what it was before if need be.
+APPLYING, UP, CHANGING, CLOSING, REVERTING = "applying", "up", "changing", "closing", "reverting"
+STATES = (APPLYING, UP, CHANGING, CLOSING, REVERTING)
 
 
 class Record(NamedTuple):
@@ -41,6 +41,7 @@ class Record(NamedTuple):
     schema: int = SCHEMA  #: of the file that it was read from; it is always written with the newest
     moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
     incoming: bool = False  #: its guest is still migrating in: what may be on one node only is owed
+    before: Record | None = None  #: the record as it was before the change that "changing" means; None in every other state
 
     @property
     def uuid(self) -> str:
@@ -61,11 +62,17 @@ def to_json(record: Record) -> bytes:
 
     Raises NicInvalid where the environment is too large to keep.
     """
-    stored = record._asdict() | {"schema": SCHEMA, "nic": environment_of(record.nic), "environment": dict(record.nic.environment)}
-    data = dumps(stored).encode("ascii")
+    before, own = record.before, _document(record)
+    data = dumps(own).encode("ascii")
     if len(data) > LONGEST:
         raise NicInvalid("environment", f"{len(data)} bytes as JSON", f"at most {LONGEST} bytes for all variables together")
-    return data
+    return data if before is None else dumps(own | {"before": _document(before)}).encode("ascii")
+
+
+def _document(record: Record) -> dict[str, object]:
+    """Give the record as a JSON object, without what it was before."""
+    nic = record.nic
+    return record._asdict() | {"schema": SCHEMA, "nic": environment_of(nic), "environment": dict(nic.environment), "before": None}
 
 
 def from_json(data: bytes) -> Record:
@@ -73,8 +80,8 @@ def from_json(data: bytes) -> Record:
 
     Raises RecordTooNew for a newer schema, and RecordUnreadable for whatever else is not a record: no other error.
     """
-    if len(data) > LONGEST:
-        raise RecordUnreadable(f"{len(data)} bytes are more than a record's {LONGEST}")
+    if len(data) > 2 * LONGEST:
+        raise RecordUnreadable(f"{len(data)} bytes are more than a record's {2 * LONGEST}")
     try:
         stored = Decoder(_once).whole(data.decode("ascii"))
     except (ValueError, RecursionError) as error:
@@ -121,11 +128,33 @@ def _from_4(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def _from_5(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 5 did not keep what a NIC was before a change."""
+    return {"before": None} | stored
+
+
 #: From each older schema to the next one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5}
 
 
 def _record(stored: Mapping[str, Any]) -> Record:
+    made, earlier = _alone(stored), stored.get("before")
+    if (made.state == CHANGING) != (earlier is not None):
+        raise RecordUnreadable(f"state is {made.state}, and before is {'there' if earlier is not None else 'not there'}")
+    if earlier is None:
+        return made
+    before = _alone(_typed(stored, "before", dict))
+    if before.state not in (UP, CLOSING) or _place(before) != _place(made):
+        raise RecordUnreadable("before: not of the same NIC on the same device, or neither up nor closing")
+    return made._replace(before=before)
+
+
+def _place(record: Record) -> tuple[object, ...]:
+    return record.uuid, record.device, record.ifindex, record.boot, record.netns, record.moved
+
+
+def _alone(stored: Mapping[str, Any]) -> Record:
+    """Read all but what it was before."""
     try:
         nic = nic_from_environment(_texts(stored, "nic"))
     except NicInvalid as error:

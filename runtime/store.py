@@ -11,7 +11,7 @@ from runtime.layout import Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
 from runtime.owners import Owners
-from runtime.record import APPLYING, CLOSING, LONGEST, UP, from_json, to_json
+from runtime.record import APPLYING, CHANGING, CLOSING, LONGEST, UP, from_json, to_json
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Store:
 
     def _read(self, nics: Folder, name: str, parse: Parse | None = None) -> Record | None:
         try:
-            data = nics.read(name, LONGEST)
+            data = nics.read(name, 2 * LONGEST)
             if data is None:
                 return None
             record = (parse or self._parse)(data)
@@ -165,10 +165,10 @@ class Store:
         data = to_json(record)
         nics = self._layout.make("nics")
         earlier = earlier or self._read(nics, f"{record.key}.json")
-        if earlier is None or (record.state in (APPLYING, UP) and _links_of(earlier) != _links_of(record)):
+        if earlier is None or (record.state in (APPLYING, UP, CHANGING) and _links_of(earlier) != _links_of(record)):
             self._links.make(record)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
-        if earlier is None or record.state in (APPLYING, UP):
+        if earlier is None or record.state in (APPLYING, UP, CHANGING):
             self._links.make(record)  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
         if earlier is not None:
             if earlier.device != record.device:
@@ -190,7 +190,7 @@ class Store:
         """
         if record.moved:
             return record
-        moved = record._replace(moved=True, state=CLOSING)
+        moved = record._replace(moved=True, state=CLOSING, before=None)
         left = self.read(moved.key)  # the NIC was here before, and something of that could not be undone
         if left is not None:
             moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from netagent.index import Entry
 from netcommon.lifecycle.gc import REMOVED, Found
-from runtime.record import APPLYING, CLOSING, UP, Record
+from runtime.record import APPLYING, CHANGING, CLOSING, UP, Record
 
 #: The format of the answer: grows when a field goes or changes its meaning.
 FORMAT = 1
@@ -155,8 +155,9 @@ def change(before: Entry | None, after: Entry | None) -> str:
     old, new = (None if one is None else one.state for one in (before, after))
     if new is None:
         return {None: "", APPLYING: FAILED}.get(old, WENT_DOWN)
-    if new == UP and before is not None and old == UP and after is not None:
-        return CHANGED if before.ifindex != after.ifindex or before.marks != after.marks else ""
+    if new == UP and before is not None and old in (UP, CHANGING) and after is not None:
+        earlier = before.marks if old == UP else before.before
+        return CHANGED if before.ifindex != after.ifindex or earlier != after.marks else ""
     if new == UP:
         return CAME_UP
     return CLOSES if new == CLOSING and old != CLOSING else ""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from netagent.events import INDEX, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun
 from netagent.index import Entry, Nics
 from runtime.locks import number
-from runtime.record import CLOSING
+from runtime.record import CHANGING, CLOSING
 
 #: How long marks gather before they are looked at (seconds): what one command does is one batch.
 GATHER = 0.003
@@ -70,7 +70,7 @@ class DirtySet:
             self.everything(now)
 
     def _concern(self, entry: Entry, gone: bool, now: float) -> None:
-        if entry.settled or entry.state == CLOSING:
+        if entry.settled or entry.state in (CLOSING, CHANGING):
             self.mark(entry.key, now)
         elif gone:
             self._unsettled.add(entry.key)

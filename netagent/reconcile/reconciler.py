@@ -21,13 +21,14 @@ from netcommon.lifecycle.migration import arrived
 from netcommon.lifecycle.reconcile import kept_up
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of
+from netcommon.lifecycle.way_back import described_anew
 from netcommon.log import Log
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard.counters import dropped
 from netcommon.operations.guard.table import NicGuard
 from runtime.errors import NetcommonError, TryAgain
 from runtime.locks import UUID, number
-from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.store import is_key
 
 if TYPE_CHECKING:
@@ -151,6 +152,10 @@ class Reconciler:
             return Result(BUSY)
         if record.state in (APPLYING, REVERTING) or not alive(node, view, record) or _let_go(node, view, record):
             return self._undo(record) if scripts or not record.scripts else Result(OWING)
+        if record.state == CHANGING:
+            if _at_work(node, record.uuid):
+                return Result(BUSY)
+            return self._put_back(record) if scripts or not (record.scripts and described_anew(record)) else Result(OWING)
         return self._mend(record, view)
 
     def call(self, record: Record, seconds: float) -> Call:
@@ -170,6 +175,16 @@ class Reconciler:
         self._repairs.worked(record.key)
         self._chronicle.undone(record, f"it was {record.state}, and its hook has died" if died else "nobody called a down for it")
         return Result(UNDONE)
+
+    def _put_back(self, record: Record) -> Result:
+        """Brings a NIC back whose hook died while it changed it, or could not; it is never undone for that."""
+        result: Outcome | NetcommonError
+        try:
+            told = record.scripts and described_anew(record)
+            result = repair(self.node, record.key, self.call(record, self.node.settings.hook_timeout if told else PATIENCE))
+        except NetcommonError as error:
+            result = error
+        return self._became(record, record.device, {}, result)
 
     def _mend(self, record: Record, view: View) -> Result:
         here = record.state == UP and arrived(self.node, record)
@@ -215,7 +230,7 @@ class Reconciler:
             return Result(BUSY, self._repairs.failed(key, names.values() or (RECORD,), BRIEFLY))
         if isinstance(result, NetcommonError):
             now = self.node.store.read(key)
-            if now is None or now.state not in (UP, CLOSING):
+            if now is None or now.state not in (UP, CLOSING, CHANGING):
                 return Result(NOTHING)  # a hook has taken it since
             if self._repairs.news(key, str(result)):
                 call.log.error(f"not repaired: {result}")

@@ -38,6 +38,7 @@ from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import Nic
+from runtime.record import CHANGING
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
         held.devices({seen.device})
         held.uuids({seen.uuid})
         record = node.store.read(uuid)
-        if record is None or record.device != seen.device or record.door != ADOPT:
+        if record is None or record.device != seen.device or record.door != ADOPT or record.state == CHANGING:
             return False
         operations, unknown = execute.decode(record)
         held.keys(execute.keys_of(operations))

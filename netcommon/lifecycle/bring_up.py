@@ -8,13 +8,14 @@ from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import incoming
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
+from netcommon.lifecycle.way_back import change_back, described_anew, fresh
 from netcommon.operations.base import to_json
 from netcommon.operations.bridge import BridgePort
 from netcommon.operations.link import device_link
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError
-from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ class BringUp:
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
+        self.run_scripts = run_scripts
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: Record | None = None  #: the record, where the up was rolled back
+        self.undone: Record | None = None  #: the record, with what was taken back, where the up failed
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -53,6 +55,9 @@ class BringUp:
             node.store.write(current)
         if current and current.state == REVERTING:
             earlier = current = self._finished(current, view)
+            view = execute.once(node)
+        if current and current.state == CHANGING:
+            earlier = current = self._as_before(current)
             view = execute.once(node)
         planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
@@ -109,6 +114,16 @@ class BringUp:
         finally:
             self.held.release_keys()
         return self.node.store.read(record.key)
+
+    def _as_before(self, record: Record) -> Record:
+        """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
+        try:
+            return change_back(self.node, record, about(self.call, record), self.held)
+        except NetcommonError as error:
+            self.log.warning(f"it is not as it was before a change that was cut off: {error}")
+            return record
+        finally:
+            self.held.release_keys()
 
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
@@ -169,23 +184,24 @@ class BringUp:
         )
 
     def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
-        """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC itself changed.
+        """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC's own description changed.
 
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
         """
         outdated = [operation for operation in old if not any(execute.same(operation, new) for new in resolved)]
-        fresh = [operation for operation in resolved if not any(execute.same(was, operation) for was in old)]
-        owed = [operation for operation in fresh if operation.exclusive()] if current.incoming else []
-        changed = bool(outdated or len(fresh) > len(owed)) or current.nic._replace(environment={}) != self.nic._replace(environment={})
+        new = [operation for operation in resolved if not any(execute.same(was, operation) for was in old)]
+        owed = [operation for operation in new if operation.exclusive()] if current.incoming else []
+        described = current.nic._replace(environment={}) != self.nic._replace(environment={}) or described_anew(current)
+        changed = bool(outdated or len(new) > len(owed)) or described or current.state == CHANGING
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
         drifted = [operation for operation, _text in execute.drift(view, resolved)]
         waiting = [operation for operation in resolved if operation not in drifted and operation.waits(view)]  # its device may be gone
         down = execute.shut(current.device, current.ifindex)
         leaving = outdated if any(map(execute.opens, resolved)) else []
-        moves = any(operation.KIND == BridgePort.KIND for operation in (*fresh, *drifted, *leaving))
-        moves = moves or any(operation.place() == down.place() for operation in fresh)
+        moves = any(operation.KIND == BridgePort.KIND for operation in (*new, *drifted, *leaving))
+        moves = moves or any(operation.place() == down.place() for operation in new)
         undone = [] if finished else [operation for operation in resolved if operation not in waiting]
         todo = [one for one in resolved if one in undone or one in drifted or (moves and one.place() == down.place())]
         shut = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
@@ -203,15 +219,19 @@ class BringUp:
             if operation in owed:
                 continue
             self.log.warning(f"had drifted, is mended: {operation.describe()}")
-        if changed and current.scripts:
+        run = described or not finished
+        if run and current.scripts and self.run_scripts:
             self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
             site_scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
             self.held.keys(execute.keys_of([*old, *resolved]))
         unknown = execute.decode(current)[1]
         operations = (*unknown, *map(to_json, [*resolved, *outdated]))
-        record = current._replace(nic=self.nic, state=APPLYING, operations=operations, incoming=self.incoming)
+        before = current if finished else current.before
+        record = current._replace(
+            nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
+        )
         settled = (*unknown, *map(to_json, resolved))
-        self._carry_out(record, outdated, todo, changed or not finished, settled, [down] if shut else [])
+        self._carry_out(record, outdated, todo, run, settled, [down] if shut else [])
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
 
     def _carry_out(
@@ -223,7 +243,10 @@ class BringUp:
         settled: tuple[Mapping[str, object], ...] | None = None,
         first: Sequence[Operation] = (),
     ) -> None:
-        """Intent to disk, then the host, then the scripts, then done. Whatever fails, all of the record is reverted."""
+        """Intent to disk, then the host, then the scripts, then done.
+
+        Whatever fails, a NIC that was up is as it was before, and of one that was not all of the record is reverted.
+        """
         node, store = self.node, self.node.store
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
         self._intend(record, todo if settled is None else execute.decode(record)[0])
@@ -246,12 +269,26 @@ class BringUp:
                 self.scripts.up()
             if settled is not None:
                 record = record._replace(operations=settled)
-            record = record._replace(state=UP)
+            record = record._replace(state=UP, before=None)
             store.write(record, None if run and self.scripts.any else intended)
         except BaseException as error:
-            self.roll_back(record, error)
+            if intended.before is None:
+                self.roll_back(record, error)
+            else:
+                self._put_back(intended, error)
             raise
         self._announce(record)
+
+    def _put_back(self, record: Record, error: BaseException) -> None:
+        """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
+        self.log.info(f"put back as it was: {error}")
+        now = self.node.clock.now()
+        call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
+        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
+        try:
+            change_back(self.node, record, call, self.held)
+        except NetcommonError as second:
+            self.log.error(f"it could not be put back as it was, and stays up: {second}")
 
     def _again(self, record: Record) -> None:
         """Does what does not hold of the whole record: what held a moment ago, and was left out, may have gone too."""
@@ -340,7 +377,7 @@ class BringUp:
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
         try:
-            finish(self.node, record._replace(state=REVERTING), call, self.held)
+            finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
         self.undone = record

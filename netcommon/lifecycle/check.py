@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.context import Outcome, alive, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
+from netcommon.lifecycle.way_back import change_back
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
-from runtime.record import CLOSING, UP
+from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,13 +21,8 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
-    from netcommon.lifecycle.reconcile import Mending
     from netcommon.operations.base import Operation
     from runtime.record import Record
-
-
-#: Kinds of which a device has one: what is left under an old name goes first, while the device is down.
-ONE_AT_A_TIME = frozenset({"ovs-port", "flows", "flows-end"})
 
 
 class Report(NamedTuple):
@@ -47,7 +44,7 @@ class Report(NamedTuple):
 def check(node: Node, view: View, record: Record, known: execute.Known | None = None) -> Report:
     """Verifies every operation of ``record`` against ``view``, which may be a snapshot. Changes nothing. ``known``: as for steps.drift."""
     called, record = record.device, follow(node, view, record)
-    operations, unknown = execute.decode(record)
+    operations, unknown = execute.decode(record.before or record)
     there = alive(node, view, record)
     drift = drift_of(view, record, operations, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
@@ -83,6 +80,9 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         view = node.host.view()
         if not alive(node, view, record):
             return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
+        if record.state == CHANGING:
+            back = change_back(node, record, about(call, record), held)
+            return Outcome(True, f"{back.nic.label} on {back.device} is as it was before a change that was cut off")
         if record.state not in (UP, CLOSING):
             raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
         stored, record = record, follow(node, view, record)
@@ -95,46 +95,13 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         if not (mending.needed or renamed):
             mending.done(view, [])
             return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
-        todo = _mend(node, stored, mending, call, wanted)
+        todo = mend(node, stored, mending, call.log, wanted)
         mending.done(execute.once(node), todo)
     if renamed:
         _tell_ganeti(node, mending.record, call)
     if record.state == UP:
         run_effects.arrived(node, mending.record, call.log)
     return Outcome(True, mending.text(todo, renamed))
-
-
-def _mend(node: Node, stored: Record, mending: Mending, call: Call, wanted: Callable[[Operation], bool]) -> list[Operation]:
-    """Do it; return what was applied. ``stored``: the record as it was. Raises HostRefused or TryAgain."""
-    record, resolved, outdated, leaving = mending.record, mending.resolved, mending.outdated, mending.leaving
-    node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
-    execute.claim(node, resolved, record.key)
-    first = [operation for operation in leaving if operation.KIND in ONE_AT_A_TIME]
-    if first:
-        execute.apply(node, [execute.shut(record.device, record.ifindex)], call.log)
-    going, todo = [*first, *(old for old in outdated if execute.superseded(old, resolved) is None)], list(mending.todo)
-    if going:
-        _retire(node, going, record.key, call)
-        todo = mending.drifted(execute.once(node), wanted)
-    try:
-        execute.apply(node, mending.order(todo), call.log)
-    except HostRefused as problem:
-        raise HostRefused("; ".join([*mending.hopeless, str(problem)])) from problem
-    _retire(node, [operation for operation in leaving if operation not in going], record.key, call)
-    if outdated or leaving or mending.staying or stored.device != record.device:
-        node.store.write(mending.stored(*mending.staying))
-        kept = {*execute.keys_of(resolved), *execute.keys_of(mending.staying)}
-        for key in set(execute.keys_of([*outdated, *leaving, *execute.decode(stored)[0]])) - kept:
-            node.store.owners.release(key, record.key)
-        execute.claim(node, [*resolved, *mending.staying], record.key)
-    return todo
-
-
-def _retire(node: Node, operations: list[Operation], key: str, call: Call) -> None:
-    """Revert ``operations``. Raises the first failure."""
-    failures = execute.revert(node, operations, key, call.log)
-    if failures:
-        raise failures[0][1]
 
 
 def _tell_ganeti(node: Node, record: Record, call: Call) -> None:

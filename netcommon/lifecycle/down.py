@@ -92,7 +92,7 @@ def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Ou
     held_by = holder(node, view, record, call)
     if held_by and not call.final:
         if record.state != CLOSING:
-            node.store.write(record._replace(state=CLOSING))
+            node.store.write(record._replace(state=CLOSING, before=None))
         return Outcome(False, f"{record.device} is still held by {held_by}: {record.nic.label} is closed when the device goes")
     finish(node, record, call, held, view)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
@@ -123,9 +123,9 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
     if record.scripts:
-        _note(node, record._replace(state=REVERTING), call)
+        _note(node, record._replace(state=REVERTING, before=None), call)
         site_scripts.Scripts(node, call, record.nic).down()
-    earlier, record = record if known else None, record._replace(state=REVERTING, scripts=False)
+    earlier, record = record if known else None, record._replace(state=REVERTING, scripts=False, before=None)
     _note(node, record, call, earlier)
     return record
 
@@ -191,7 +191,7 @@ def _shut_strange(node: Node, view: View, record: Record, operations: Sequence[O
     try:
         refuse_strange(node, view, record)
     except HostRefused:
-        _note(node, record._replace(state=REVERTING), call)
+        _note(node, record._replace(state=REVERTING, before=None), call)
         if any(operation.lets_in() for operation in operations):
             execute.apply(node, [execute.shut(record.device, record.ifindex)], call.log)
         raise

@@ -63,7 +63,8 @@ def follow(node: Node, view: View, record: Record) -> Record:
         if (new.identity(), new.place()) != (old.identity(), old.place()):
             operations.append(old)
         operations.append(new)
-    return record._replace(nic=record.nic._replace(interface=name), operations=(*unknown, *map(to_json, operations)))
+    before = None if record.before is None else follow(node, view, record.before)
+    return record._replace(nic=record.nic._replace(interface=name), operations=(*unknown, *map(to_json, operations)), before=before)
 
 
 def left(record: Record, operations: Iterable[Operation]) -> list[Operation]:

@@ -35,6 +35,10 @@ ROWS: Mapping[str, Row] = {
         "once and for ever",
         "converges, or rolls back to nothing with the right exit status",
     ),
+    "change": Row(
+        "a NIC that is up is changed: kill -9 at every state-changing system call, and the kernel's errors, once and for ever",
+        "as it was or as it was to become, at the latest after one `repair`; never undone, not by `gc` either",
+    ),
     "power-loss": Row(
         "power loss: every prefix and allowed reordering of the file operations of definitions and settings; "
         "a kill at each of those below /run; a reboot",

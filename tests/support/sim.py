@@ -151,6 +151,10 @@ class Sim:
 
     def __del__(self) -> None:
         """A test may make thousands: their folders' descriptors end with them."""
+        self.close()
+
+    def close(self) -> None:
+        """The process that looked at it last has ended."""
         if getattr(self, "_store", None) is not None:
             self._store.close()  # type: ignore[union-attr]
 

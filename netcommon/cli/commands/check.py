@@ -16,7 +16,7 @@ from netcommon.lifecycle.unguarded import UNGUARDED
 from netcommon.views.topology.gather import examine
 from netcommon.views.topology.model import Drift
 from runtime.errors import TEMPORARY
-from runtime.record import CLOSING, UP, Record
+from runtime.record import CHANGING, CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
 
@@ -128,7 +128,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     node = app.node(strict=False, readonly=dry_run)
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
-        reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING)]
+        reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]
     if dry_run:
         if as_json:
             answer("check", nics=[_document(*found) for found in reports])
@@ -147,6 +147,8 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
 
 
 def _would(report: Report, untold: tuple[Drift, ...]) -> str:
+    if report.alive and report.record.state == CHANGING:
+        return f"{report.record.nic.label} on {report.record.device}: would be put back to what it was before a change that was cut off"
     if not report.alive or report.record.state not in (UP, CLOSING) or not report.drift:
         return _text(report, untold)
     head = f"{report.record.nic.label} on {report.record.device}: would repair"

@@ -23,7 +23,7 @@ from netcommon.views.topology.gather import examine
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, NicInvalid
 from runtime.nic import Nic
-from runtime.record import APPLYING, CLOSING, REVERTING, UP, Record
+from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 
 SCHEMA, VERSION = "netcommon-explain", 1
 
@@ -214,6 +214,8 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield "its device is gone: `netcommon gc` undoes what is left of it"
     elif record.state == APPLYING:
         yield "a hook is at work, or was killed at it: if so it is still in a minute, `netcommon gc` undoes it; then start the guest again"
+    elif record.state == CHANGING:
+        yield "a hook changes it, or was killed at it: if so it is still in a minute, and `netcommon repair` puts back what it was"
     elif record.state == CLOSING:
         yield "nothing: the guest is shutting down, and the NIC goes with its device; `netcommon down --force` does not wait for that"
     elif record.state == REVERTING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable
-from runtime.record import LONGEST, SCHEMA, STATES, Record, from_json, to_json
+from runtime.record import CHANGING, LONGEST, SCHEMA, STATES, UP, Record, from_json, to_json
 from tests.support.nics import calls, environment, nic, record, valid_environments
 
 json_values = st.recursive(
@@ -28,6 +28,8 @@ def test_round_trip(variables: dict[str, str], done: list[dict[str, object]], st
     stored = Record(
         nic_from_environment(variables), 12, "boot", netns, state, tuple(done), "kvm-ifup", flag, seconds, seconds, SCHEMA, not flag, flag
     )
+    if state == CHANGING:
+        stored = stored._replace(before=stored._replace(state=UP, operations=tuple(done[:1])))
     data = to_json(stored)
     assert data.isascii()
     assert from_json(data) == stored
@@ -78,7 +80,7 @@ def test_newer_schema_is_refused_by_name() -> None:
         b"\0" * 100,
         b"[" * 1_000_000,
         b'{"schema":' + b"9" * 10_000 + b"}",
-        b" " * (LONGEST + 1),
+        b" " * (2 * LONGEST + 1),
         b'{"a":' * 500_000,
         changed(schema=-1),
         changed(schema=True),
@@ -100,6 +102,13 @@ def test_newer_schema_is_refused_by_name() -> None:
         changed(boot=None),
         changed(netns=1.5),
         changed(state="gone"),
+        changed(state="changing"),
+        changed(state="changing", before={}),
+        changed(state="changing", before=[]),
+        changed(state="changing", before=json.loads(changed(state="reverting"))),
+        changed(state="changing", before=json.loads(changed(state="up", ifindex=99))),
+        changed(state="changing", before=json.loads(changed(state="up", operations=[1]))),
+        changed(state="up", before=json.loads(changed(state="up"))),
         changed(state=[]),
         changed(operations={}),
         changed(operations=[1]),

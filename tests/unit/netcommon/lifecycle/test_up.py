@@ -176,7 +176,7 @@ def test_other_parameters_converge(tmp_path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_that_fails_leads_back_to_nothing(tmp_path: Path, change: str) -> None:
+def test_a_change_that_fails_leads_back_to_what_it_was(tmp_path: Path, change: str) -> None:
     first, second = pair(change)
     whole = Sim(str(tmp_path / "whole"))
     whole.up(first)  # type: ignore[arg-type]
@@ -187,10 +187,14 @@ def test_a_change_that_fails_leads_back_to_nothing(tmp_path: Path, change: str) 
         sim = Sim(str(tmp_path / str(place)))
         sim.up(first)  # type: ignore[arg-type]
         sim.requests()
+        was, record, files = sim.picture(), settled(sim), sim.files()
         with sim.failing(place, Answer(errno.EINVAL, "no"), times=1), pytest.raises(HostRefused):
             sim.up(second)  # type: ignore[arg-type]
-        assert sim.picture() == sim.before, place
-        assert sim.files() == []
+        assert (sim.picture(), settled(sim), sim.files()) == (was, record, files), place
+        assert sim.record().state == "up"
+        assert sim.up(second).changed and not sim.up(second).changed  # type: ignore[arg-type]
+        sim.down(second)  # type: ignore[arg-type]
+        assert (sim.picture(), sim.files()) == (sim.before, []), place
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "ext"])
@@ -206,7 +210,7 @@ def test_intent_is_on_disk_before_the_first_change(sim: Sim, mode: str, twice: b
         if isinstance(request, TELLING):
             return None
         stored = json.loads(Path(sim.paths.state, "nics", UUIDS[0] + ".json").read_bytes())
-        assert stored["state"] == "applying"
+        assert stored["state"] == ("changing" if twice else "applying")
         told.append({operation["kind"] for operation in stored["operations"]})
         return None
 

@@ -1,0 +1,109 @@
+"""Bring a NIC back to what it was before a change that did not hold, or was cut off: its record has both (``Record.before``).
+
+Each step is tried on its own. Where one is refused, the NIC stays up as far as it can be, and the record as it is: the next hook, repair
+or look of the agent tries again.
+"""
+
+from __future__ import annotations
+
+from netcommon.lifecycle import execute, site_scripts
+from netcommon.lifecycle.context import ROLLBACK, START
+from netcommon.lifecycle.mend import settle_owners
+from netcommon.lifecycle.reconcile import examine, intended
+from netcommon.lifecycle.renamed_device import follow
+from netcommon.operations.base import to_json
+from runtime.errors import HostRefused, NetcommonError
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.lifecycle.context import Call, Node
+    from netcommon.operations.base import Operation
+    from runtime.locks import Locks
+    from runtime.record import Record
+
+
+def described_anew(record: Record) -> bool:
+    """Tell whether the change is one of the NIC's own description, of which the site's scripts are told."""
+    before = record.before
+    return before is not None and before.nic._replace(environment={}) != record.nic._replace(environment={})
+
+
+def fresh(record: Record) -> list[Operation]:
+    """Select what the change has made, or was about to make, of the record."""
+    before = execute.decode(record.before)[0] if record.before is not None else []
+    return [operation for operation in execute.decode(record)[0] if not any(execute.same(operation, old) for old in before)]
+
+
+def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
+    """Make what ``record`` was before its change hold again, and nothing else; return that, as it is on disk then.
+
+    The caller holds the locks of the device and the UUID. Raises HostRefused or TryAgain: the NIC stays up, and both lists on record.
+    """
+    view = execute.once(node)
+    followed = follow(node, view, record)
+    before, made = followed.before or followed, fresh(followed)
+    held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
+    mending = examine(node, execute.once(node), before, call.log, _all)
+    gone = [one for one in (*made, *mending.outdated, *mending.leaving) if execute.superseded(one, mending.resolved) is None]
+    # what is found in other places by now is on record too before it is made
+    known = execute.decode(followed)[0]
+    more = [operation for operation in mending.resolved if operation not in known]
+    node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
+    execute.claim(node, mending.resolved, record.key)
+    late = [operation for operation in gone if operation.unbroken()]
+    failures = _reverted(node, [operation for operation in gone if operation not in late], record.key, call)
+    failures += _applied(node, mending.order(mending.drifted(execute.once(node), _all)), call)
+    failures += _reverted(node, late, record.key, call)
+    again = [operation for operation, _text in execute.drift(execute.once(node), mending.resolved) if operation not in mending.stuck]
+    failures += _applied(node, mending.order(again), call)
+    if failures or mending.hopeless:
+        raise HostRefused("; ".join(dict.fromkeys([*mending.hopeless, *map(str, failures)])))
+    mending.done(execute.once(node), list(mending.resolved))
+    if described_anew(record) and record.scripts:
+        held.release_keys()
+        _tell_scripts(node, record, before, call)
+    back = mending.stored()
+    node.store.write(back)
+    settle_owners(node, followed, gone, list(mending.resolved))
+    call.log.warning(f"{before.nic.label} on {before.device} is as it was before")
+    return back
+
+
+def _all(_operation: Operation) -> bool:
+    return True
+
+
+def _reverted(node: Node, operations: list[Operation], key: str, call: Call) -> list[NetcommonError]:
+    return [error for _operation, error in execute.revert(node, operations, key, call.log)] if operations else []
+
+
+def _applied(node: Node, operations: Sequence[Operation], call: Call) -> list[NetcommonError]:
+    """Apply them together; where one is refused, each on its own. What lets frames in waits for what they are decided by."""
+    try:
+        if operations:
+            execute.apply(node, operations, call.log)
+        return []
+    except NetcommonError:
+        pass
+    failures: list[NetcommonError] = []
+    bare = False
+    for operation in operations:
+        if bare and operation.lets_in():
+            continue
+        try:
+            execute.apply(node, [operation], call.log)
+        except NetcommonError as error:
+            failures.append(error)
+            bare = bare or operation.confines() or operation.unbroken()
+    return failures
+
+
+def _tell_scripts(node: Node, record: Record, before: Record, call: Call) -> None:
+    """Run the scripts of down for what did not become of the NIC, and those of up for what it is again: they were told of the change."""
+    site_scripts.Scripts(node, call._replace(context=ROLLBACK), record.nic).down()
+    try:
+        site_scripts.Scripts(node, call._replace(context=START), before.nic).up()
+    except NetcommonError as error:
+        call.log.error(f"the NIC is as it was, and a script of the site's failed: {error}")
