@@ -58,7 +58,7 @@ class Checked(NamedTuple):
     nic: str
     uuid: str
     device: str
-    state: Literal["applying", "up", "closing", "reverting"]  #: of its record (docs/lifecycle.md)
+    state: Literal["applying", "up", "changing", "closing", "reverting"]  #: of its record (docs/lifecycle.md)
     alive: bool  #: its device is there
     good: bool  #: all of it holds
     drift: tuple[Drift, ...]  #: what does not hold

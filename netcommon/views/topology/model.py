@@ -8,7 +8,7 @@ from typing import NamedTuple
 BRIDGE, OPENVSWITCH, TABLE, EXT = "bridge", "openvswitch", "table", "ext"
 KINDS = (BRIDGE, OPENVSWITCH, TABLE, EXT)
 
-#: Conditions of a NIC: all holds; something has drifted; its device is gone; it is not up (begun, closing, reverting); what can be told
+#: Conditions of a NIC: all holds; something has drifted; its device is gone; it is not up (begun, changing, closing, reverting); what can be told
 #: holds, but not all can.
 GOOD, DRIFTED, GONE, UNFINISHED, UNTOLD = "good", "drifted", "gone", "unfinished", "untold"
 CONDITIONS = (GOOD, DRIFTED, GONE, UNFINISHED, UNTOLD)
@@ -43,7 +43,7 @@ class NicView(NamedTuple):
     rate_in: int  #: limit of what the guest receives, bits a second; 0: none
     rate_out: int  #: limit of what the guest sends
     dhcp: bool  #: a DHCP server of the node's is told of it
-    state: str  #: of the record: "applying", "up", "closing", "reverting"
+    state: str  #: of the record: "applying", "up", "changing", "closing", "reverting"
     condition: str  #: one of CONDITIONS
     drift: tuple[Drift, ...]
     untold: tuple[Drift, ...]  #: of what nobody can tell whether it holds, and why: a service does not answer, or only to root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from netcommon.views.live import events, hook_stats, top
 from netcommon.views.live.top import SORTS
 from netcommon.views.trace import request as trace
 from netcommon.views.trace import trail
+from runtime.record import STATES
 from tests.support.cli import equipped, with_two
 from tests.support.seeing import fits, rows
 
@@ -64,3 +66,20 @@ def test_every_kind_of_event_is_in_the_page(page: str) -> None:
 
 def test_keys_and_sorts() -> None:
     assert {"q", "s", " ", "\x03"} <= set(KEYS) and next(iter(SORTS)) == "traffic"
+
+
+def test_every_state_of_a_record_is_in_the_schemas(page: str) -> None:
+    schema = json.loads(Path("docs/schemas/netcommon-check.json").read_text())
+    assert set(STATES) <= {value for each in _enums(schema) for value in each}
+    assert ", ".join(f"`{state}`" for state in STATES) in page
+
+
+def _enums(value: object) -> Iterator[list[object]]:
+    if isinstance(value, dict):
+        if isinstance(value.get("enum"), list):
+            yield value["enum"]
+        for each in value.values():
+            yield from _enums(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _enums(each)
