@@ -8,8 +8,8 @@ from typing import NamedTuple
 BRIDGE, OPENVSWITCH, TABLE, EXT = "bridge", "openvswitch", "table", "ext"
 KINDS = (BRIDGE, OPENVSWITCH, TABLE, EXT)
 
-#: Conditions of a NIC: all holds; something has drifted; its device is gone; it is not up (begun, changing, closing, reverting); what can be told
-#: holds, but not all can.
+#: Conditions of a NIC: all holds; something has drifted; its device is gone; it is not up (begun, changing, closing, reverting); what can
+#: be told holds, but not all can.
 GOOD, DRIFTED, GONE, UNFINISHED, UNTOLD = "good", "drifted", "gone", "unfinished", "untold"
 CONDITIONS = (GOOD, DRIFTED, GONE, UNFINISHED, UNTOLD)
 
