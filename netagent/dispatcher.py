@@ -34,9 +34,9 @@ from runtime.record import UP, from_json
 LOOK, SWITCHED, SCRIPTS, SURVEY, REAP, ADOPT, LATER, DOORS = "look", "switched", "scripts", "survey", "reap", "adopt", "later", "doors"
 OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 
-#: Threads at most, and how many may do the same sort of work: scripts that hang leave threads for the others.
+#: Threads at most, and how many may do the same sort of work: scripts that hang, and a switch that is frozen, leave threads for the others.
 THREADS = 6
-LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 3, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
+LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
 
 #: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
 ADOPT_AFTER = 15.0

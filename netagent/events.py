@@ -11,10 +11,10 @@ Mark = tuple[str, object]
 #: all) or, with index 0, of a VLAN interface on whichever device; the ports of a bridge (its index) that may be uplinks; a family's
 #: uplinks; an address or a prefix; a table of nftables (family and name); a bridge of Open vSwitch; an instance that migrates in; a mark
 #: of packets by which a policy rule selects (its bits, and which bits count); what a NIC stands on, by its name (a bridge); OpenFlow
-#: flows (of which bridge, and their cookie).
+#: flows (of which bridge, and their cookie); a MAC address that has a static forwarding entry.
 INDEX, NAME, SETTINGS, VLAN, PORTS, UPLINKS = "index", "name", "settings", "vlan", "ports", "uplinks"
 ADDRESS, TABLE, SWITCH, INSTANCE, FWMARK = "address", "table", "switch", "instance", "fwmark"
-BASE, FLOWS = "base", "flows"
+BASE, FLOWS, MAC = "base", "flows", "mac"
 
 
 class LinkGone(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from netagent.events import ADDRESS, BASE, FLOWS, FWMARK, INDEX, INSTANCE, NAME, PORTS, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
+from netagent.events import ADDRESS, BASE, FLOWS, FWMARK, INDEX, INSTANCE, MAC, NAME, PORTS, SETTINGS, SWITCH, TABLE, UPLINKS, VLAN, Mark
 from netcommon.host.api.nftables import ARP, BRIDGE, INET, NETDEV
 from netcommon.host.nftables.profile_table import OWN
 from netcommon.operations.access import place_of as access_table
@@ -162,7 +162,9 @@ def _of_kind(kind: str, stored: Stored) -> set[Mark]:
         return switch
     if kind == "bridge-port":
         return {(BASE, stored.get("bridge"))}
-    if kind in ("blackhole", "prefix-route"):
+    if kind == "fdb-entry":
+        return {(MAC, stored.get("mac"))}
+    if kind in ("blackhole", "route", "prefix-route"):
         return {(ADDRESS, stored.get("destination"))}
     if kind == "bridge-vlans":
         return {(VLAN, (stored.get("ifindex"), 0))}

@@ -90,7 +90,8 @@ class Pool(Generic[Context]):
             if self._closing:
                 return
             self._queue.put(key, job)
-            if self._free == 0 and len(self._threads) < self._size:
+            # a free thread that was woken is free still until it runs: what waits already is its
+            if self._queue.waiting > self._free and len(self._threads) < self._size:
                 thread = threading.Thread(target=self._work, name=f"worker {len(self._threads)}", daemon=True)
                 self._threads.append(thread)
                 thread.start()

@@ -45,9 +45,11 @@ class Worker:
 
     def _open(self, paths: Paths, settings: Settings) -> Node:
         node = open_node(paths, settings, self._clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
+        self._port = 0
         try:
             if isinstance(node.host, LinuxHost):
-                self._ports.add(node.host.nftables.netlink.port())
+                self._port = node.host.nftables.netlink.port()
+                self._ports.add(self._port)
         except OSError:
             pass  # a kernel without it tells nothing of it either
         return node
@@ -68,5 +70,6 @@ class Worker:
         problems.clear()
 
     def close(self) -> None:
+        self._ports.discard(self._port)  # the number may be another's next
         self.node.host.close()
         self.node.store.close()

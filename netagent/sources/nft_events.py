@@ -22,6 +22,7 @@ from netcommon.host.nftables.encode import (
     NEWCHAIN,
     NEWRULE,
     NEWSETELEM,
+    NEWTABLE,
     SUBSYSTEM,
 )
 from netcommon.host.rtnetlink.attributes import MalformedError
@@ -78,7 +79,7 @@ def _marks(what: int, body: bytes) -> Iterator[Mark]:
         place = (rule.table, rule.chain) if rule else (chain.table, chain.name) if chain else ("", "")
         index = index_of(place[1])
         yield (INDEX, index) if index else (TABLE, (body[0], place[0]))
-    elif what == DELTABLE:
+    elif what in (NEWTABLE, DELTABLE):  # new, or made dormant
         yield TABLE, (body[0], nfdecode.table(body).name)
     elif what == DELSET:
         yield TABLE, (body[0], nfdecode.set_name(body)[0])

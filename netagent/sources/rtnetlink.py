@@ -1,8 +1,8 @@
 """What rtnetlink tells (rtnetlink(7)): devices, rules, routes, addresses, VLANs, qdiscs, and the settings of devices.
 
-Of routes and forwarding entries the kernel passes on to us what may be ours alone: a node that learns a whole routing table, or ten
-thousand MAC addresses, does not wake the agent up. It tells nothing of proxy neighbours of IPv4: what of those is missing, the next
-resync finds.
+Of routes and forwarding entries the kernel passes on to us what may be ours, or in the place of ours: a node that learns a whole routing
+table, or ten thousand MAC addresses, does not wake the agent up but for routes to single addresses. It tells nothing of proxy neighbours
+of IPv4: what of those is missing, the next resync finds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from netagent.events import (
     BASE,
     FWMARK,
     INDEX,
+    MAC,
     NAME,
     PORTS,
     SETTINGS,
@@ -71,7 +72,12 @@ RTM_NEWTFILTER, RTM_DELTFILTER = 44, 45
 RTM_NEWNETCONF = 80
 RTM_DELVLAN = 113
 NETCONFA_IFINDEX = 1
-TCM_IFINDEX = 4
+
+#: struct tcmsg: family, padding, index, handle, parent, info. Attributes of a qdisc that are not statistics.
+TCM_IFINDEX, TCM_HANDLE, TCM_INFO, TCMSG_SIZE = 4, 8, 16, 20
+TCA_KIND, TCA_OPTIONS = 1, 2
+NDA_LLADDR = 2
+RTPROT_KERNEL = 2  #: of the routes that come with addresses
 IFLA_PROTINFO, IFLA_CARRIER = 12, 33
 
 #: The first attribute of IFLA_PROTINFO, a byte, says whether the port forwards: what spanning tree and the carrier make of it.
@@ -81,7 +87,7 @@ IFLA_BRPORT_STATE, STATE = (1).to_bytes(2, byteorder), 8
 AT_ONCE = 4096
 
 #: What comes after the header: struct rtmsg (destination's length, protocol), struct ndmsg (state, its low byte).
-TYPE, DST_LEN, RT_PROTOCOL, ND_STATE = 4, 16 + 1, 16 + 5, 16 + 8 + (byteorder == "big")
+TYPE, DST_LEN, RT_PROTOCOL, ND_FAMILY, ND_STATE = 4, 16 + 1, 16 + 5, 16, 16 + 8 + (byteorder == "big")
 NUD_NOARP = 0x40  #: of an entry that somebody has made, and that is not the device's own
 
 
@@ -93,19 +99,25 @@ def _host_order(kind: int) -> int:
 #: A datagram holds one message. (operation, jump if true, jump if false, operand)
 FILTER: tuple[Instruction, ...] = (
     (LOAD_HALF, 0, 0, TYPE),
-    (EQUAL, 3, 0, _host_order(RTM_NEWROUTE)),
-    (EQUAL, 4, 0, _host_order(RTM_DELROUTE)),
-    (EQUAL, 10, 0, _host_order(RTM_NEWNEIGH)),
-    (EQUAL, 6, 8, _host_order(RTM_DELNEIGH)),
-    (LOAD_BYTE, 0, 0, DST_LEN),  # 5: a new route: only a default one
-    (EQUAL, 6, 7, 0),
-    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 7: one that is gone: ours
-    (EQUAL, 4, 0, PROTOCOL),
-    (LOAD_BYTE, 0, 0, DST_LEN),  # or a default one
-    (EQUAL, 2, 3, 0),
-    (LOAD_BYTE, 0, 0, ND_STATE),  # 11: a forwarding entry that is gone: a static one
+    (EQUAL, 5, 0, _host_order(RTM_NEWROUTE)),
+    (EQUAL, 2, 0, _host_order(RTM_DELROUTE)),
+    (EQUAL, 11, 0, _host_order(RTM_NEWNEIGH)),
+    (EQUAL, 10, 14, _host_order(RTM_DELNEIGH)),
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 5: a route that is gone: ours
+    (EQUAL, 12, 2, PROTOCOL),
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 7: a new one: not ours
+    (EQUAL, 11, 0, PROTOCOL),
+    (LOAD_BYTE, 0, 0, DST_LEN),  # 9: of others a default one, or one to a single address that somebody has made: it may be a guest's
+    (EQUAL, 8, 0, 0),
+    (EQUAL, 1, 0, 32),
+    (EQUAL, 0, 7, 128),
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 13
+    (EQUAL, 5, 4, RTPROT_KERNEL),
+    (LOAD_BYTE, 0, 0, ND_FAMILY),  # 15: a forwarding entry: a static one
+    (EQUAL, 0, 3, AF_BRIDGE),
+    (LOAD_BYTE, 0, 0, ND_STATE),
     (EQUAL, 0, 1, NUD_NOARP),
-    (RETURN, 0, 0, WHOLE),  # 13
+    (RETURN, 0, 0, WHOLE),  # 19
     (RETURN, 0, 0, NOTHING),
 )
 
@@ -118,6 +130,7 @@ class KernelEvents(Listener):
         super().__init__(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
         self._links: dict[int, tuple[object, ...]] = {}  #: of each device what was last told of it
         self._ports: dict[int, int] = {}  #: of each port of a bridge a hash of what was last told of it as such
+        self._qdiscs: dict[int, dict[bytes, int]] = {}  #: of each device's qdiscs, by handle and parent, a hash of what was last told of it
 
     def read(self) -> list[Event]:
         """What has happened since it was last read, a part of it where it is much."""
@@ -131,6 +144,7 @@ class KernelEvents(Listener):
         except Lost:
             self._links.clear()
             self._ports.clear()
+            self._qdiscs.clear()
             found.append(Overrun(SOURCE))
         return found
 
@@ -142,6 +156,8 @@ class KernelEvents(Listener):
             if rule.iif:
                 ways = ((UPLINKS, rule.family),) if rule.protocol != PROTOCOL else ()  # packets come in for guests by the table's uplinks
                 yield _either(kind == RTM_DELRULE, (NAME, rule.iif), *ways)
+                if kind == RTM_DELRULE and rule.protocol != PROTOCOL:
+                    yield Came(((NAME, rule.iif),))  # what stood in the way of ours is gone
             elif rule.mask:
                 yield _either(kind == RTM_DELRULE, (FWMARK, (rule.mark, rule.mask)))
         elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
@@ -149,15 +165,19 @@ class KernelEvents(Listener):
         elif kind == RTM_DELNEIGH:
             if body[0] == AF_BRIDGE:
                 yield Gone(((INDEX, NDMSG.unpack_from(body)[1]),))
+        elif kind == RTM_NEWNEIGH:  # a static entry that was made or replaced, perhaps on another port
+            if body[0] == AF_BRIDGE and (mac := attributes(body, NDMSG.size).get(NDA_LLADDR)):
+                yield Changed(((MAC, mac.hex(":")),))
         elif kind in (RTM_NEWADDR, RTM_DELADDR):
             if kind == RTM_DELADDR:  # struct ifaddrmsg: family, length, flags, scope, index
                 yield Gone(((INDEX, int.from_bytes(body[4:8], byteorder)),))
         elif kind in (RTM_NEWVLAN, RTM_DELVLAN):
             for index, vlan in decode.vlans(body):
                 yield _either(kind == RTM_DELVLAN, (VLAN, (index, vlan.vid)), (VLAN, (index, 0)))
-        elif kind in (RTM_NEWQDISC, RTM_DELQDISC, RTM_NEWTFILTER, RTM_DELTFILTER):  # struct tcmsg: family, padding, index
-            index = int.from_bytes(body[TCM_IFINDEX : TCM_IFINDEX + 4], byteorder)
-            yield _either(kind in (RTM_DELQDISC, RTM_DELTFILTER), (INDEX, index))
+        elif kind in (RTM_NEWTFILTER, RTM_DELTFILTER):
+            yield _either(kind == RTM_DELTFILTER, (INDEX, _tc_device(body)))
+        elif kind in (RTM_NEWQDISC, RTM_DELQDISC):
+            yield from self._qdisc(kind, body)
         elif kind == RTM_NEWNETCONF:
             index = u32(attributes(body, 4).get(NETCONFA_IFINDEX))
             if 0 < index < 1 << 31:  # "all" and "default" are negative
@@ -175,6 +195,7 @@ class KernelEvents(Listener):
         if kind == RTM_DELLINK:
             self._links.pop(index, None)
             self._ports.pop(index, None)
+            self._qdiscs.pop(index, None)
             yield LinkGone(index)
             if sort == "vlan":
                 yield Gone(((VLAN, (0, decode.link(body).vlan)),))
@@ -208,6 +229,26 @@ class KernelEvents(Listener):
             yield Changed(((INDEX, index),))
 
 
+    def _qdisc(self, kind: int, body: bytes) -> Iterator[Event]:
+        """Whoever asks for one qdisc is answered so that all can hear it: what was told before is no news, or each look would be followed
+        by the next one.
+        """
+        index, place = _tc_device(body), body[TCM_HANDLE:TCM_INFO]
+        if kind == RTM_DELQDISC:
+            self._qdiscs.get(index, {}).pop(place, None)
+            yield Gone(((INDEX, index),))
+            return
+        found = attributes(body, TCMSG_SIZE)
+        told = hash((found.get(TCA_KIND), found.get(TCA_OPTIONS)))  # the rest is statistics
+        if self._qdiscs.setdefault(index, {}).get(place) != told:
+            self._qdiscs[index][place] = told
+            yield Changed(((INDEX, index),))
+
+
+def _tc_device(body: bytes) -> int:
+    return int.from_bytes(body[TCM_IFINDEX : TCM_IFINDEX + 4], byteorder)
+
+
 def _among_vlans(link: Link, joined: bool) -> Iterator[Event]:
     """Tell what a device is to others' VLANs: it takes one as a VLAN interface, or it joined a bridge whose uplink it may be."""
     if link.vlan:
@@ -232,5 +273,7 @@ def _route(kind: int, body: bytes) -> Iterator[Event]:
         return
     if route.destination.endswith("/0"):
         yield (Gone if kind == RTM_DELROUTE else Came)(((UPLINKS, route.family),))
+    elif route.protocol != PROTOCOL:  # it stands in the place of a guest's, or does no more
+        yield (Came if kind == RTM_DELROUTE else Changed)(((ADDRESS, route.destination),))
     if kind == RTM_DELROUTE and route.protocol == PROTOCOL:
         yield Gone((((INDEX, route.index),) if route.index else ()) + ((ADDRESS, route.destination),))

@@ -90,11 +90,14 @@ class OpenFlow:
 
     def execute(self, request: PutFlows | DeleteFlows) -> Answer:
         """Carries it out."""
-        return self._waiting() or self._once_listening(request)
+        return self._waiting() or self._once_listening(request, self._end())
 
-    def _once_listening(self, request: PutFlows | DeleteFlows) -> Answer:
+    def _end(self) -> float:
+        """When a switch that does not listen yet is waited for no longer."""
+        return self._clock() + min(self._deadline.seconds, LISTENS_WITHIN)
+
+    def _once_listening(self, request: PutFlows | DeleteFlows, end: float) -> Answer:
         """Carries it out; once more when the switch listens, where it has the port and does not listen yet (see LISTENS_WITHIN)."""
-        end = self._clock() + min(self._deadline.seconds, LISTENS_WITHIN)
         answer = self._execute(request)
         while answer.errno == errno.EAGAIN and self._clock() < end:
             time.sleep(PAUSE)
@@ -126,7 +129,8 @@ class OpenFlow:
             its = [request for request in requests if request.bridge == bridge]
             direct = self._direct(bridge, its)
             found[bridge] = direct or self._bundle(bridge, [line for request in its for line in _changes(request)])[0]
-        return [DONE if found[request.bridge].ok else self._once_listening(request) for request in requests]
+        end = self._end()  # of all together
+        return [DONE if found[request.bridge].ok else self._once_listening(request, end) for request in requests]
 
     def _waiting(self) -> Answer | None:
         """Wait while flows are being restored; the answer where that does not end in time, or nobody says."""

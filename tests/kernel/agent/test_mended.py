@@ -51,6 +51,11 @@ def drop_firewall(listing: str) -> None:
     run("nft", "delete", "table", *named(listing).split())
 
 
+def dormant(listing: str) -> None:
+    """Switch off the whole table, so every guard in it."""
+    run("nft", "add", "table", *named(listing).split(), "{ flags dormant; }")
+
+
 def set_to(path: str, value: str) -> Callable[[], None]:
     return lambda: str(sysctl(path, value)) and None
 
@@ -75,6 +80,8 @@ ROUTED: dict[str, Callable[[], None]] = {
     "all addresses": shell("ip -6 addr flush dev tap0"),
     "qdisc": shell("tc qdisc del dev tap0 root"),
     "another rate": shell("tc qdisc change dev tap0 root handle ae00: tbf rate 1mbit burst 16k limit 20k"),
+    "the guard's table is dormant": lambda: dormant("netcommon-guard"),
+    "the ARP table is dormant": lambda: dormant("netcommon-arp"),
     "alias": shell("ip link set dev tap0 alias nobody"),
     "into a bridge": shell("ip link set dev tap0 master other"),
     "down": shell("ip link set dev tap0 down"),
@@ -117,6 +124,8 @@ BRIDGED: dict[str, Callable[[], None]] = {
     "MTU": shell("ip link set dev tap0 mtu 1400"),
     "isolation": shell("bridge link set dev tap0 isolated off"),
     "learning": shell("bridge link set dev tap0 learning on"),
+    "the guard's table is dormant": lambda: dormant("netcommon-guard"),
+    "the static entry is not sticky": shell("bridge fdb replace aa:00:00:00:00:00 dev tap0 master static"),
     "static entry": shell("bridge fdb del aa:00:00:00:00:00 dev tap0 master"),
     "down": shell("ip link set dev tap0 down"),
 }
@@ -209,6 +218,29 @@ def report(took: dict[str, float]) -> None:
     median = sorted(took.values())[len(took) // 2]
     print(f"median {median * 1e3:.0f} ms, at most {max(took.values()) * 1e3:.0f} ms")
     assert median < BAR * slowness()
+
+
+def test_who_only_looks_is_no_news(routed: tuple[Site, Watched]) -> None:
+    """The kernel answers whoever asks for a qdisc so that all hear it: a look of the agent's own is no reason for the next one."""
+    _site, seen = routed
+    with agent(settings="[agent]\nresync = 1\n") as running:
+        running.rested()
+        looks, surveys = running.looks(), running.surveys()
+        assert seen.drift() == []  # asks for it too
+        wait_until(lambda: running.surveys() >= surveys + 3, 20, running.output)
+        assert running.looks() - looks <= 3
+
+
+def test_a_route_in_the_place_of_ours(routed: tuple[Site, Watched]) -> None:
+    """It is told of, and when it goes ours is back at once; so is a rule after one that stood in its way."""
+    _site, seen = routed
+    with agent() as running:
+        running.rested()
+        run("ip", "route", "replace", "192.0.2.5/32", "dev", "lo", "table", "100", "proto", "static")
+        running.logged("192.0.2.5/32 in table 100 is already routed")
+        run("ip", "route", "del", "192.0.2.5/32", "table", "100", "proto", "static")
+        took = running.took(lambda: not seen.drift(), 5, f"{seen.drift()}")
+        assert took < 5 * BAR * slowness()
 
 
 def test_a_proxy_neighbour_comes_back_with_the_resync(routed: tuple[Site, Watched]) -> None:

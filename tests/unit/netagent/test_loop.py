@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from netagent.loop import Loop
 from netagent.reconcile.keyed_pool import Key, Keyed, Pool
+from tests.support.netns import wait_until
 
 
 class Hand:
@@ -211,3 +212,17 @@ def test_a_context_that_cannot_be_made_is_tried_again() -> None:
     assert done.wait(20)
     pool.close(20)
     assert failed == ["not now"]
+
+
+def test_two_jobs_and_one_free_thread() -> None:
+    """The free thread takes one; the other one gets a thread of its own, and waits for nobody."""
+    pool: Pool[None] = Pool(6, lambda: None, lambda _context: None, lambda _key, _error: None)
+    first, done, go = threading.Event(), threading.Event(), threading.Event()
+    pool.put(key("first"), lambda _context: first.set())
+    assert first.wait(20)
+    wait_until(lambda: pool.idle, 20)
+    pool.put(key("slow"), lambda _context: go.wait(20) and None)
+    pool.put(key("quick"), lambda _context: done.set())
+    assert done.wait(5)
+    go.set()
+    pool.close(20)

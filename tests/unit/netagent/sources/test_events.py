@@ -22,7 +22,7 @@ from netagent.sources.inotify import FileEvents
 from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN, Listener
 from netagent.sources.ovs_events import OvsEvents
 from netagent.sources.rtnetlink import FILTER, RTM_NEWADDR, KernelEvents
-from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable
+from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable, Put
 from netcommon.host.nftables import encode as nfencode
 from netcommon.host.rtnetlink.encode import RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
 from runtime.errors import HostRefused
@@ -213,6 +213,8 @@ def test_whom_a_change_of_nftables_is_about() -> None:
     assert set(marks(NftChain(NETDEV, guard, "in-7"))) == {(INDEX, 7)}
     assert set(marks(NftChain(NETDEV, guard, "guard"))) == {(TABLE, (NETDEV, guard))}
     assert marks(NftTable(NETDEV, guard)) == [(TABLE, (NETDEV, guard))]
+    (made,) = [message for message, _position in nfencode.steps([Put(NftTable(NETDEV, guard))])]
+    assert list(nft_events._marks(made.type & 0xFF, made.body)) == [(TABLE, (NETDEV, guard))], "it may have been made dormant"
 
 
 # -- rtnetlink's filter
@@ -248,11 +250,20 @@ def route(length: int, protocol: int) -> bytes:
     [
         (RTM_NEWROUTE, route(32, 174), False),
         (RTM_NEWROUTE, route(24, 186), False),
+        (RTM_NEWROUTE, route(32, 4), True),
+        (RTM_NEWROUTE, route(128, 186), True),
+        (RTM_NEWROUTE, route(32, 2), False),
+        (RTM_NEWROUTE, route(33, 4), False),
         (RTM_NEWROUTE, route(0, 4), True),
         (RTM_DELROUTE, route(32, 174), True),
+        (RTM_DELROUTE, route(24, 174), True),
         (RTM_DELROUTE, route(24, 186), False),
+        (RTM_DELROUTE, route(32, 186), True),
+        (RTM_DELROUTE, route(128, 2), False),
         (RTM_DELROUTE, route(0, 186), True),
-        (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x40, 0, 0), False),
+        (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x40, 0, 0), True),
+        (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x02, 0, 0), False),
+        (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 10, 3, 0x40, 0, 0), False),
         (RTM_DELNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x40, 0, 0), True),
         (RTM_DELNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x02, 0, 0), False),
         (RTM_NEWLINK, bytes(16), True),
