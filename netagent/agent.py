@@ -102,6 +102,7 @@ class Agent:
         self._tick()
         self._resync()
         self._jobs.reap()
+        self._jobs.ends()
         self._serve(self._service.settings)
         self._service.ready(f"{len(self._nics)} NICs on record")
 
@@ -127,6 +128,7 @@ class Agent:
 
     def reloaded(self, settings: Settings) -> None:
         self._repairs.settings = settings
+        self._jobs.count_differing()
         self._dirty.everything(self._now())
         self._jobs.schedule()
         self._serve(settings)
@@ -141,6 +143,7 @@ class Agent:
             "surveys": jobs.surveys,
             "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
             "seconds to the next reaping": round(jobs.reaper.due(now), 1),
+            "NICs that the settings would change": "not counted yet" if jobs.differing is None else jobs.differing,
             "connected to Open vSwitch": self._switches.connected or ("not needed" if not self._nics.switched() else False),
             **self._serving.status(),
         }
@@ -219,6 +222,8 @@ class Agent:
         self._journal.became(before, entry)
         self._dirty.changed(entry, self._now())
         self._switches.need(entry)
+        if record.nic.wanted or record.before is not None:
+            self._jobs.ends()
 
     # -- folders
 
@@ -268,6 +273,7 @@ class Agent:
             self._watch_again()
             self._look_at_doors()
             self._switches.again()
+            self._jobs.ends()
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():

@@ -24,14 +24,19 @@ from netagent.reconcile.workers import Worker
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
 from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle.change import differ, end_due
 from netcommon.lifecycle.context import Call, alive
 from netcommon.log import Log
+from runtime import wanted
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
 
 #: Sorts of work: one record; one of Open vSwitch, which may keep us waiting; one whose scripts may take long; many records; reaping;
 #: adopting; what an effect does again; the doors that Ganeti calls.
 LOOK, SWITCHED, SCRIPTS, SURVEY, REAP, ADOPT, LATER, DOORS = "look", "switched", "scripts", "survey", "reap", "adopt", "later", "doors"
+
+#: Ending options that were changed for a while; counting the NICs that today's settings would make others.
+ENDS, DIFFERING = "ends", "differing"
 OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 
 #: Threads at most, and how many may do the same sort of work: scripts that hang, and a switch that is frozen, leave threads for the others.
@@ -76,6 +81,9 @@ class Dispatcher:
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
+        self._end: Timer | None = None
+        self._not_before = 0.0  #: until when no option is ended that should have
+        self.differing: int | None = None  #: how many NICs would be others by today's settings, as counted when those were read last
         failed = partial(self._failed, Key(LATER))
         self._repeats = DelayedEffects(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
@@ -314,6 +322,40 @@ class Dispatcher:
     def runtime_written(self, instance: str) -> None:
         """Ganeti has written the runtime file of ``instance``: a NIC that has no record some time after that is adopted."""
         self._loop.after(ADOPT_AFTER, partial(self.adopt, instance))
+
+    # -- options that were changed while a NIC ran
+
+    def ends(self) -> None:
+        """Sets the timer for the first option that ends by itself, if there is one."""
+        try:
+            first = wanted.first_end(self._service.paths)
+        except NetcommonError as error:
+            tell(self._log, "options that were changed for a while", error)
+            return
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if first is not None:
+            when = first.monotonic if first.boot == self._service.identity.boot else 0.0
+            self._end = self._loop.at(max(when, self._not_before), self._ended)
+
+    def _ended(self) -> None:
+        self._end = None
+
+        def job(worker: Worker) -> None:
+            end_due(worker.node, self._call(worker))
+            self._not_before = self._now() + 1.0  # what failed, or a clock that is not the agent's, is no reason to be in a hurry
+            self._loop.tell(self.ends)
+
+        self._put(Key(ENDS), job)
+
+    def count_differing(self) -> None:
+        """Counts the NICs that today's settings would make others; nothing is done about them."""
+
+        def job(worker: Worker) -> None:
+            self.differing = differ(worker.node, worker.node.store.each([]))
+
+        self._put(Key(DIFFERING), job)
 
     def doors(self, doors: Doors) -> None:
         """Looks if Ganeti calls our doors."""

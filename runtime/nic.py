@@ -26,6 +26,19 @@ class Network(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
+#: Who has changed an option of a NIC that runs: somebody on this node, or a registry. The first is stronger.
+LOCAL, REGISTRY = "change", "registry"
+
+
+class Changed(NamedTuple):
+    """One option that was changed while the NIC ran: stronger than tags (runtime.wanted)."""
+
+    option: str
+    value: str  #: as a tag would give it
+    source: str = LOCAL  #: LOCAL or REGISTRY
+    until: float = 0.0  #: seconds since the epoch, for people; 0: for good
+
+
 class Nic(NamedTuple):
     """One virtual NIC as its hypervisor describes it. Made by runtime.environment, always valid."""
 
@@ -42,6 +55,12 @@ class Nic(NamedTuple):
     tags: tuple[str, ...] = ()
     network: Network = Network()
     environment: Mapping[str, str] = {}  #: every variable the caller gave, known or not
+    wanted: tuple[Changed, ...] = ()  #: what was changed of it while it ran, weakest first
+
+    @property
+    def description(self) -> Nic:
+        """What its hypervisor says of it, and we understand: without what was changed here."""
+        return self._replace(environment={}, wanted=())
 
     @property
     def label(self) -> str:

@@ -20,6 +20,7 @@ class Paths(NamedTuple):
     log: str = "/dev/log"
     xen_etc: str = "/etc/xen"
     journal: str = "/run/systemd/journal/socket"
+    lib: str = "/var/lib/netcommon"
 
     @classmethod
     def under(cls, root: str) -> Paths:
@@ -34,6 +35,10 @@ class Paths(NamedTuple):
     @property
     def definitions(self) -> str:
         return self.etc + "/nics.d"
+
+    @property
+    def wanted(self) -> str:
+        return self.lib + "/wanted"
 
     @property
     def templates(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.jsontext import Decoder, dumps
+from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def to_json(record: Record) -> bytes:
 def _document(record: Record) -> dict[str, object]:
     """Give the record as a JSON object, without what it was before."""
     nic = record.nic
-    return record._asdict() | {"schema": SCHEMA, "nic": environment_of(nic), "environment": dict(nic.environment), "before": None}
+    own = {"schema": SCHEMA, "nic": environment_of(nic), "environment": dict(nic.environment), "wanted": nic.wanted, "before": None}
+    return record._asdict() | own
 
 
 def from_json(data: bytes) -> Record:
@@ -129,8 +131,8 @@ def _from_4(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_5(stored: dict[str, Any]) -> dict[str, Any]:
-    """Schema 5 did not keep what a NIC was before a change."""
-    return {"before": None} | stored
+    """Schema 5 kept neither what a NIC was before a change, nor options that were changed while it ran."""
+    return {"before": None, "wanted": []} | stored
 
 
 #: From each older schema to the next one.
@@ -166,7 +168,7 @@ def _alone(stored: Mapping[str, Any]) -> Record:
     if not all(isinstance(item, dict) and isinstance(item.get("kind"), str) for item in operations):
         raise RecordUnreadable("operations: not a list of objects with a kind")
     return Record(
-        nic=nic._replace(environment=_texts(stored, "environment")),
+        nic=nic._replace(environment=_texts(stored, "environment"), wanted=_wanted(stored)),
         ifindex=_number(stored, "ifindex"),
         boot=_typed(stored, "boot", str),
         netns=_number(stored, "netns"),
@@ -179,6 +181,16 @@ def _alone(stored: Mapping[str, Any]) -> Record:
         moved=_typed(stored, "moved", bool),
         incoming=_typed(stored, "incoming", bool),
     )
+
+
+def _wanted(stored: Mapping[str, Any]) -> tuple[Changed, ...]:
+    rows = _typed(stored, "wanted", list)
+    for row in rows:
+        if not (isinstance(row, list) and len(row) == len(Changed._fields) and all(isinstance(each, str) for each in row[:3])):
+            raise RecordUnreadable("wanted: not a list of options")
+        if row[2] not in (LOCAL, REGISTRY) or type(row[3]) not in (int, float) or not 0 <= row[3] <= 1e15:
+            raise RecordUnreadable("wanted: not a list of options")
+    return tuple(Changed(row[0], row[1], row[2], float(row[3])) for row in rows)
 
 
 def _typed(stored: Mapping[str, Any], field: str, kind: type) -> Any:

@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "plan": ("plan", "Show what would be done for a NIC, and undone, without touching anything."),
         "up": ("up", "Join NICs to the network."),
         "down": ("down", "Take NICs out of the network."),
+        "change": ("change", "Change options of NICs that are up, at once and from then on."),
         "adopt": ("adopt", "Take NICs of running Ganeti instances under management."),
     },
     "Looking": {

@@ -11,6 +11,7 @@ import sys
 
 from netcommon.doors.agent_report import tell
 from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.changed_options import any_changed
 from netcommon.lifecycle.context import START, Call, Clock, Node, open_node
 from netcommon.log import Journal, Log, Syslog
 from netcommon.scripts.site import own, recursing
@@ -108,6 +109,14 @@ class Door:
             self.mode = nic.mode
         deadline = self.started + self.settings.hook_timeout
         return Call(self.log, deadline, self.name, context, phase, self.parent, final)
+
+
+def end_due(node: Node, call: Call) -> None:
+    """Ends what was changed of NICs for a while, where the time is over and no agent has done it."""
+    if any_changed(node):
+        from netcommon.lifecycle import change  # on most nodes nothing was ever changed
+
+        change.end_due(node, call)
 
 
 def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoReturn:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-from netcommon.doors.call import run
+from netcommon.doors.call import end_due, run
 from netcommon.lifecycle.context import HOT_REMOVE, MIGRATE, MIGRATE_FAILED, SHUTDOWN
 from runtime.environment import device_argument, down_hint, environment_of, identified, nic_from_environment, undescribed
 from runtime.errors import OK, NicInvalid
@@ -62,6 +62,7 @@ def ifup(door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
     node = door.node(strict=True)
     call = door.call(phase=environ.get("MIGRATION_PHASE", ""), nic=nic)
     call.log.info(up(node, nic, call).text)
+    end_due(node, call)
     return OK
 
 
@@ -79,6 +80,7 @@ def ifdown(door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
     node = door.node(strict=False)
     call = door.call(CONTEXTS[word], environ.get("MIGRATION_PHASE", ""))
     call.log.info(down(node, hint, call).text)
+    end_due(node, call)
     return OK
 
 

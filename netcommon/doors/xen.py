@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from netcommon.doors.call import run
+from netcommon.doors.call import end_due, run
 from netcommon.doors.xenstore import Xenstore
 from netcommon.lifecycle.context import POST, SHUTDOWN
 from netcommon.scripts import site as custom
@@ -182,6 +182,7 @@ def _online(door: Door, found: Vif, environ: Mapping[str, str]) -> None:
             call.log.warning("left alone: the address is routed to the paravirtual device, so a guest without its driver is not reached")
         else:
             call.log.info(up(node, nic, call).text)
+            end_due(node, call)
         if not found.emulated:
             store.write(f"{found.path}/hotplug-status", "connected")
     except Exception as error:

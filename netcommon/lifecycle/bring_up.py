@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
+from netcommon.lifecycle.changed_options import in_force
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import incoming
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
-    from runtime.nic import Nic
+    from runtime.nic import Changed, Nic
 
 
 #: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
@@ -36,7 +37,11 @@ ROLLBACK_SECONDS = 2.0
 class BringUp:
     """One up, under the locks of its device and UUID."""
 
-    def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool) -> None:
+    def __init__(
+        self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changed: tuple[Changed, ...] | None = None
+    ) -> None:
+        """``changed``: the options that were changed while it ran; None: those that are kept (netcommon.lifecycle.changed_options)."""
+        nic = nic._replace(wanted=in_force(node, nic, call.log) if changed is None else changed)
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
         self.run_scripts = run_scripts
@@ -192,7 +197,7 @@ class BringUp:
         outdated = [operation for operation in old if not any(execute.same(operation, new) for new in resolved)]
         new = [operation for operation in resolved if not any(execute.same(was, operation) for was in old)]
         owed = [operation for operation in new if operation.exclusive()] if current.incoming else []
-        described = current.nic._replace(environment={}) != self.nic._replace(environment={}) or described_anew(current)
+        described = current.nic.description != self.nic.description or described_anew(current)
         changed = bool(outdated or len(new) > len(owed)) or described or current.state == CHANGING
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
@@ -206,7 +211,7 @@ class BringUp:
         todo = [one for one in resolved if one in undone or one in drifted or (moves and one.place() == down.place())]
         shut = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
         if finished and not (todo or changed or owed):
-            record = current._replace(state=UP, incoming=self.incoming)
+            record = current._replace(state=UP, incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
                 self.node.store.write(record)
             if self.call.phase == POST or current.incoming != self.incoming:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, SHUTDOWN, Outcome, about, alive, locks
+from netcommon.lifecycle.changed_options import forget
+from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, locks
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from runtime.environment import DownHint
     from runtime.locks import Locks
     from runtime.record import Record
+
+
+#: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
+LEAVING = frozenset({HOT_REMOVE, MIGRATE})
 
 
 def down(node: Node, hint: DownHint, call: Call) -> Outcome:
@@ -216,3 +221,5 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
         for name in dict.fromkeys((record.device, record.nic.environment.get("INTERFACE", record.device))):  # renamed since, perhaps
             ganeti.remove_nic_file(node.paths, record.nic._replace(interface=name))
     node.store.remove(record)
+    if call.context in LEAVING and not record.moved:
+        forget(node, record.uuid, call.log)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
+from netcommon.lifecycle.change import end_due
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
 from netcommon.lifecycle.down import finish
 from netcommon.lifecycle.renamed_device import name_of
@@ -17,7 +18,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netcommon.lifecycle.context import Call, Node
+    from netcommon.lifecycle.context import Call, Node, Outcome
     from netcommon.operations.base import Owned
     from runtime.record import Record
 
@@ -38,11 +39,12 @@ class Found(NamedTuple):
 
 def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], None] = lambda text: None) -> list[Found]:
     """Collects; ``dry_run`` only says. Raises TryAgain or HostRefused if the inventory is not complete: then nothing was deleted."""
+    ended = [] if dry_run else [_ended(uuid, became) for uuid, became in end_due(node, call)]
     progress("reading the host")
     seen = inventory.look(node)
     progress("reading the records")
     known = inventory.records(node)
-    found = [Found(problem, "not readable", KEPT) for problem in known.problems]
+    found = [*ended, *(Found(problem, "not readable", KEPT) for problem in known.problems)]
     for record in known.all:
         why = abandoned(node, seen.view, record)
         if why:
@@ -58,6 +60,12 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
     if not dry_run:
         tidy(node)
     return found
+
+
+def _ended(uuid: str, became: Outcome | NetcommonError) -> Found:
+    failed = isinstance(became, NetcommonError)
+    why = str(became) if failed else "their time is over"
+    return Found(f"options of NIC {uuid} that were changed for a while", why, FAILED if failed else REMOVED)
 
 
 def named(record: Record) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from netcommon.lifecycle.context import CHANGE
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
 
@@ -77,6 +80,26 @@ class Scripts:
         if given.get("INTERFACE", nic.interface) != nic.interface:
             given = {**given, "INTERFACE": nic.interface}  # renamed since
         return custom.Call(nic.interface, call.context, given, nic.uuid, call.phase, record)
+
+
+def changed(node: Node, call: Call, nic: Nic, options: Sequence[tuple[str, object, object]]) -> None:
+    """Run the site's scripts of ifchange.d: ``options`` have changed, each with its value before and after. A failure is logged."""
+    scripts = custom.of_change(node.paths, node.hooks)
+    if not scripts:
+        return
+    told = {"NETCOMMON_CHANGED": " ".join(name for name, _before, _after in options)}
+    for name, before, after in options:
+        told |= {f"NETCOMMON_OLD_{name.upper()}": _said(before), f"NETCOMMON_NEW_{name.upper()}": _said(after)}
+    variables = {**nic.environment, "INTERFACE": nic.interface, **told}
+    given = custom.Call(nic.interface, CHANGE, variables, nic.uuid, record=node.store.path(nic.uuid))
+    custom.run_each(scripts, given, node.settings, call.deadline, call.log, False, node.clock.now, node.execute)
+
+
+def _said(value: object) -> str:
+    """Give the value of an option as a tag would: yes and no, and lists with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class _None:

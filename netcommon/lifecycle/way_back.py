@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def described_anew(record: Record) -> bool:
     """Tell whether the change is one of the NIC's own description, of which the site's scripts are told."""
     before = record.before
-    return before is not None and before.nic._replace(environment={}) != record.nic._replace(environment={})
+    return before is not None and before.nic.description != record.nic.description
 
 
 def fresh(record: Record) -> list[Operation]:

@@ -1,8 +1,8 @@
 """Find the options of a NIC where a site gives them.
 
 In rising order of precedence: the default, the settings' [nic], the settings' [networks.NAME] (by the network's name or UUID), the
-network's tags, the instance's tags for all of its NICs, and those for this one. The syntax of tags is in netcommon.options.tags, which is
-imported only where somebody gives an option.
+network's tags, the instance's tags for all of its NICs, those for this one, and what was changed while the NIC ran: by a registry, then on
+this node. The syntax of tags is in netcommon.options.tags, which is imported only where somebody gives an option.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def options_of(nic: Nic, settings: Asking) -> Options:
     """
     start = settings.tag_prefix + ":"
     tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
-    if not (tagged or settings.nic or settings.networks):
+    if not (tagged or settings.nic or settings.networks or nic.wanted):
         return DEFAULTS
     found = Options(**{each.name: each.value for each in given(nic, settings)})
     if mode_of(nic) != INSTANCE_COMMUNICATION:
@@ -50,7 +50,7 @@ def options_of(nic: Nic, settings: Asking) -> Options:
 
 def given(nic: Nic, settings: Asking) -> Iterator[Given]:
     """Every option that any place gives, in rising order of precedence: the last one of a name counts. Raises NicInvalid."""
-    from netcommon.options.tags import Given, of_another, of_tags, selected, selectors  # few NICs have options
+    from netcommon.options.tags import Given, of_another, of_changed, of_tags, selected, selectors  # few NICs have options
 
     for name, value in settings.nic.items():
         yield Given(name, value, "[nic]")
@@ -72,3 +72,5 @@ def given(nic: Nic, settings: Asking) -> Iterator[Given]:
             of_another(tag, tag[len(start) :])
         yield from of_tags("TAGS", for_all)
         yield from of_tags("TAGS", for_this)
+    if nic.wanted:
+        yield from of_changed(nic.wanted)

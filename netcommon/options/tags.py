@@ -8,17 +8,20 @@ will do. A tag with the prefix that means nothing is refused, also one that coul
 
 from __future__ import annotations
 
+import time
+
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Several, Truth
 from runtime.errors import NicInvalid
+from runtime.nic import REGISTRY
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from netcommon.options.types import TagKind
-    from runtime.nic import Nic
+    from runtime.nic import Changed, Nic
 
 PROFILES = frozenset({"protected", "limited", "unprotected"})
 KINDS: dict[str, TagKind] = {option.name: option.kind for option in OPTIONS}
@@ -102,6 +105,32 @@ def of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
             raise NicInvalid(variable, tag, f"{name} given once, not also by {earlier.origin.partition(': ')[2]}")
         found[name] = one
     yield from found.values()
+
+
+def of_changed(changed: Iterable[Changed]) -> Iterator[Given]:
+    """The options that were changed while the NIC ran, weakest first. Raises NicInvalid."""
+    for one in changed:
+        yield Given(one.option, value_of(one.option, one.value), _origin(one))
+
+
+def value_of(name: str, text: str) -> Any:
+    """The value of the option ``name`` that ``text`` gives, as in a tag; a list's are parted by commas. Raises NicInvalid."""
+    kind = KINDS.get(name)
+    if kind is None:
+        raise NicInvalid("option", name, f"one of {', '.join(sorted(KINDS))}")
+    try:
+        if not text and isinstance(kind, Truth):
+            raise ValueError
+        several = [kind.kind.parse(each) for each in text.split(",")] if text and isinstance(kind, Several) else None
+        return kind.read(kind.parse(text) if several is None else several)
+    except ValueError:
+        raise NicInvalid(name, text, kind.expected) from None
+
+
+def _origin(one: Changed) -> str:
+    if one.source == REGISTRY:
+        return "set by the registry"
+    return "set by change" + (f", until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(one.until))}" if one.until else "")
 
 
 def _option(variable: str, tag: str, rest: str) -> Given:

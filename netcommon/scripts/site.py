@@ -125,6 +125,11 @@ def order(paths: Paths, settings: Settings, hooks: str = HOOKS, modes: Sequence[
     )
 
 
+def of_change(paths: Paths, hooks: str = HOOKS) -> tuple[Script, ...]:
+    """What runs after options of a NIC that is up have changed."""
+    return tuple(_folder(paths.etc + "/ifchange.d", hooks))
+
+
 def overrides(paths: Paths, hooks: str, modes: Sequence[str], action: str) -> list[Script]:
     """The scripts network/MODE/``action`` of ``modes`` (Ganeti 3.2, doc/network.rst)."""
     paths_of = [f"{paths.ganeti_etc}/network/{mode}/{action}" for mode in modes]

@@ -11,6 +11,7 @@ def asked(name: str) -> list[dict[str, Any]]:
     """List settings of [nic] that ask for an option, in every way that differs much."""
     values: dict[str, list[Any]] = {
         "link_local": ["eui64"],
+        "new_sources": [0, 7],
         "firewall": ["protected", "limited"],
         "node_access": [("none",), ("udp/53",)],
         "rate_in": [8000],

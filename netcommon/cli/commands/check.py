@@ -121,11 +121,14 @@ def _unknown(kind: str) -> str:
 def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
     from netcommon.lifecycle.batch import repair_all
+    from netcommon.lifecycle.change import end_due
 
     app: App = ctx.obj
     if bool(names) == every:
         raise click.UsageError("name NICs, or give --all, not both")
     node = app.node(strict=False, readonly=dry_run)
+    if not dry_run:
+        end_due(node, app.call())
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
         reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]

@@ -11,7 +11,7 @@ from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
 from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.plan.planner import plan
-from runtime import definitions
+from runtime import definitions, wanted
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.paths import Paths
@@ -56,6 +56,8 @@ def _remove(paths: Paths, uuid: str, given: dict[str, str], as_json: bool) -> No
         raise NicInvalid("--remove", "", "--uuid or --interface beside it")
     uuid = uuid.lower() or _uuid_of(paths, given["INTERFACE"])
     removed = bool(uuid) and definitions.remove(paths, uuid)
+    if uuid:
+        wanted.remove(paths, uuid)  # what was changed of it while it ran goes with it
     if as_json:
         answer("define", uuid=uuid, removed=removed)
     else:

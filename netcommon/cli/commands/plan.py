@@ -11,6 +11,7 @@ from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
+from netcommon.lifecycle.changed_options import in_force
 from netcommon.operations.base import Operation, to_json
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.options.schema import OPTIONS
@@ -53,13 +54,18 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
         raise click.UsageError("name one source of the NIC: its name, --env-file, --from-environment, or flags such as --interface")
     if name:
         found = single(app.node(strict=False, readonly=True).store.all()[0], name)
-        return found.nic if found else nic_from_environment(environment_of(defined(app.paths, name)))
+        return found.nic if found else _with_changes(app, nic_from_environment(environment_of(defined(app.paths, name))))
     if given:
         # not random: the same flags give the same plan
         index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None
         made = generated_uuid(given.get("INSTANCE", ""), index, given.get("MAC", "") or given.get("INTERFACE", ""))
         return nic_from_environment({**given, "INTERFACE_UUID": made})
     return nic_from_environment(read_environment(env_file) if env_file else app.environ)
+
+
+def _with_changes(app: App, nic: Nic) -> Nic:
+    """The NIC with the options that were changed while it ran, which its next up will have."""
+    return nic._replace(wanted=in_force(app.node(strict=False, readonly=True), nic, app.log))
 
 
 def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:

@@ -1,0 +1,152 @@
+"""netcommon change: options of NICs that are up, at once and from then on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.names import chosen, complete
+from netcommon.cli.output import answer, json_option, say
+from netcommon.cli.results import Results
+from netcommon.lifecycle.change import LONGEST, Difference, change, setting, unchanged
+from netcommon.lifecycle.context import Node
+from netcommon.options.tags import KINDS, value_of
+from netcommon.views.explain.model import shown
+from runtime.errors import NicInvalid
+from runtime.record import CHANGING, UP, Record
+
+#: Units of --for, in seconds.
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+@click.command("change")
+@click.argument("words", nargs=-1, metavar="[NIC]... [OPTION=VALUE]...", shell_complete=complete)
+@click.option("--unset", multiple=True, metavar="OPTION", help="Take back what an earlier change has set; may be given several times.")
+@click.option("--for", "duration", default="", metavar="DURATION", help="Only for so long, such as 90s, 30m, 2h or 7d; then as before.")
+@click.option("--all", "every", is_flag=True, help="Every NIC that is up; without options: as today's settings and the tags on record say.")
+@click.option("--tags-from", default="", metavar="FILE", help='The instance\'s new tags, one on a line or parted by spaces; "-" is stdin.')
+@click.option("--dry-run", is_flag=True, help="Only say what would differ.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    unset: tuple[str, ...],
+    duration: str,
+    every: bool,
+    tags_from: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Change options of NICs that are up: only what differs is done, and if it cannot be done, nothing is.
+
+    Every option of `netcommon plan` will do. What is set holds until it is unset: over restarts of the guest and reboots of this node,
+    and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. --all without options,
+    and --tags-from, do what has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
+    """
+    app: App = ctx.obj
+    names, sets = _parted(words)
+    seconds = _seconds(duration) if duration else 0.0
+    if not (names or every) or (names and every):
+        raise click.UsageError("name NICs, or give --all, not both")
+    if not (sets or unset or every or tags_from):
+        raise click.UsageError("name what is to change: OPTION=VALUE, --unset or --tags-from")
+    if seconds and not sets:
+        raise click.UsageError("--for is about options that are set")
+    for name in unset:
+        if name not in KINDS:
+            raise NicInvalid("--unset", name, f"an option, one of {', '.join(sorted(KINDS))}")
+    tags = _tags(tags_from) if tags_from else None
+    node = app.node(readonly=dry_run)
+    records = _records(app, node, names)
+    edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
+    results, found = Results(), list[tuple[Record, Difference]]()
+    for record in records:
+        with results.of(record.nic):
+            told = (lambda one, record=record: found.append((record, one))) if dry_run else None
+            results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told))
+    if dry_run and not results.status:
+        _foretell(found, as_json)
+        return
+    if dry_run:
+        results.rows = [row for row in results.rows if row["error"]]
+    ctx.exit(results.show(as_json))
+
+
+def _parted(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Part names of NICs from OPTION=VALUE. Raises NicInvalid."""
+    sets: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals:
+            if name in sets:
+                raise NicInvalid("OPTION=VALUE", word, f"{name} once")
+            value_of(name, value)
+            sets[name] = value
+    return [word for word in words if "=" not in word], sets
+
+
+def _seconds(text: str) -> float:
+    """Read a duration. Raises NicInvalid."""
+    number, unit = text[:-1], text[-1:]
+    if not (unit in UNITS and number.isascii() and number.isdecimal() and 0 < int(number) * UNITS[unit] <= LONGEST):
+        raise NicInvalid("--for", text, "a whole number and a unit: 90s, 30m, 2h, 7d or 4w, ten years at most")
+    return int(number) * UNITS[unit]
+
+
+def _tags(path: str) -> list[str]:
+    """Read tags. Raises NicInvalid."""
+    try:
+        if path == "-":
+            return sys.stdin.read().split()
+        with open(path, encoding="utf-8") as file:
+            return file.read().split()
+    except (OSError, ValueError) as error:
+        raise NicInvalid("--tags-from", path, f"a file of tags that can be read: {error}") from None
+
+
+def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
+    """The records of the NICs that are meant; of all those that are up. Raises NicInvalid for a name that means none."""
+    problems: list[str] = []
+    found = chosen(node.store, names, problems, node.host.view())
+    for problem in problems:
+        app.log.warning(problem)
+    return found if names else [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+
+
+def _foretell(found: Sequence[tuple[Record, Difference]], as_json: bool) -> None:
+    """Say what would differ."""
+    if as_json:
+        answer("change", nics=[_document(record, one) for record, one in found])
+        return
+    for record, one in found:
+        head = f"{record.nic.label} on {record.device}: "
+        if not one.any:
+            say(f"{head}is so already")
+            continue
+        say(head + ("would change" if one.made or one.gone else "would be on record, and change nothing"))
+        for name, before, after in one.options:
+            say(f"  {name} = {shown(name, after)}, is {shown(name, before)}")
+        for operation in one.gone:
+            say(f"  undone: {operation.describe()}")
+        for operation in one.made:
+            say(f"  done: {operation.describe()}")
+    if not found:
+        say("no NICs: nothing to do")
+
+
+def _document(record: Record, one: Difference) -> dict[str, object]:
+    return {
+        "nic": record.nic.label,
+        "uuid": record.uuid,
+        "device": record.device,
+        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
+        "undone": [operation.describe() for operation in one.gone],
+        "done": [operation.describe() for operation in one.made],
+    }
+
+
+COMMANDS = {"change": command}

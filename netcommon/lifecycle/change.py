@@ -1,0 +1,252 @@
+"""change: options of a NIC that is up, by the same means as a second up, and kept for its next ones (runtime.wanted).
+
+What is asked for is on disk as pending before anything is done. It counts from when the NIC has it: a change that does not hold leaves
+the NIC, and what is kept of it, as they were (netcommon.lifecycle.way_back).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
+from netcommon.lifecycle.bring_up import BringUp
+from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.renamed_device import follow, name_of
+from netcommon.lifecycle.up import give_back
+from netcommon.log import recording
+from netcommon.options.sources import options_of
+from netcommon.options.tags import of_changed
+from netcommon.plan.planner import plan
+from runtime import wanted
+from runtime.environment import nic_from_environment
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.record import CHANGING, UP
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Call, Node
+    from netcommon.log import Log
+    from netcommon.operations.base import Operation
+    from netcommon.options.model import Options
+    from runtime.locks import Locks
+    from runtime.nic import Nic
+    from runtime.record import Record
+    from runtime.wanted import Wanted
+
+    #: What is wanted of a NIC, made of what was wanted before.
+    Edit = Callable[[Wanted], Wanted]
+
+#: The longest time for which an option may be changed (seconds): ten years.
+LONGEST = 10 * 366 * 86400.0
+
+
+class Difference(NamedTuple):
+    """What a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
+
+    options: tuple[tuple[str, object, object], ...]
+    gone: tuple[Operation, ...]
+    made: tuple[Operation, ...]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.options or self.gone or self.made)
+
+
+def setting(node: Node, sets: Mapping[str, str], unset: Iterable[str], seconds: float = 0.0) -> Edit:
+    """Give what sets and unsets options on this node; ``seconds``: those that are set end after so long, 0 for never."""
+    end = None
+    if seconds:
+        since = changed_options.moment(node)
+        until = since._replace(monotonic=since.monotonic + seconds, wall=since.wall + seconds)
+        end = wanted.End(since, until)
+    unset = tuple(unset)
+    return lambda before: before._replace(local=wanted.changed(before.local, sets, unset, end))
+
+
+def unchanged(before: Wanted) -> Wanted:
+    """Give what is wanted as it is: what has ended goes, and the NIC becomes what settings and tags say today."""
+    return before
+
+
+def change(
+    node: Node,
+    key: str,
+    call: Call,
+    edit: Edit = unchanged,
+    tags: Sequence[str] | None = None,
+    held_back: Callable[[Difference], None] | None = None,
+) -> Outcome:
+    """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
+
+    ``held_back``: only told what would differ; nothing is done.
+
+    Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
+    the NIC is as before.
+    """
+    for _attempt in range(5):
+        seen = node.store.read(key)
+        if seen is None:
+            raise _not_up(key)
+        names = {seen.device, name_of(node, node.host.view(), seen)}
+        if held_back is not None:
+            held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call)[1], call.log))
+            return Outcome(False, "")
+        with locks(node, call) as held:
+            held.devices(names)
+            held.uuids({seen.uuid})
+            record = node.store.read(key)
+            if record is None or record.device != seen.device:
+                continue
+            outcome = _changed(node, record, call, edit, tags, held)
+        return outcome()
+    raise _not_up(key)
+
+
+def _not_up(name: str) -> NicInvalid:
+    return NicInvalid("NIC", name, "a NIC that is up: netcommon list shows them")
+
+
+def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call) -> tuple[Wanted, Nic]:
+    """What is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
+    view = node.host.view()
+    if record.state not in (UP, CHANGING) or record.moved or not alive(node, view, record):
+        raise _not_up(record.nic.label)
+    nic = follow(node, view, record).nic
+    if site_scripts.order_of(node, nic).instead:
+        raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
+    problems: list[str] = []
+    before = wanted.read(node.paths, record.uuid, problems)
+    for problem in problems:
+        call.log.error(problem)
+    now = changed_options.moment(node)
+    after = edit(before._replace(pending=None)).without(now)
+    if tags is not None:
+        nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
+    nic = nic._replace(wanted=after.force(now))
+    list(of_changed(nic.wanted))
+    plan(nic, node.settings)  # an option may be wrong for this NIC alone
+    return after, nic
+
+
+def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
+    """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
+    recorded = execute.decode(record.before or record)[0]
+    wanted_now = [one for one in plan(nic, node.settings) if not (record.incoming and one.exclusive())]
+    planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
+    made = tuple(one for one in planned if not any(execute.same(old, one) for old in recorded))
+    gone = tuple(old for old in recorded if not any(execute.same(old, one) for one in planned))
+    return Difference(differing(_options(record.nic, node), _options(nic, node)), gone, made)
+
+
+def _options(nic: Nic, node: Node) -> Options | None:
+    try:
+        return options_of(nic, node.settings)
+    except NicInvalid:  # by today's settings its tags mean nothing any more
+        return None
+
+
+def differing(before: Options | None, after: Options | None) -> tuple[tuple[str, object, object], ...]:
+    """List the options whose values differ, with both."""
+    old, new = (before or after, after or before)
+    if old is None or new is None:
+        return ()
+    return tuple((name, getattr(old, name), getattr(new, name)) for name in new._fields if getattr(old, name) != getattr(new, name))
+
+
+def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[str] | None, held: Locks) -> Callable[[], Outcome]:
+    """Does it under the locks; returns what is left to be done without them, which gives the outcome."""
+    after, nic = _asked(node, record, edit, tags, call)
+    call = about(call, record)
+    before = wanted.read(node.paths, record.uuid, [])._replace(pending=None)
+    what = differing(_options(record.nic, node), _options(nic, node))
+    _keep(node, record.uuid, before, before._replace(pending=after.local))
+    attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
+    try:
+        outcome = attempt.run(record, None)
+    except NetcommonError as error:
+        failure = error
+        _keep(node, record.uuid, before._replace(pending=after.local), before)
+
+        def failed() -> Outcome:
+            give_back(node, attempt.undone, call)
+            raise failure
+
+        return failed
+    _keep(node, record.uuid, before._replace(pending=after.local), after)
+
+    def done() -> Outcome:
+        if attempt.settled is not None:
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+        if what:
+            site_scripts.changed(node, call, nic, what)
+        said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)
+        text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if outcome.changed else 'is so already')}"
+        return Outcome(outcome.changed or bool(what), text)
+
+    return done
+
+
+def _keep(node: Node, uuid: str, before: Wanted, after: Wanted) -> None:
+    """Writes what is wanted of the NIC, if that is another than before."""
+    if after != before:
+        wanted.write(node.paths, uuid, after)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
+
+
+def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]]:
+    """Ends what has ended: the NICs are what they would be without; what became of each, by its UUID. Never raises NetcommonError."""
+    if not changed_options.any_changed(node):
+        return []
+    now = changed_options.moment(node)
+    found: list[tuple[str, Outcome | NetcommonError]] = []
+    try:
+        if not wanted.due(node.paths, now):
+            return []
+        kept = wanted.all_of(node.paths, [])
+    except NetcommonError as error:
+        call.log.error(f"options that were changed for a while may last longer: {error}")
+        return []
+    for uuid, one in kept.items():
+        if one.without(now) == one:
+            continue
+        try:
+            found.append((uuid, _ended(node, uuid, one, call)))
+        except NetcommonError as error:
+            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
+            found.append((uuid, error))
+    if not found:  # what was said of an end is not so any more
+        with suppress(NetcommonError):
+            wanted.note_ends(node.paths)
+    return found
+
+
+def differ(node: Node, records: Iterable[Record]) -> int:
+    """Count the NICs that are up and would be others by today's settings; one that these do not fit counts too."""
+    view, log, number = node.host.snapshot(), recording()[0], 0
+    for record in records:
+        if record.state != UP or record.moved or not alive(node, view, record) or site_scripts.order_of(node, record.nic).instead:
+            continue
+        try:
+            found = difference(node, view, record, record.nic, log)
+            number += bool(found.made or found.gone)
+        except NetcommonError:
+            number += 1
+    return number
+
+
+def _ended(node: Node, uuid: str, one: Wanted, call: Call) -> Outcome:
+    record = node.store.read(uuid)
+    if record is None or record.state not in (UP, CHANGING) or not alive(node, node.host.view(), record):
+        wanted.write(node.paths, uuid, one.without(changed_options.moment(node)))  # its next up has the tags' options
+        return Outcome(False, f"NIC {uuid} is not up")
+    outcome = change(node, uuid, about(call, record))
+    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
+    return outcome

@@ -1,0 +1,290 @@
+"""What was changed of a NIC while it ran: /var/lib/netcommon/wanted/<uuid>.json. It is stronger than tags, and outlives a reboot.
+
+One object for each NIC:
+
+    local      options that somebody has set on this node (netcommon change), the strongest
+    registry   those that a registry has set
+    pending    what local is to become, while a change is under way; null otherwise. Hooks ignore it
+
+An option has a value, as a tag would give it, and may end by itself: at a time of the boot clock in the boot in which it was set, and in
+every other boot by wall time. Both are kept, so that a clock set forward or back keeps nothing for ever. A link ``ends`` holds the
+first of all ends: who looks whether something is due reads that alone.
+"""
+
+from __future__ import annotations
+
+from runtime import validate
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.folder import Folder
+from runtime.jsontext import Decoder, dumps
+from runtime.nic import LOCAL, REGISTRY, Changed
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from runtime.paths import Paths
+
+SCHEMA = 1
+LONGEST = 1 << 20  #: bytes of a file
+ENDS = "ends"  #: the link that tells when the first option ends
+QUARANTINE = "quarantine"
+
+
+class Moment(NamedTuple):
+    """One time, by the boot clock (monotonic seconds, of the boot whose id is ``boot``) and by the wall clock (seconds since the epoch)."""
+
+    boot: str
+    monotonic: float
+    wall: float
+
+
+class End(NamedTuple):
+    """When an option ends by itself, and when it was set."""
+
+    since: Moment
+    until: Moment
+
+    def over(self, now: Moment) -> bool:
+        """Tell whether it has ended. In another boot a time before that at which it was set tells nothing: then it has ended too."""
+        if now.boot == self.until.boot:
+            return now.monotonic >= self.until.monotonic
+        return not self.since.wall <= now.wall < self.until.wall
+
+    def left(self, now: Moment) -> float:
+        """The seconds until then; 0 or less: it has ended."""
+        if self.over(now):
+            return 0.0
+        return self.until.monotonic - now.monotonic if now.boot == self.until.boot else self.until.wall - now.wall
+
+
+class Entry(NamedTuple):
+    """One option that was set: its name, its value as a tag would give it, and when it ends, None for never."""
+
+    option: str
+    value: str
+    end: End | None = None
+
+
+class Wanted(NamedTuple):
+    """All that was changed of one NIC."""
+
+    local: tuple[Entry, ...] = ()
+    registry: tuple[Entry, ...] = ()
+    pending: tuple[Entry, ...] | None = None
+
+    def force(self, now: Moment) -> tuple[Changed, ...]:
+        """What is in force, weakest first; not what is pending."""
+        return tuple(
+            Changed(entry.option, entry.value, source, entry.end.until.wall if entry.end else 0.0)
+            for source, entries in ((REGISTRY, self.registry), (LOCAL, self.local))
+            for entry in entries
+            if entry.end is None or not entry.end.over(now)
+        )
+
+    def without(self, now: Moment) -> Wanted:
+        """The same without what has ended."""
+        kept = [tuple(one for one in part if one.end is None or not one.end.over(now)) for part in (self.local, self.registry)]
+        return self._replace(local=kept[0], registry=kept[1])
+
+    @property
+    def empty(self) -> bool:
+        return not (self.local or self.registry or self.pending)
+
+
+NOTHING = Wanted()
+
+
+def to_json(wanted: Wanted) -> bytes:
+    """The file's bytes, ASCII."""
+    parts = {name: None if part is None else {one.option: _entry(one) for one in part} for name, part in wanted._asdict().items()}
+    return dumps({"schema": SCHEMA, **parts}).encode("ascii") + b"\n"
+
+
+def _entry(one: Entry) -> dict[str, object]:
+    end = None if one.end is None else {"since": one.end.since._asdict(), "until": one.end.until._asdict()}
+    return {"value": one.value, "end": end}
+
+
+def from_json(data: bytes) -> Wanted:
+    """Reads the bytes of a file. Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none."""
+    try:
+        stored = Decoder().whole(data.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
+    if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
+        raise RecordUnreadable("not a JSON object with a schema")
+    if stored["schema"] > SCHEMA:
+        raise RecordTooNew(f"schema {stored['schema']} is newer than {SCHEMA}, the newest this version knows")
+    if stored["schema"] != SCHEMA or set(stored) != {"schema", "local", "registry", "pending"}:
+        raise RecordUnreadable("not the fields of its schema")
+    pending = stored["pending"]
+    return Wanted(_part(stored["local"]), _part(stored["registry"]), None if pending is None else _part(pending))
+
+
+def _part(stored: Any) -> tuple[Entry, ...]:
+    if not isinstance(stored, dict):
+        raise RecordUnreadable("a part is no object")
+    return tuple(_read_entry(name, each) for name, each in stored.items())
+
+
+def _read_entry(name: str, stored: Any) -> Entry:
+    if not (isinstance(stored, dict) and set(stored) == {"value", "end"} and isinstance(stored["value"], str)):
+        raise RecordUnreadable(f"{escaped(name)}: not a value and an end")
+    if not (name and name.isascii() and name.replace("_", "").isalnum()):
+        raise RecordUnreadable(f"{escaped(name)} is no option's name")
+    end = stored["end"]
+    if end is None:
+        return Entry(name, stored["value"])
+    if not isinstance(end, dict) or set(end) != {"since", "until"}:
+        raise RecordUnreadable(f"{name}: its end is none")
+    return Entry(name, stored["value"], End(_moment(name, end["since"]), _moment(name, end["until"])))
+
+
+def _moment(name: str, stored: Any) -> Moment:
+    if not isinstance(stored, dict) or set(stored) != set(Moment._fields) or type(stored["boot"]) is not str:
+        raise RecordUnreadable(f"{name}: no time")
+    times = [stored[field] for field in ("monotonic", "wall")]
+    # NaN and infinity do not pass the comparison
+    if not all(type(each) in (int, float) and 0 <= each <= 1e15 for each in times):
+        raise RecordUnreadable(f"{name}: no time in seconds")
+    return Moment(stored["boot"], float(times[0]), float(times[1]))
+
+
+# -- the folder
+
+
+def read(paths: Paths, uuid: str, problems: list[str]) -> Wanted:
+    """What was changed of the NIC; nothing where there is no file.
+
+    A file that is damaged goes to quarantine, and one of a newer version stays: ``problems`` says so, and nothing counts as changed.
+
+    Raises HostRefused where the folder cannot be read, or others could have written there.
+    """
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return NOTHING
+    with folder:
+        return _read(folder, uuid, problems)
+
+
+def _read(folder: Folder, uuid: str, problems: list[str]) -> Wanted:
+    name = f"{uuid}.json"
+    try:
+        data = folder.read(name, LONGEST)
+        return NOTHING if data is None else from_json(data)
+    except RecordTooNew as error:
+        problems.append(f"{folder.path}/{name} is left alone: {error}")
+    except RecordUnreadable as error:
+        problems.append(quarantine(folder, name, str(error)))
+    return NOTHING
+
+
+def quarantine(folder: Folder, name: str, why: str) -> str:
+    """Puts a damaged file aside, bytes intact; returns what is said of it."""
+    try:
+        with folder.make_sub(QUARANTINE) as aside:
+            folder.move(name, aside, name)
+    except HostRefused as error:
+        return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
+    return f"{folder.path}/{name} is damaged ({why}): it is in {QUARANTINE}, and the NIC has its tags' and settings' options"
+
+
+def set_aside(paths: Paths, uuid: str, why: str) -> str:
+    """The same for a file that parses and says what no NIC can have."""
+    with Folder.make(paths.wanted) as folder:
+        return quarantine(folder, f"{uuid}.json", why)
+
+
+def write(paths: Paths, uuid: str, wanted: Wanted) -> None:
+    """Writes it, to outlive a power failure; nothing to say means no file. Raises HostRefused."""
+    validate.uuid(uuid)
+    with Folder.make(paths.wanted, sync=True) as folder:
+        if wanted.empty:
+            folder.remove(f"{uuid}.json")
+            folder.flush()
+        else:
+            folder.write(f"{uuid}.json", to_json(wanted), sync=True)
+        _note_ends(folder)
+
+
+def remove(paths: Paths, uuid: str) -> bool:
+    """Forgets what was changed of the NIC; True if there was anything. Raises HostRefused."""
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return False
+    with folder:
+        gone = folder.remove(f"{validate.uuid(uuid)}.json")
+        if gone:
+            folder.flush()
+            _note_ends(folder)
+        return gone
+
+
+def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
+    """Everything that was changed, by the NICs' UUIDs. Raises HostRefused."""
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return {}
+    with folder:
+        return {uuid: found for uuid in _uuids(folder) if not (found := _read(folder, uuid, problems)).empty}
+
+
+def first_end(paths: Paths) -> Moment | None:
+    """When the first option ends; None if none does, or nobody can tell. For a look that costs next to nothing."""
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return None
+    with folder:
+        words = folder.target(ENDS).split(" ")
+    try:
+        return Moment(words[0], float(words[1]), float(words[2])) if len(words) == 3 else None
+    except ValueError:
+        return None
+
+
+def due(paths: Paths, now: Moment) -> bool:
+    """Tell whether an option may have ended. Raises HostRefused."""
+    end = first_end(paths)
+    return end is not None and (now.boot != end.boot or now.monotonic >= end.monotonic)
+
+
+def note_ends(paths: Paths) -> None:
+    """Makes the link of the first end anew, by the files. Raises HostRefused."""
+    folder = Folder.find(paths.wanted)
+    if folder is not None:
+        with folder:
+            _note_ends(folder)
+
+
+def _note_ends(folder: Folder) -> None:
+    """Keeps the link right: the first end, of an earlier boot's any."""
+    ends = [end for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, []))]
+    if not ends:
+        folder.remove(ENDS)
+        return
+    first = min(ends, key=lambda end: end.until.monotonic).until
+    folder.link(ENDS, f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}")
+
+
+def _ends(wanted: Wanted) -> Iterator[End]:
+    parts = (wanted.local, wanted.registry, wanted.pending or ())
+    return (entry.end for part in parts for entry in part if entry.end is not None)
+
+
+def _uuids(folder: Folder) -> list[str]:
+    return [name[:-5] for name in folder.names() if name.endswith(".json") and _is_uuid(name[:-5])]
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return validate.uuid(text) == text
+    except NicInvalid:
+        return False
+
+
+def changed(entries: Iterable[Entry], sets: Mapping[str, str], unset: Iterable[str], end: End | None) -> tuple[Entry, ...]:
+    """``entries`` with some options set, all of which end at ``end``, and others unset."""
+    kept = [one for one in entries if one.option not in sets and one.option not in set(unset)]
+    return (*kept, *(Entry(option, value, end) for option, value in sets.items()))

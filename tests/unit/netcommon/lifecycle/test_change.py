@@ -1,0 +1,242 @@
+"""change: every option of a NIC that is up, to another value and back; kept, pending, for a while, refused, killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.api.host import Answer
+from netcommon.lifecycle.change import change, differ, end_due, setting
+from netcommon.lifecycle.check import check, repair
+from netcommon.lifecycle.context import Outcome
+from netcommon.options.schema import OPTIONS
+from netcommon.options.sources import given
+from runtime import wanted
+from runtime.environment import environment_of, nic_from_environment
+from runtime.errors import HostRefused, NicInvalid
+from runtime.nic import Changed, Nic
+from runtime.record import UP
+from tests.support.options import asked
+from tests.support.sample import sample
+from tests.support.sim import UUIDS, Mortal, Sim, nic
+from tests.unit.netcommon.lifecycle.test_up import settled
+
+#: A NIC of each mode in which every option of that mode can be had.
+BASES: Mapping[str, Nic] = {
+    "bridged": nic("bridged, access", IP="10.0.0.5", NETWORK_SUBNET6="fd01::/64", NETWORK_SUBNET="10.0.0.0/24", NETWORK_GATEWAY="10.0.0.1"),
+    "routed": nic(
+        "routed, table", NETWORK_SUBNET6="fd01::/64", NETWORK_GATEWAY6="fd01::1", NETWORK_SUBNET="10.0.0.0/24", NETWORK_GATEWAY="10.0.0.1"
+    ),
+    "openvswitch": nic("openvswitch", IP="10.0.0.5", NETWORK_SUBNET6="fd01::/64", NETWORK_SUBNET="10.0.0.0/24"),
+}
+
+
+def text(value: object) -> str:
+    """As a tag would say it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+CASES = [
+    pytest.param(mode, name, value, id=f"{mode}-{name}={text(value)}")
+    for option in OPTIONS
+    for mode in option.modes
+    for each in asked(option.name)
+    for name, value in each.items()
+]
+
+
+def machine(folder: Path, mode: str, **options: object) -> Sim:
+    sim = Sim(str(folder))
+    sim.host.templates["ovs/site.j2"] = "priority=5 actions=drop"
+    sim.settings = sim.settings._replace(nic=options)
+    sim.up(BASES[mode])
+    sim.requests()
+    return sim
+
+
+def to(sim: Sim, *unset: str, seconds: float = 0.0, **options: str) -> Outcome:
+    node = sim.node
+    return change(node, UUIDS[0], sim.call(), setting(node, options, unset, seconds))
+
+
+def operations(sim: Sim) -> object:
+    found = settled(sim)
+    assert isinstance(found, dict)
+    return found["operations"]
+
+
+@pytest.mark.parametrize(("mode", "name", "value"), CASES)
+def test_every_option_and_back(tmp_path: Path, mode: str, name: str, value: object) -> None:
+    """The host and the record are those of an up with that value, then those of the start."""
+    sim, fresh = machine(tmp_path / "a", mode), machine(tmp_path / "b", mode, **{name: value})
+    was, held = sim.picture(), operations(sim)
+    assert to(sim, **{name: text(value)}).changed
+    assert (sim.picture(), operations(sim)) == (fresh.picture(), operations(fresh))
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    again = sim.up(BASES[mode])
+    assert not again.changed, "the next up of the same NIC has it too"
+    assert differ(sim.node, [sim.record()]) == 0
+    assert to(sim, name).changed
+    assert (sim.picture(), operations(sim)) == (was, held)
+    assert wanted.all_of(sim.paths, []) == {}
+    sim.down(BASES[mode])
+    assert sim.picture() == sim.before
+
+
+def test_it_is_stronger_than_tags_and_says_where_it_comes_from(tmp_path: Path) -> None:
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", TAGS="netcommon:0:rate_in:4mbit"))
+    assert "rate_in is 8000000, was 4000000" in to(sim, rate_in="8mbit").text
+    (tag, one) = [each for each in given(sim.record().nic, sim.settings) if each.name == "rate_in"]
+    assert (tag.value, one.value, one.origin) == (4_000_000, 8_000_000, "set by change")
+    sim.down(nic("bridged"), "shutdown", final=True)
+    assert not sim.records()
+    sim.up(nic("bridged", TAGS="netcommon:0:rate_in:2mbit"))
+    assert sim.record().nic.wanted == (Changed("rate_in", "8mbit"),)
+
+
+@pytest.mark.parametrize("context", ["hot-remove", "migrate"])
+def test_it_goes_with_the_nic(tmp_path: Path, context: str) -> None:
+    sim = machine(tmp_path, "bridged")
+    to(sim, rate_in="8mbit")
+    assert os.listdir(sim.paths.wanted) == [f"{UUIDS[0]}.json"]
+    sim.down(BASES["bridged"], context)
+    assert os.listdir(sim.paths.wanted) == []
+
+
+@pytest.mark.parametrize("mode", BASES)
+def test_refused_at_any_request(tmp_path: Path, mode: str) -> None:
+    """The NIC, its record and what is kept are as they were."""
+    options = {"rate_in": "8mbit", "addresses": "10.0.0.9", "spoof_guard": "no"}
+    whole = machine(tmp_path / "whole", mode)
+    to(whole, **options)
+    for place in range(len(whole.requests())):
+        sim = machine(tmp_path / str(place), mode)
+        to(sim, rate_out="4mbit")
+        sim.requests()
+        was = sim.picture(), settled(sim), wanted.all_of(sim.paths, [])
+        with sim.failing(place, Answer(errno.EINVAL, "no"), times=1), pytest.raises(HostRefused):
+            to(sim, **options)
+        assert (sim.picture(), settled(sim), wanted.all_of(sim.paths, [])) == was
+        assert sim.record().state == UP
+        sim.close()
+
+
+@pytest.mark.parametrize("mode", BASES)
+def test_killed_anywhere(tmp_path: Path, mode: str) -> None:
+    """The next repair leads to what it was, or to what it was to become; hooks ignore what is pending."""
+    whole = machine(tmp_path / "whole", mode)
+    was = whole.picture()
+    with Mortal(whole) as mortal:
+        to(whole, rate_in="8mbit")
+    now = whole.picture()
+    for life in sample(range(len(mortal.steps)), 9):
+        sim = machine(tmp_path / str(life), mode)
+        with Mortal(sim, life):
+            to(sim, rate_in="8mbit")
+            raise AssertionError("it was not killed")
+        repair(sim.node, UUIDS[0], sim.call())
+        assert sim.picture() in (was, now), life
+        assert check(sim.node, sim.host.view(), sim.record()).good
+        kept = wanted.read(sim.paths, UUIDS[0], [])
+        sim.up(BASES[mode])
+        assert sim.picture() == (now if kept.local else was), life
+        to(sim, rate_in="8mbit")
+        assert sim.picture() == now and wanted.read(sim.paths, UUIDS[0], []).pending is None
+        sim.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"no_such": "1"}, "option"),
+        ({"rate_in": "fast"}, "rate_in"),
+        ({"isolated": ""}, "isolated"),
+        ({"addresses": "10.0.0.9,10.0.0.9"}, "addresses"),
+    ],
+)
+def test_what_no_nic_can_have(tmp_path: Path, options: dict[str, str], why: str) -> None:
+    sim = machine(tmp_path, "bridged")
+    was = sim.picture(), settled(sim)
+    with pytest.raises(NicInvalid, match=why):
+        to(sim, **options)
+    assert (sim.picture(), settled(sim)) == was and wanted.all_of(sim.paths, []) == {} and sim.requests() == []
+
+
+def test_a_nic_that_is_not_up(tmp_path: Path) -> None:
+    sim = Sim(str(tmp_path))
+    with pytest.raises(NicInvalid, match="is up"):
+        to(sim, rate_in="8mbit")
+    sim.up(nic("bridged"))
+    sim.host.remove_link("tap0")
+    with pytest.raises(NicInvalid, match="is up"):
+        to(sim, rate_in="8mbit")
+
+
+def test_a_damaged_file_goes_to_quarantine(tmp_path: Path) -> None:
+    """And the NIC comes up with its tags' options; what cannot be an option's value counts as damage."""
+    wrong = {"schema": 1, "local": {"rate_in": {"value": "fast", "end": None}}, "registry": {}, "pending": None}
+    for number, text_of in enumerate(["{", json.dumps(wrong)]):
+        sim = Sim(str(tmp_path / str(number)))
+        folder = Path(sim.paths.wanted)
+        folder.mkdir(parents=True)
+        (folder / f"{UUIDS[0]}.json").write_text(text_of)
+        sim.up(nic("bridged"))
+        assert sim.record().nic.wanted == ()
+        assert (folder / "quarantine" / f"{UUIDS[0]}.json").read_text() == text_of
+        assert any("damaged" in line for line in sim.lines)
+
+
+# -- for a while
+
+
+def test_it_ends_by_itself(tmp_path: Path) -> None:
+    sim = machine(tmp_path, "bridged")
+    was = operations(sim)
+    to(sim, rate_out="4mbit")
+    lasting = operations(sim)
+    to(sim, seconds=100, rate_in="8mbit")
+    assert operations(sim) != lasting and end_due(sim.node, sim.call()) == []
+    node = sim.node
+    later = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + 101))
+    ((uuid, outcome),) = end_due(later, sim.call()._replace(deadline=later.clock.now() + 5))
+    assert uuid == UUIDS[0] and isinstance(outcome, Outcome) and outcome.changed
+    assert operations(sim) == lasting
+    assert [one.option for one in wanted.read(sim.paths, UUIDS[0], []).local] == ["rate_out"]
+    assert wanted.first_end(sim.paths) is None
+    to(sim, "rate_out")
+    assert operations(sim) == was
+
+
+@pytest.mark.parametrize(
+    ("boot", "wall", "over"),
+    [("boot-1", -1e6, False), ("boot-1", 1e6, False), ("boot-2", 50, False), ("boot-2", 150, True), ("boot-2", -1e6, True)],
+)
+def test_clocks(boot: str, wall: float, over: bool) -> None:
+    """In the boot in which it was set the wall clock means nothing; in another one, one that is set back keeps nothing for ever."""
+    since = wanted.Moment("boot-1", 1000.0, 1.7e9)
+    end = wanted.End(since, wanted.Moment("boot-1", 1100.0, 1.7e9 + 100))
+    assert end.over(wanted.Moment(boot, 1050.0 if boot == "boot-1" else 5.0, 1.7e9 + wall)) == over
+
+
+# -- settings and tags
+
+
+def test_todays_settings_and_new_tags(tmp_path: Path) -> None:
+    sim = machine(tmp_path / "a", "bridged")
+    assert differ(sim.node, [sim.record()]) == 0
+    sim.settings = sim.settings._replace(nic={"isolated": True})
+    assert differ(sim.node, [sim.record()]) == 1
+    assert change(sim.node, UUIDS[0], sim.call()).changed
+    assert differ(sim.node, [sim.record()]) == 0 and not change(sim.node, UUIDS[0], sim.call()).changed
+    assert change(sim.node, UUIDS[0], sim.call(), tags=["netcommon:0:isolated:no", "role:web"]).changed
+    assert sim.record().nic.tags == ("netcommon:0:isolated:no", "role:web")
+    again = nic_from_environment({**environment_of(BASES["bridged"]), "TAGS": "netcommon:0:isolated:no role:web"})
+    assert not sim.up(again).changed
