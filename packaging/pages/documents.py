@@ -39,6 +39,27 @@ class Outcomes(NamedTuple):
     nics: tuple[Outcome, ...]
 
 
+class OptionChange(NamedTuple):
+    name: str
+    before: str
+    after: str
+
+
+class Foretold(NamedTuple):
+    nic: str
+    uuid: str
+    device: str
+    options: tuple[OptionChange, ...]
+    undone: tuple[str, ...]  #: what would be undone, as it was done
+    done: tuple[str, ...]  #: what would be done, as an administrator would type it
+
+
+class Change(NamedTuple):
+    """What would differ."""
+
+    nics: tuple[Foretold, ...]
+
+
 class Drift(NamedTuple):
     does: str  #: what was done, as an administrator would type it
     differs: str  #: what is so instead
@@ -263,7 +284,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
     "netcommon-define": (1, Define, ("define",)),
     "netcommon-plan": (1, Plan, ("plan",)),
-    "netcommon-outcomes": (1, Outcomes, ("up", "down", "repair", "upgrade")),
+    "netcommon-outcomes": (1, Outcomes, ("up", "down", "change", "repair", "upgrade")),
     "netcommon-list": (1, List, ("list",)),
     "netcommon-show": (1, Show, ("show",)),
     "netcommon-tree": (1, NodeView, ("tree", "graph")),
@@ -271,6 +292,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-trace": (1, Path, ("trace",)),
     "netcommon-top": (1, Top, ("top",)),
     "netcommon-event": (1, Event, ("events",)),
+    "netcommon-change": (1, Change, ("change --dry-run",)),
     "netcommon-check": (1, Check, ("check", "repair --dry-run")),
     "netcommon-gc": (1, Gc, ("gc",)),
     "netcommon-adopt": (1, Adopt, ("adopt",)),

@@ -1,0 +1,97 @@
+"""netcommon change: words, refusals, and what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import UUIDS, Cli, equipped, with_two
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return with_two(equipped(tmp_path))
+
+
+def test_one_option_of_one_nic(cli: Cli) -> None:
+    assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8000000, was 0\n"
+    assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: is so already\n"
+    assert "rate_in = 8000000, from set by change" in cli("plan", "tap0").stdout
+    assert "set by change" in cli("explain", "tap0").stdout
+    assert "good" in cli("check", "tap0").stdout
+    kept = json.loads(Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text())
+    assert kept["local"] == {"rate_in": {"value": "8mbit", "end": None}} and kept["pending"] is None
+    assert "rate_in is 0, was 8000000" in cli("change", "web1/0", "--unset", "rate_in").stdout
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+def test_of_several_and_for_a_while(cli: Cli) -> None:
+    said = cli.json("change", "tap0", "tap1", "addresses=10.0.0.8,10.0.0.9", "--for", "30m")
+    assert [(row["device"], row["changed"], row["error"]) for row in said] == [("tap0", True, ""), ("tap1", True, "")]
+    assert "addresses = 10.0.0.8 10.0.0.9, from set by change, until 20" in cli("plan", "tap1").stdout
+    cli.time += 1799
+    assert cli("gc").stdout == "nothing to collect\n"
+    cli.time += 2
+    assert cli("gc").stdout.count("their time is over") == 2
+    assert "set by change" not in cli("plan", "tap1").stdout and "good" in cli("check", "tap1").stdout
+
+
+def test_dry_run_touches_nothing(cli: Cli) -> None:
+    before = Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes()
+    said = cli("change", "--all", "isolated=yes", "rate_in=8mbit", "--dry-run").stdout
+    assert "web1/0 on tap0: would change" in said and "  isolated = true, is false" in said
+    assert "  done: bridge link set dev tap0 isolated on" in said
+    assert not Path(cli.paths.wanted).exists() and "good" in cli("check", "tap0").stdout
+    assert Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes() == before
+    assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
+
+
+def test_settings_that_have_changed(cli: Cli) -> None:
+    Path(cli.paths.config).write_text("[nic]\nrate_in = 8000000\n")
+    assert cli("change", "--all", "--dry-run").stdout.count("would change") == 2
+    assert cli("change", "--all").stdout.count("brought up to date") == 2
+    assert cli("change", "--all").stdout.splitlines() == ["web1/0 on tap0: is so already", "web1/1 on tap1: is so already"]
+
+
+def test_new_tags(cli: Cli) -> None:
+    assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
+    assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout
+
+
+def test_it_goes_with_the_definition(cli: Cli) -> None:
+    cli("change", "tap0", "rate_in=8mbit")
+    cli("define", "--remove", "--interface", "tap0")
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tap9", "rate_in=8mbit"), "tap9"),
+        (("tap0", "rate_in=fast"), "rate_in='fast': expected bits a second"),
+        (("tap0", "no_such=1"), "option='no_such'"),
+        (("tap0", "--unset", "no_such"), "--unset='no_such'"),
+        (("tap0", "rate_in=8mbit", "--for", "soon"), "--for='soon'"),
+        (("tap0", "rate_in=8mbit", "--for", "0s"), "--for='0s'"),
+        (("tap0", "rate_in=8mbit", "rate_in=9mbit"), "once"),
+        (("tap0", "--tags-from", "/no/such"), "--tags-from"),
+        (("tap0", "--tags-from", "-"), "TAGS"),
+    ],
+)
+def test_refused(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    """One line, exit 64, nothing touched."""
+    result = cli("change", *arguments, status=64, stdin="netcommon:0:isolatd\n")
+    assert said in result.stderr and len(result.stderr.strip().splitlines()) <= 2
+    assert not Path(cli.paths.wanted).exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("tap0",), ("rate_in=8mbit",), ("--all", "tap0", "rate_in=8mbit"), ("tap0", "--for", "2h")])
+def test_not_said_what(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert "Usage: netcommon change" in cli("change", *arguments, status=2).stderr
+
+
+def test_not_root(cli: Cli) -> None:
+    cli.uid = 1000
+    assert "only root" in cli("change", "tap0", "rate_in=8mbit", status=69).stderr
