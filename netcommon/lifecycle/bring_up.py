@@ -194,21 +194,24 @@ class BringUp:
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
         """
-        outdated = [operation for operation in old if not any(execute.same(operation, new) for new in resolved)]
-        new = [operation for operation in resolved if not any(execute.same(was, operation) for was in old)]
+        outdated, new = execute.Among(resolved).lacks(old), execute.Among(old).lacks(resolved)
         owed = [operation for operation in new if operation.exclusive()] if current.incoming else []
         described = current.nic.description != self.nic.description or described_anew(current)
         changed = bool(outdated or len(new) > len(owed)) or described or current.state == CHANGING
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
         drifted = [operation for operation, _text in execute.drift(view, resolved)]
-        waiting = [operation for operation in resolved if operation not in drifted and operation.waits(view)]  # its device may be gone
+        wrong = set(map(id, drifted))  # of a trunk thousands
+        waiting = {id(one) for one in resolved if id(one) not in wrong and one.waits(view)}  # its device may be gone
         down = execute.shut(current.device, current.ifindex)
         leaving = outdated if any(map(execute.opens, resolved)) else []
         moves = any(operation.KIND == BridgePort.KIND for operation in (*new, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in new)
-        undone = [] if finished else [operation for operation in resolved if operation not in waiting]
-        todo = [one for one in resolved if one in undone or one in drifted or (moves and one.place() == down.place())]
+        todo = [
+            one
+            for one in resolved
+            if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.place() == down.place())
+        ]
         shut = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
         if finished and not (todo or changed or owed):
             record = current._replace(state=UP, incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
@@ -368,7 +371,7 @@ class BringUp:
         """Reverts those of the record that no other takes the place of. Raises the first failure."""
         node = self.node
         lasting = [operation for operation in execute.decode(record)[0] if operation not in outdated]
-        surplus = [operation for operation in outdated if execute.superseded(operation, lasting) is None]
+        surplus = execute.Among(lasting).leaves(outdated)
         failures = execute.revert(node, surplus, record.key, self.log) if surplus else []
         if failures:
             raise failures[0][1]

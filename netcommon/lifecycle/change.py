@@ -136,9 +136,8 @@ def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Di
     recorded = execute.decode(record.before or record)[0]
     wanted_now = [one for one in plan(nic, node.settings) if not (record.incoming and one.exclusive())]
     planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
-    made = tuple(one for one in planned if not any(execute.same(old, one) for old in recorded))
-    gone = tuple(old for old in recorded if not any(execute.same(old, one) for one in planned))
-    return Difference(differing(_options(record.nic, node), _options(nic, node)), gone, made)
+    gone, made = execute.Among(planned).lacks(recorded), execute.Among(recorded).lacks(planned)
+    return Difference(differing(_options(record.nic, node), _options(nic, node)), tuple(gone), tuple(made))
 
 
 def _options(nic: Nic, node: Node) -> Options | None:

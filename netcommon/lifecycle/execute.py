@@ -100,6 +100,7 @@ def _resolve(
     known: dict[object, list[Operation]] = {}
     for old in earlier:
         known.setdefault(intent(old), []).append(old)
+    before = Among(earlier)
     for operation in planned:
         waiting = [old for old in known.get(intent(operation), ()) if old.waits(view)] if known else []
         if waiting:
@@ -108,9 +109,9 @@ def _resolve(
         try:
             for resolved in operation.resolve(view, warnings):
                 if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
-                    made += [old for old in earlier if intent(old) == intent(operation)] or [resolved]
+                    made += known.get(intent(operation)) or [resolved]
                     continue
-                like = next((old for old in earlier if same(old, resolved)), None) or superseded(resolved, earlier)
+                like = before.like(resolved) or before.in_place_of(resolved)
                 made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
                 if like is None and resolved.KIND in THROUGH_TAP and resolved._asdict()["found"] == OURS:
                     from netcommon.lifecycle.address_conflict import contested
@@ -118,7 +119,7 @@ def _resolve(
                     warnings += contested(node, view, resolved, record_key)
         except HostRefused as error:
             refused.append((operation, error))
-            made += [old for old in earlier if intent(old) == intent(operation)]
+            made += known.get(intent(operation), ())
     return made, refused, warnings
 
 
@@ -143,6 +144,47 @@ def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None
     return next((old for old in earlier if place and old.place() == place), None)
 
 
+#: Fields that tell where on the host an operation is: of two that ask for the same, those that differ in one are two.
+PLACES = ("ifindex", "port", "table", "number")
+
+
+def likeness(operation: Operation) -> tuple[object, ...]:
+    """Give what two operations have in common that ask for the same on the same device (and uplink, table of a template, routing table)."""
+    fields = operation._asdict()
+    chosen = operation.CHOSEN
+    asked = (value for name, value in fields.items() if name not in chosen)
+    return operation.KIND, isinstance(operation, Waiting), *(fields.get(name) for name in PLACES), *asked
+
+
+class Among:
+    """Find operations among many by what they ask for, and by their place: a trunk has thousands."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._like: dict[tuple[object, ...], Operation] = {}
+        self._placed: dict[str, Operation] = {}
+        for operation in operations:
+            self._like.setdefault(likeness(operation), operation)
+            if place := operation.place():
+                self._placed.setdefault(place, operation)
+
+    def like(self, operation: Operation) -> Operation | None:
+        """The first of them that asks for the same on the same device."""
+        return self._like.get(likeness(operation))
+
+    def in_place_of(self, operation: Operation) -> Operation | None:
+        """The first of them whose place on the host ``operation`` has."""
+        place = operation.place()
+        return self._placed.get(place) if place else None
+
+    def lacks(self, operations: Iterable[Operation]) -> list[Operation]:
+        """Select those of ``operations`` that none of them is like."""
+        return [operation for operation in operations if likeness(operation) not in self._like]
+
+    def leaves(self, operations: Iterable[Operation]) -> list[Operation]:
+        """Select those of ``operations`` whose place none of them has."""
+        return [operation for operation in operations if self.in_place_of(operation) is None]
+
+
 def in_place(operations: Sequence[Operation]) -> list[Operation]:
     """Put what an unfinished up has replaced, which stands last on the record, beside what has its place.
 
@@ -159,17 +201,17 @@ def replacing(operations: Sequence[Operation]) -> tuple[list[Operation], list[Op
     """Split what is wanted from what an unfinished up has replaced by it."""
     wanted: list[Operation] = []
     gone: list[Operation] = []
+    places: set[str] = set()
     for operation in operations:
-        (gone if superseded(operation, wanted) else wanted).append(operation)
+        place = operation.place()
+        (gone if place and place in places else wanted).append(operation)
+        places.add(place)
     return wanted, gone
 
 
 def same(old: Operation, new: Operation) -> bool:
     """Tell whether two operations ask for the same on the same device (and uplink, table of a template, number of a routing table)."""
-    places = ("ifindex", "port", "table", "number")
-    before, after = old._asdict(), new._asdict()
-    alike = intent(old) == intent(new) and isinstance(old, Waiting) == isinstance(new, Waiting)
-    return alike and all(before.get(name) == after.get(name) for name in places)
+    return likeness(old) == likeness(new)
 
 
 def _shared(node: Node, operation: Operation, record_key: str) -> Operation:

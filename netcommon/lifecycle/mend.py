@@ -31,7 +31,7 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     first = [operation for operation in leaving if operation.KIND in ONE_AT_A_TIME]
     if first:
         execute.apply(node, [execute.shut(record.device, record.ifindex)], log)
-    going, todo = [*first, *(old for old in outdated if execute.superseded(old, resolved) is None)], list(mending.todo)
+    going, todo = [*first, *execute.Among(resolved).leaves(outdated)], list(mending.todo)
     if going:
         retire(node, going, record.key, log)
         todo = mending.drifted(execute.once(node), wanted)

@@ -121,7 +121,7 @@ def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[
     resolved, refused = execute.resolve_each(node, view, planned.values(), operations, record.key, log)
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
-    elsewhere = [old for old in operations if not any(execute.same(old, new) for new in resolved)]
+    elsewhere = execute.Among(resolved).lacks(operations)
     outdated = [operation for operation, _text in execute.drift(view, elsewhere) if wants(operation)]
     outdated += [operation for operation in replaced if wants(operation)]
     resolved += [old for old in [*elsewhere, *replaced] if old not in outdated]

@@ -33,7 +33,7 @@ def described_anew(record: Record) -> bool:
 def fresh(record: Record) -> list[Operation]:
     """Select what the change has made, or was about to make, of the record."""
     before = execute.decode(record.before)[0] if record.before is not None else []
-    return [operation for operation in execute.decode(record)[0] if not any(execute.same(operation, old) for old in before)]
+    return execute.Among(before).lacks(execute.decode(record)[0])
 
 
 def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
@@ -46,7 +46,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     before, made = followed.before or followed, fresh(followed)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
     mending = examine(node, execute.once(node), before, call.log, _all)
-    gone = [one for one in (*made, *mending.outdated, *mending.leaving) if execute.superseded(one, mending.resolved) is None]
+    gone = execute.Among(mending.resolved).leaves([*made, *mending.outdated, *mending.leaving])
     # what is found in other places by now is on record too before it is made
     known = execute.decode(followed)[0]
     more = [operation for operation in mending.resolved if operation not in known]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from netcommon.host.api.facts import DOT1Q, BridgeVlan
 from netcommon.host.api.requests import AddVlan, DeleteVlan
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, Operation, Waiting
@@ -199,7 +201,9 @@ class UplinkVlan(UplinkVlanFields, Operation):
 
     def _there(self, view: View) -> BridgeVlan | None:
         """The VLAN as the uplink has it, whoever added it."""
-        return next((vlan for vlan in view.vlans(self.ifindex) if vlan.vid == self.vid), None)
+        vlans = view.vlans(self.ifindex)  # a trunk asks for each of thousands
+        place = bisect_left(vlans, (self.vid,))
+        return vlans[place] if place < len(vlans) and vlans[place].vid == self.vid else None
 
     def _taken(self, view: View, bridge: Link) -> str:
         """Say which VLAN interface gets the uplink's frames of the VLAN; "" where the bridge gets them."""

@@ -107,7 +107,7 @@ class Snapshot:
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
-        return [vlan for _, vlan in by_index.get(index, [])]
+        return self._once(("vlans", index), lambda: [vlan for _, vlan in by_index.get(index, [])])
 
     def carriers(self, vid: int) -> Sequence[int]:
         return self._once(("carriers", vid), lambda: self._view.carriers(vid))
