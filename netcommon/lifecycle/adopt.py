@@ -9,8 +9,7 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.host.api.requests import DeleteRule, TakeOvsPort
+from netcommon.host.api.requests import TakeOvsPort
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import ADOPT, alive, locks
@@ -20,17 +19,9 @@ from netcommon.lifecycle.qemu_taps import Asked, Match, NotRunning, match, read_
 from netcommon.lifecycle.renamed_device import name_of, on_device
 from netcommon.lifecycle.unguarded import UNGUARDED, opening
 from netcommon.lifecycle.up import up
-from netcommon.operations.base import ABSENT, FOREIGN, replaced, to_json
-from netcommon.operations.bridge import BridgePort
-from netcommon.operations.ganeti_rule import RTPROT_BOOT, RTPROT_UNSPEC
-from netcommon.operations.link import ALIAS, LinkSetting, device_link
-from netcommon.operations.link import UP as LINK_UP
-from netcommon.operations.mark import TapMark
-from netcommon.operations.ovs_link import ShutLink
-from netcommon.operations.route import GuestRoute
-from netcommon.operations.rule import PolicyRule
-from netcommon.operations.sysctl import DeviceSysctl
-from netcommon.operations.vlan import PortVlans
+from netcommon.operations.base import to_json
+from netcommon.operations.link import device_link
+from netcommon.operations.rule import detached
 from netcommon.options.model import DEFAULTS
 from netcommon.options.sources import options_of
 from netcommon.plan.planner import alias
@@ -44,10 +35,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netcommon.host.api.host import View
-    from netcommon.host.api.requests import Request
     from netcommon.lifecycle.context import Call, Node
-    from netcommon.operations.base import Operation
 
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
@@ -95,7 +83,7 @@ def adopt(
 
 def leftovers(node: Node, call: Call, dry_run: bool = False) -> list[Adoption]:
     """Remove the rules that Ganeti's script has left of devices that are gone: the next device of the name would be led by them."""
-    left = [thing for thing in PolicyRule.owned(node.host.view()) if thing.detached]
+    left = detached(node.host.view())
     known = inventory.records(node) if left and not dry_run else None
     return [Adoption("", "", "", one.device, remove(node, one, known, call) if known else WOULD_GO, one.text) for one in left]
 
@@ -210,8 +198,8 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
         operations, unknown = execute.decode(record)
         held.keys(execute.keys_of(operations))
         view = node.host.view()
-        made = [_ours(operation, view) for operation in operations]
-        requests = [(new, request) for old, new in zip(operations, made, strict=True) for request in _replacing(view, old, new)]
+        made = [operation.taken_over(view) for operation in operations]
+        requests = [(new, request) for old, new in zip(operations, made, strict=True) for request in new.taking_over(view, old)]
         stored = (*unknown, *map(to_json, made))
         if stored != record.operations:
             node.store.write(record._replace(operations=stored))
@@ -221,35 +209,3 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
             if not answer.ok and answer.errno not in request.gone:
                 raise execute.refusal(new, answer)
     return True
-
-
-def _ours(operation: Operation, view: View) -> Operation:
-    """``operation`` as if it had been ours from the start: before Ganeti's script the tap was new."""
-    if isinstance(operation, GuestRoute | PolicyRule) and operation.found == FOREIGN:
-        return replaced(operation, found=ABSENT)
-    if isinstance(operation, BridgePort) and operation.was == operation.master:
-        return replaced(operation, was=0)
-    if isinstance(operation, PortVlans):
-        return replaced(operation, was=())
-    if isinstance(operation, ShutLink) or (isinstance(operation, LinkSetting) and operation.setting == LINK_UP):
-        return replaced(operation, was=False)
-    if isinstance(operation, LinkSetting) and operation.setting == ALIAS and operation.was == operation.value:
-        return replaced(operation, was="")  # from _mark
-    if isinstance(operation, DeviceSysctl) and operation.was == operation.value:
-        new = view.sysctl(operation.path.replace(f"/conf/{operation.device}/", "/conf/default/"))
-        return replaced(operation, was=operation.was if new is None else new)
-    return operation
-
-
-def _replacing(view: View, old: Operation, new: Operation) -> list[Request]:
-    """What puts our mark in the place of Ganeti's unmarked rule or route, for this operation."""
-    if isinstance(new, PolicyRule | TapMark):
-        plain = [
-            rule
-            for family in ((new.family,) if isinstance(new, PolicyRule) else (AF_INET, AF_INET6))
-            for rule in view.rules(family, new.device)
-            if rule.iif == new.device and rule.plain and rule.table == new.number and rule.protocol in (RTPROT_UNSPEC, RTPROT_BOOT)
-        ]
-        removed: list[Request] = [DeleteRule(rule) for rule in plain]
-        return [*removed, *(new.apply() if old != new else ())]
-    return list(new.apply()) if isinstance(new, GuestRoute) and old != new else []

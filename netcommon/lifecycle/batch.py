@@ -137,7 +137,7 @@ class _Sharing:
         new = [operation for operation in operations if operation._asdict().get("found", ABSENT) == ABSENT]
         making = [operation for operation in new if not operation.shared() or operation.apply()]
         made = {key for operation in making for key in (*operation.shared(), operation.place()) if key}
-        made |= {f"to {to}" for operation in operations if (to := execute.destination(operation))}  # whose address it is the second asks
+        made |= {f"to {to}" for operation in operations if (to := operation.leads_to())}  # whose address it is the second asks
         if self._made & (shared | made) or self._seen & made:
             return False
         self._made |= made
@@ -291,7 +291,7 @@ class _Mended:
 
     def admits(self, operations: Sequence[Operation]) -> bool:
         """Tell whether these fit to those admitted so far; then they are admitted."""
-        made = {name for one in operations for name in (*one.shared(), one.place(), execute.destination(one)) if name}
+        made = {name for one in operations for name in (*one.shared(), one.place(), one.leads_to()) if name}
         if self._made & made:
             return False
         self._made |= made

@@ -11,8 +11,7 @@ from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
 from netcommon.lifecycle.way_back import change_back, described_anew, fresh
 from netcommon.operations.base import to_json
-from netcommon.operations.bridge import BridgePort
-from netcommon.operations.link import device_link
+from netcommon.operations.link import device_link, shut
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError
@@ -164,12 +163,12 @@ class BringUp:
         The kernel takes addresses and routes from a device that goes down: one that has the administrator's own, and joins no bridge,
         stays up. What its guest sends goes where it went before, until its rule stands.
         """
-        if not link.up or self.call.door == ADOPT or not any(map(execute.opens, resolved)):
+        if not link.up or self.call.door == ADOPT or not any(one.opens() for one in resolved):
             return False
-        return any(operation.KIND == BridgePort.KIND for operation in resolved) or not execute.in_use(view, link)
+        return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
-        first = [execute.shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
+        first = [shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
         self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
 
@@ -203,16 +202,16 @@ class BringUp:
         drifted = [operation for operation, _text in execute.drift(view, resolved)]
         wrong = set(map(id, drifted))  # of a trunk thousands
         waiting = {id(one) for one in resolved if id(one) not in wrong and one.waits(view)}  # its device may be gone
-        down = execute.shut(current.device, current.ifindex)
-        leaving = outdated if any(map(execute.opens, resolved)) else []
-        moves = any(operation.KIND == BridgePort.KIND for operation in (*new, *drifted, *leaving))
+        down = shut(current.device, current.ifindex)
+        leaving = outdated if any(one.opens() for one in resolved) else []
+        moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in new)
         todo = [
             one
             for one in resolved
             if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.place() == down.place())
         ]
-        shut = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
+        closed = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
         if finished and not (todo or changed or owed):
             record = current._replace(state=UP, incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
@@ -239,7 +238,7 @@ class BringUp:
             nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
         )
         settled = (*unknown, *map(to_json, resolved))
-        self._carry_out(record, outdated, todo, run, settled, [down] if shut else [])
+        self._carry_out(record, outdated, todo, run, settled, [down] if closed else [])
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
 
     def _carry_out(

@@ -8,6 +8,7 @@ from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Ou
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
+from netcommon.operations.link import shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
@@ -170,7 +171,7 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
             node.store.owners.release(key, record.key)
     if record.door == ADOPT:
         # it did not come to its end, which says that the device was not up before: the guest was on the network without us, and stays
-        left = [operation for operation in left if not (execute.opens(operation) and operation._asdict()["was"])]
+        left = [operation for operation in left if not (operation.opens() and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
     close(node, record, execute.revert(node, left, record.key, call.log), call)
@@ -198,7 +199,7 @@ def _shut_strange(node: Node, view: View, record: Record, operations: Sequence[O
     except HostRefused:
         _note(node, record._replace(state=REVERTING, before=None), call)
         if any(operation.lets_in() for operation in operations):
-            execute.apply(node, [execute.shut(record.device, record.ifindex)], call.log)
+            execute.apply(node, [shut(record.device, record.ifindex)], call.log)
         raise
 
 

@@ -11,8 +11,6 @@ from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
 from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
-from netcommon.operations.link import UP as LINK_UP
-from netcommon.operations.link import LinkSetting
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
@@ -37,9 +35,6 @@ TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, er
 
 #: Of routes that come and go with a device's addresses, and with its being up (rtnetlink(7)).
 RTPROT_KERNEL = 2
-
-#: Kinds of netcommon.operations.route: found as ours by a NIC that comes, they lead to another one.
-THROUGH_TAP = frozenset({"route", "prefix-route"})
 
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
@@ -113,7 +108,7 @@ def _resolve(
                     continue
                 like = before.like(resolved) or before.in_place_of(resolved)
                 made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
-                if like is None and resolved.KIND in THROUGH_TAP and resolved._asdict()["found"] == OURS:
+                if like is None and resolved.leads_to() and resolved._asdict()["found"] == OURS:
                     from netcommon.lifecycle.address_conflict import contested
 
                     warnings += contested(node, view, resolved, record_key)
@@ -130,12 +125,6 @@ def _with_marks(node: Node, view: View) -> View:
     from netcommon.lifecycle.unaliased_taps import Recorded
 
     return cast("View", Recorded(view, node))
-
-
-def destination(operation: Operation) -> tuple[object, ...]:
-    """Family, table and destination of what leads to a guest; of other operations nothing."""
-    fields = operation._asdict() if operation.KIND in THROUGH_TAP else {}
-    return tuple(fields[name] for name in ("family", "number", "destination")) if fields else ()
 
 
 def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:
@@ -287,11 +276,6 @@ class Changed(TryAgain):
     """Say that what was there a moment ago is not any more."""
 
 
-def shut(device: str, ifindex: int) -> Operation:
-    """Give what takes the device down while what decides where its frames go is not in place: a bridge's default VLAN, table main."""
-    return LinkSetting(device, LINK_UP, False, ifindex=ifindex, value=False)
-
-
 def in_use(view: View, link: Link) -> bool:
     """Tell whether the device has addresses or routes of others: it loses them when it goes down."""
     from netcommon.options.addresses import link_local
@@ -302,14 +286,9 @@ def in_use(view: View, link: Link) -> bool:
     return any(route.index == link.index and route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
 
 
-def opens(operation: Operation) -> bool:
-    """Tell whether it takes the device up."""
-    return isinstance(operation, LinkSetting) and operation.setting == LINK_UP and operation.wanted is True
-
-
 def in_order(operations: Sequence[Operation]) -> list[Operation]:
     """Put what must stand whenever the device is up before that comes up; in records of earlier versions it stands behind."""
-    up = next((number for number, operation in enumerate(operations) if opens(operation)), len(operations))
+    up = next((number for number, operation in enumerate(operations) if operation.opens()), len(operations))
     behind = [operation for operation in operations[up:] if operation.unbroken()]
     return [*operations[:up], *behind, *(operation for operation in operations[up:] if operation not in behind)]
 

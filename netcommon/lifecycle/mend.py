@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute
+from netcommon.operations.link import shut
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-#: Kinds of which a device has one: what is left under an old name goes first, while the device is down.
-ONE_AT_A_TIME = frozenset({"ovs-port", "flows", "flows-end"})
-
 
 def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callable[[Operation], bool]) -> list[Operation]:
     """Do what ``mending`` says; return what was applied. ``stored``: the record as it is on disk.
@@ -28,9 +26,9 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     record, resolved, outdated, leaving = mending.record, mending.resolved, mending.outdated, mending.leaving
     node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
     execute.claim(node, resolved, record.key)
-    first = [operation for operation in leaving if operation.KIND in ONE_AT_A_TIME]
+    first = [operation for operation in leaving if operation.one_of_device()]
     if first:
-        execute.apply(node, [execute.shut(record.device, record.ifindex)], log)
+        execute.apply(node, [shut(record.device, record.ifindex)], log)
     going, todo = [*first, *execute.Among(resolved).leaves(outdated)], list(mending.todo)
     if going:
         retire(node, going, record.key, log)

@@ -7,9 +7,7 @@ from netcommon.lifecycle import execute
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
-from netcommon.operations.bridge import BridgePort
-from netcommon.operations.port import PortFlag
-from netcommon.operations.vlan import PortVlans
+from netcommon.operations.link import shut
 from runtime.errors import HostRefused
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -66,9 +64,9 @@ class Mending(NamedTuple):
 
     def order(self, todo: list[Operation]) -> list[Operation]:
         """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile."""
-        down = execute.shut(self.record.device, self.record.ifindex)
-        joins = any(operation.KIND == BridgePort.KIND for operation in todo)
-        if not joins or not any(each.confines() for each in self.resolved if isinstance(each, PortVlans | PortFlag)):
+        down = shut(self.record.device, self.record.ifindex)
+        joins = any(operation.replugs() for operation in todo)
+        if not joins or not any(each.confines() and each.of_port() for each in self.resolved):
             return todo
         return [down, *(operation for operation in self.resolved if operation in todo or operation.place() == down.place())]
 
@@ -98,9 +96,9 @@ def kept_up(view: View, record: Record, operation: Operation) -> bool:
     """
     if record.state == UP:
         return True
-    if record.moved and (operation.exclusive() or operation.KIND == "file"):
+    if record.moved and operation.of_guest():
         return False
-    way = execute.destination(operation)
+    way = operation.leads_to()
     index = operation._asdict().get("ifindex")
     return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
 

@@ -67,13 +67,13 @@ def restore(node: Node, undone: Record, call: Call) -> None:
     """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
     from netcommon.lifecycle.check import repair  # where an up has failed
 
-    routes = [operation for operation in execute.decode(undone)[0] if execute.destination(operation)]
-    destinations = {execute.destination(operation) for operation in routes if operation._asdict()["found"] == OURS}
+    routes = [operation for operation in execute.decode(undone)[0] if operation.leads_to()]
+    destinations = {operation.leads_to() for operation in routes if operation._asdict()["found"] == OURS}
     for record in node.store.each([]) if destinations else ():
-        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(map(execute.destination, execute.decode(record)[0])):
+        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(one.leads_to() for one in execute.decode(record)[0]):
             continue
         try:
-            outcome = repair(node, record.key, about(call, record), lambda operation: execute.destination(operation) in destinations)
+            outcome = repair(node, record.key, about(call, record), lambda operation: operation.leads_to() in destinations)
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
         except NetcommonError as error:

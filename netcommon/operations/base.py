@@ -105,6 +105,41 @@ class Operation(Protocol):
         """
         return False
 
+    def opens(self) -> bool:
+        """Tell whether it takes the NIC's device up. Not by default."""
+        return False
+
+    def replugs(self) -> bool:
+        """Tell whether the device is down while it comes in the stead of another: between the two, frames would go where neither says.
+
+        Not by default.
+        """
+        return False
+
+    def of_port(self) -> bool:
+        """Tell whether it ends when the device leaves its bridge, and so is made anew when that comes back. Not by default."""
+        return False
+
+    def one_of_device(self) -> bool:
+        """Tell whether a device has one at most: what is left under an earlier name of the device goes before it comes. Not by default."""
+        return False
+
+    def of_guest(self) -> bool:
+        """Tell whether it is where the guest is: of a device that the NIC has left it is not kept. By default what is ``exclusive``."""
+        return self.exclusive()
+
+    def leads_to(self) -> tuple[object, ...]:
+        """Family, routing table and destination of what leads to the guest; by default nothing. Known after resolve."""
+        return ()
+
+    def taken_over(self, view: View) -> Operation:
+        """It again, as if it had been ours from the start, where Ganeti's script has done it on a new device. By default as it is."""
+        return self
+
+    def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
+        """What puts our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
+        return ()
+
     def waits(self, view: View) -> bool:
         """Tell whether what it stands on, as it is on record, is only gone for now.
 
@@ -225,6 +260,12 @@ class Waiting(WaitingFields, Operation):
 
     def exclusive(self) -> bool:
         return self.operation.exclusive()
+
+    def one_of_device(self) -> bool:
+        return self.operation.one_of_device()
+
+    def of_guest(self) -> bool:
+        return self.operation.of_guest()
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         return self.operation.resolve(view, warnings)

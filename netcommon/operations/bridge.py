@@ -38,6 +38,12 @@ class BridgePort(BridgePortFields, Operation):
     def joins(self) -> bool:
         return True
 
+    def replugs(self) -> bool:
+        return True
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(was=0) if self.was == self.master else self
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         bridge = bridge_link(view, self.bridge, self.master, link)

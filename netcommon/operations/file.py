@@ -53,6 +53,9 @@ class NicFile(NicFileFields, Operation):
     CHOSEN = frozenset({"content"})
     BEFORE: ClassVar[frozenset[str]] = frozenset()
 
+    def of_guest(self) -> bool:
+        return True
+
     @property
     def path(self) -> str:
         """For people."""

@@ -62,6 +62,9 @@ class Flows(FlowsFields, Operation):
     CHOSEN = frozenset({"ifindex", "switch", "flows", "names"})
     BEFORE = frozenset[str]()
 
+    def one_of_device(self) -> bool:
+        return True
+
     @property
     def cookie(self) -> int:
         return cookie_of(self.owner, self.device)
@@ -187,6 +190,9 @@ class FlowsEnd(FlowsEndFields, Operation):
     MIGRATION = "the end of those, after the port's"
     CHOSEN = frozenset({"switch"})
     BEFORE = frozenset[str]()
+
+    def one_of_device(self) -> bool:
+        return True
 
     @property
     def cookie(self) -> int:

@@ -11,6 +11,7 @@ from it than counting down one by one leads), and the device: one that is gone, 
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET, PROTOCOL
+from netcommon.host.api.requests import DeleteRule
 from netcommon.operations.link import marked
 from runtime.typed import TYPE_CHECKING
 
@@ -19,9 +20,17 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.facts import Link, Rule
     from netcommon.host.api.host import View
+    from netcommon.host.api.requests import Request
 
 #: rtnetlink(7): what ``ip rule`` without more puts on a rule, and older ones did not. Any other protocol is somebody's mark.
 RTPROT_UNSPEC, RTPROT_BOOT = 0, 3
+
+
+def unmarked(view: View, families: Iterable[int], device: str, table: int) -> list[Request]:
+    """Return what deletes the rules that Ganeti's script has made for ``device``, which lead to the table of that number."""
+    rules = [rule for family in families for rule in view.rules(family, device)]
+    plain = [rule for rule in rules if rule.iif == device and rule.plain and rule.table == table]
+    return [DeleteRule(rule) for rule in plain if rule.protocol in (RTPROT_UNSPEC, RTPROT_BOOT)]
 
 
 def left_detached(view: View) -> list[Rule]:

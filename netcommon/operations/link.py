@@ -103,7 +103,15 @@ class LinkSetting(LinkSettingFields, Operation):
     VALUES = (("setting", frozenset({ALIAS, ADDRESS, MTU, UP, MASTER})),)
 
     def lets_in(self) -> bool:
+        return self.opens()
+
+    def opens(self) -> bool:
         return self.setting == UP and self.wanted is True
+
+    def taken_over(self, view: View) -> Operation:
+        if self.setting == UP:
+            return self._replace(was=False)
+        return self._replace(was="") if self.setting == ALIAS and self.was == self.value else self
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
@@ -176,3 +184,8 @@ class LinkSetting(LinkSettingFields, Operation):
         if self.setting == MASTER:
             return "nothing: it was no port" if not self.was else f"ip link set dev {self.device} master <as it was>"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"
+
+
+def shut(device: str, ifindex: int) -> Operation:
+    """Give what takes the device down while what decides where its frames go is not in place: a bridge's default VLAN, table main."""
+    return LinkSetting(device, UP, False, ifindex=ifindex, value=False)

@@ -102,6 +102,12 @@ class MarkTable(MarkTableFields, SharedTable):
     def unbroken(self) -> bool:
         return True
 
+    def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
+        """The mark does what a rule did."""
+        from netcommon.operations.ganeti_rule import unmarked  # where a NIC is adopted
+
+        return [*unmarked(view, (AF_INET, AF_INET6), self.device, self.number), *(self.apply() if self != before else ())]
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
         if number == MAIN:

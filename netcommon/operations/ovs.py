@@ -69,6 +69,9 @@ class Port(PortFields, Operation):
     CHOSEN = frozenset({"ifindex"})
     BEFORE = frozenset()
 
+    def one_of_device(self) -> bool:
+        return True
+
     def joins(self) -> bool:
         return True
 

@@ -53,6 +53,9 @@ class ShutLink(ShutLinkFields, Operation):
         stray = link.up and _stray(view, self.device, self.bridge, self.owner) != ""
         return [self._replace(ifindex=link.index, was=link.up, now=stray)]
 
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(was=False)
+
     def apply(self) -> Sequence[Request]:
         """Nothing for a port that stays: an adopted guest loses no frame."""
         return [SetLink(self.ifindex, up=False)] if self.now else []

@@ -69,6 +69,9 @@ class PortFlag(PortFlagFields, Operation):
         """Tell whether it isolates the guest from others on its bridge: a tap that is a port without that must be down."""
         return self.flag == ISOLATED and self.wanted
 
+    def of_port(self) -> bool:
+        return True
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         bridge = bridge_link(view, self.bridge, self.master, link)

@@ -45,6 +45,9 @@ class ThroughTap(Operation, Protocol):
         """The route as the kernel has it."""
         ...
 
+    def leads_to(self) -> tuple[object, ...]:
+        return self.family, self.number, self.destination
+
     def exclusive(self) -> bool:
         """A node that routes the address to a guest of its own answers for it on its uplinks too (proxy ARP)."""
         return True
@@ -151,6 +154,12 @@ class GuestRoute(GuestRouteFields, ThroughTap):
     def route(self) -> Route:
         scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
         return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=METRIC[self.family])
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(found=ABSENT) if self.found == FOREIGN else self
+
+    def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
+        return self.apply() if self != before else ()
 
     def sentence(self) -> str:
         return f"What is for {self.destination} goes to the guest, in {called(self.table, self.number)}."

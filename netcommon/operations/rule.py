@@ -92,6 +92,14 @@ class PolicyRule(PolicyRuleFields, Ruling):
         """The rule as the kernel has it."""
         return Rule(self.family, self.preference, self.device, self.number)
 
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(found=ABSENT) if self.found == FOREIGN else self
+
+    def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
+        from netcommon.operations.ganeti_rule import unmarked  # where a NIC is adopted
+
+        return [*unmarked(view, (self.family,), self.device, self.number), *(self.apply() if self != before else ())]
+
     def shared(self) -> tuple[str, ...]:
         return (f"rule-{self.family}-{self.device}-{self.preference}-{self.table}",)
 
@@ -133,6 +141,11 @@ class PolicyRule(PolicyRuleFields, Ruling):
                 # a rule for a device that is there and no guest's was made by another with our number
                 if ours and (link is None or link.holders >= 0 or marked(link)):
                     yield _owned(rule)
+
+
+def detached(view: View) -> list[Owned]:
+    """List the rules of ours, and those that Ganeti's script has left, whose device is gone."""
+    return [thing for thing in PolicyRule.owned(view) if thing.detached]
 
 
 def refuse_strange(view: View, family: int, device: str, number: int, preference: int, warnings: list[str]) -> None:

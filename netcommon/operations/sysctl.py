@@ -63,6 +63,11 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
     BEFORE = frozenset({"was"})
     VALUES = (("family", IP_FAMILIES),)
 
+    def taken_over(self, view: View) -> Operation:
+        """Ganeti's script has set it on a device that had the defaults of new ones."""
+        new = view.sysctl(self.path.replace(f"/conf/{self.device}/", "/conf/default/")) if self.was == self.value else None
+        return self if new is None else self._replace(was=new)
+
     @property
     def path(self) -> str:
         """Relative to /proc/sys."""

@@ -53,6 +53,12 @@ class PortVlans(PortVlansFields, Operation):
     def confines(self) -> bool:
         return True
 
+    def of_port(self) -> bool:
+        return True
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(was=())
+
     def wanted(self) -> list[BridgeVlan]:
         """The VLANs the port shall have, in the order of the notation; the default one, known after resolve, comes last."""
         access = [BridgeVlan(self.access, pvid=True, untagged=True)] if self.access else []
