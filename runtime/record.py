@@ -53,6 +53,18 @@ class Record(NamedTuple):
         return self.nic.interface
 
     @property
+    def closing(self) -> bool:
+        """Whether its device is waited for to go; one that is changing is brought back to that."""
+        return CLOSING in (self.state, self.before.state if self.before is not None else "")
+
+    def closed(self, moved: bool = False) -> Record:
+        """Give the record of a NIC whose guest shuts down, or that has come up on another device (``moved``)."""
+        before = self.before
+        if before is None:
+            return self._replace(state=CLOSING, moved=moved or self.moved)
+        return self._replace(before=before.closed(moved), moved=moved or self.moved)
+
+    @property
     def key(self) -> str:
         """The record's file name without ".json", also its name among a shared key's owners."""
         return f"{self.uuid}.{self.ifindex}" if self.moved else self.uuid

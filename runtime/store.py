@@ -11,7 +11,7 @@ from runtime.layout import Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
 from runtime.owners import Owners
-from runtime.record import APPLYING, CHANGING, CLOSING, LONGEST, UP, from_json, to_json
+from runtime.record import APPLYING, CHANGING, LONGEST, UP, from_json, to_json
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Store:
         """
         if record.moved:
             return record
-        moved = record._replace(moved=True, state=CLOSING, before=None)
+        moved = record.closed(moved=True)
         left = self.read(moved.key)  # the NIC was here before, and something of that could not be undone
         if left is not None:
             moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))

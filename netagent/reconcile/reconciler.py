@@ -303,7 +303,7 @@ def _drift(view: View, record: Record, operations: list[Operation], known: execu
 
 def _let_go(node: Node, view: View, record: Record) -> bool:
     """Whether it is closing, and nobody holds its device, or that is gone."""
-    if record.state != CLOSING:
+    if not record.closing:
         return False
     link = view.link_at(record.ifindex)
     return not alive(node, view, record) or link is None or link.holders == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle.context import alive
-from runtime.record import APPLYING, CLOSING, REVERTING
+from runtime.record import APPLYING, REVERTING
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def abandoned(node: Node, view: View, record: Record, locked: bool = False) -> R
     if record.state in DIED and (locked or not at_work(node, record.uuid)):
         return DIED[record.state]
     link = view.link_at(record.ifindex)
-    if record.state == CLOSING and link is not None and link.holders == 0:
+    if record.closing and link is not None and link.holders == 0:
         return CLOSED
     return None
 

@@ -121,11 +121,12 @@ class BringUp:
 
     def _as_before(self, record: Record) -> Record:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
+        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
         try:
             return change_back(self.node, record, about(self.call, record), self.held)
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")
-            return record
+            return self.node.store.read(record.key) or record
         finally:
             self.held.release_keys()
 
@@ -206,10 +207,15 @@ class BringUp:
         leaving = outdated if any(one.opens() for one in resolved) else []
         moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in new)
+        # what keeps the guest to its own, and where its frames go, change together: in between, one would be without the other
+        differing = [*new, *outdated]
+        guards = any(one.confines() and not one.of_port() for one in differing)
+        placed = any(one.joins() or one.of_port() for one in differing)
+        moves = moves or (guards and placed and any(one.lets_in() for one in resolved))
         todo = [
             one
             for one in resolved
-            if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.place() == down.place())
+            if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())
         ]
         closed = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
         if finished and not (todo or changed or owed):
@@ -227,10 +233,6 @@ class BringUp:
                 continue
             self.log.warning(f"had drifted, is mended: {operation.describe()}")
         run = described or not finished
-        if run and current.scripts and self.run_scripts:
-            self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
-            site_scripts.Scripts(self.node, self._leaving(current, self.node.host.view()), current.nic).down()
-            self.held.keys(execute.keys_of([*old, *resolved]))
         unknown = execute.decode(current)[1]
         operations = (*unknown, *map(to_json, [*resolved, *outdated]))
         before = current if finished else current.before
@@ -238,7 +240,8 @@ class BringUp:
             nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
         )
         settled = (*unknown, *map(to_json, resolved))
-        self._carry_out(record, outdated, todo, run, settled, [down] if closed else [])
+        left = current if run and current.scripts and self.run_scripts else None
+        self._carry_out(record, outdated, todo, run, settled, [down] if closed else [], left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
 
     def _carry_out(
@@ -249,8 +252,9 @@ class BringUp:
         run: bool,
         settled: tuple[Mapping[str, object], ...] | None = None,
         first: Sequence[Operation] = (),
+        left: Record | None = None,
     ) -> None:
-        """Intent to disk, then the host, then the scripts, then done.
+        """Intent to disk, then the host, then the scripts, then done. ``left``: what the NIC was, where the scripts of its down are owed.
 
         Whatever fails, a NIC that was up is as it was before, and of one that was not all of the record is reverted.
         """
@@ -258,6 +262,11 @@ class BringUp:
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
         self._intend(record, todo if settled is None else execute.decode(record)[0])
         try:
+            if left is not None:
+                keys = execute.keys_of([*execute.decode(left)[0], *execute.decode(record)[0]])
+                self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
+                site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
+                self.held.keys(keys)
             if first:
                 execute.apply(node, first, self.log)
             late = [operation for operation in outdated if operation.unbroken()]
@@ -293,7 +302,8 @@ class BringUp:
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
         self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
         try:
-            change_back(self.node, record, call, self.held)
+            back = change_back(self.node, record, call, self.held)
+            self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
         except NetcommonError as second:
             self.log.error(f"it could not be put back as it was, and stays up: {second}")
 

@@ -171,12 +171,15 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
 
         def failed() -> Outcome:
             give_back(node, attempt.undone, call)
+            if attempt.settled is not None:
+                run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
             raise failure
 
         return failed
     _keep(node, record.uuid, before._replace(pending=after.local), after)
 
     def done() -> Outcome:
+        give_back(node, attempt.undone, call)
         if attempt.settled is not None:
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
         if what:

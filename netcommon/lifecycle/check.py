@@ -10,7 +10,8 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
-from netcommon.lifecycle.way_back import change_back
+from netcommon.lifecycle.way_back import change_back, fresh
+from netcommon.operations.base import OURS, to_json
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
+    from runtime.locks import Locks
     from runtime.record import Record
 
 
@@ -80,28 +82,50 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         view = node.host.view()
         if not alive(node, view, record):
             return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
-        if record.state == CHANGING:
-            back = change_back(node, record, about(call, record), held)
-            return Outcome(True, f"{back.nic.label} on {back.device} is as it was before a change that was cut off")
-        if record.state not in (UP, CLOSING):
+        if record.state not in (UP, CLOSING, CHANGING):
             raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
         stored, record = record, follow(node, view, record)
         if record.device not in names:
             raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
         refuse_strange(node, view, record)
-        renamed = seen.device if record.device != seen.device else ""
-        held.keys(execute.keys_of(intended(node, record)))
-        mending = examine(node, execute.once(node), record, call.log, wanted)
-        if not (mending.needed or renamed):
-            mending.done(view, [])
-            return Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
-        todo = mend(node, stored, mending, call.log, wanted)
-        mending.done(execute.once(node), todo)
-    if renamed:
-        _tell_ganeti(node, mending.record, call)
-    if record.state == UP:
-        run_effects.arrived(node, mending.record, call.log)
-    return Outcome(True, mending.text(todo, renamed))
+        work = _put_back if record.state == CHANGING else _mended
+        became, text = work(node, stored, record, about(call, record), held, wanted)
+    if became is None:
+        return Outcome(False, text)
+    if became.device != stored.device:
+        _tell_ganeti(node, became, call)
+    if record.state == CHANGING:
+        restore(node, stored._replace(operations=tuple(map(to_json, fresh(stored)))), call)
+    if became.state == UP:
+        run_effects.arrived(node, became, call.log)
+    return Outcome(True, text)
+
+
+def _mended(
+    node: Node, stored: Record, record: Record, call: Call, held: Locks, wanted: Callable[[Operation], bool]
+) -> tuple[Record | None, str]:
+    """Makes again what does not hold of ``record``; returns it as it is then, None where nothing was to be done, and what is said of it.
+
+    ``stored``: as it is on disk.
+    """
+    renamed = stored.device if record.device != stored.device else ""
+    held.keys(execute.keys_of(intended(node, record)))
+    view = execute.once(node)
+    mending = examine(node, view, record, call.log, wanted)
+    if not (mending.needed or renamed):
+        mending.done(view, [])
+        return None, f"{record.nic.label} on {record.device} is as it should be"
+    todo = mend(node, stored, mending, call.log, wanted)
+    mending.done(execute.once(node), todo)
+    return mending.record, mending.text(todo, renamed)
+
+
+def _put_back(
+    node: Node, stored: Record, _record: Record, call: Call, held: Locks, _wanted: Callable[[Operation], bool]
+) -> tuple[Record | None, str]:
+    """Brings a NIC back whose change was cut off; whatever of it is wanted, all of it is one."""
+    back = change_back(node, stored, call, held)
+    return back, f"{back.nic.label} on {back.device} is as it was before a change that was cut off"
 
 
 def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
@@ -111,3 +135,20 @@ def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
             ganeti.write_nic_file(node.paths, record.nic)
         except (OSError, NetcommonError) as error:
             call.log.warning(f"Ganeti's nic file was not written: {error}")
+
+
+def restore(node: Node, undone: Record, call: Call) -> None:
+    """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
+    routes = [operation for operation in execute.decode(undone)[0] if operation.leads_to()]
+    now = node.store.read(undone.key)
+    kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
+    destinations = {operation.leads_to() for operation in routes if operation._asdict()["found"] == OURS} - kept
+    for record in node.store.each([]) if destinations else ():
+        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(one.leads_to() for one in execute.decode(record)[0]):
+            continue
+        try:
+            outcome = repair(node, record.key, about(call, record), lambda operation: operation.leads_to() in destinations)
+            if outcome.changed:
+                call.log.warning(f"has its address back: {outcome.text}")
+        except NetcommonError as error:
+            call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")

@@ -12,7 +12,7 @@ from netcommon.operations.link import shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
-from runtime.record import CLOSING, REVERTING
+from runtime.record import REVERTING
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def _named(hint: DownHint) -> str:
 def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Outcome:
     held_by = holder(node, view, record, call)
     if held_by and not call.final:
-        if record.state != CLOSING:
-            node.store.write(record._replace(state=CLOSING, before=None))
+        if not record.closing:
+            node.store.write(record.closed())
         return Outcome(False, f"{record.device} is still held by {held_by}: {record.nic.label} is closed when the device goes")
     finish(node, record, call, held, view)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")

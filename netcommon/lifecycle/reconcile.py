@@ -13,7 +13,7 @@ from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
@@ -103,8 +103,13 @@ def kept_up(view: View, record: Record, operation: Operation) -> bool:
     return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
 
 
-def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[Operation], bool]) -> Mending:
-    """Work out what it takes, of what is ``wanted``. Changes nothing. Raises TryAgain, and NicInvalid for tags that are taken no more."""
+def examine(
+    node: Node, view: View, record: Record, log: Log, wanted: Callable[[Operation], bool], also: Sequence[Operation] = ()
+) -> Mending:
+    """Work out what it takes, of what is ``wanted``. Changes nothing. Raises TryAgain, and NicInvalid for tags that are taken no more.
+
+    ``also``: what else of the NIC is on record, which knows what was there before us.
+    """
     known, unknown = execute.decode(record)
     former = left(record, known)
     operations, replaced = execute.replacing([operation for operation in execute.in_order(known) if operation not in former])
@@ -116,7 +121,7 @@ def examine(node: Node, view: View, record: Record, log: Log, wanted: Callable[[
 
     here = record.state == UP and arrived(node, record)
     planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
-    resolved, refused = execute.resolve_each(node, view, planned.values(), operations, record.key, log)
+    resolved, refused = execute.resolve_each(node, view, planned.values(), [*operations, *also], record.key, log)
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
     elsewhere = execute.Among(resolved).lacks(operations)

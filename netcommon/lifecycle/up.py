@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import execute, run_effects
+from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.check import restore
+from netcommon.lifecycle.context import Outcome, alive, locks
 from netcommon.lifecycle.renamed_device import name_of
-from netcommon.operations.base import OURS
 from runtime.errors import NetcommonError, TryAgain
-from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,11 +47,11 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
             except NetcommonError as error:
                 failure = error
-        if failure is not None:
-            give_back(node, attempt.undone, call)
-            raise failure
+        give_back(node, attempt.undone, call)
         if attempt.settled is not None:
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+        if failure is not None:
+            raise failure
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
 
@@ -61,20 +60,3 @@ def give_back(node: Node, undone: Record | None, call: Call) -> None:
     """What the NIC of ``undone`` took from others they get again. Under no locks."""
     if undone is not None:
         restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))
-
-
-def restore(node: Node, undone: Record, call: Call) -> None:
-    """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
-    from netcommon.lifecycle.check import repair  # where an up has failed
-
-    routes = [operation for operation in execute.decode(undone)[0] if operation.leads_to()]
-    destinations = {operation.leads_to() for operation in routes if operation._asdict()["found"] == OURS}
-    for record in node.store.each([]) if destinations else ():
-        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(one.leads_to() for one in execute.decode(record)[0]):
-            continue
-        try:
-            outcome = repair(node, record.key, about(call, record), lambda operation: operation.leads_to() in destinations)
-            if outcome.changed:
-                call.log.warning(f"has its address back: {outcome.text}")
-        except NetcommonError as error:
-            call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")

@@ -12,6 +12,7 @@ from netcommon.lifecycle.mend import settle_owners
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
+from netcommon.operations.link import shut
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING
 
@@ -45,7 +46,9 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     followed = follow(node, view, record)
     before, made = followed.before or followed, fresh(followed)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
-    mending = examine(node, execute.once(node), before, call.log, _all)
+    mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
+    if mending.hopeless:
+        raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
     gone = execute.Among(mending.resolved).leaves([*made, *mending.outdated, *mending.leaving])
     # what is found in other places by now is on record too before it is made
     known = execute.decode(followed)[0]
@@ -53,13 +56,15 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
     execute.claim(node, mending.resolved, record.key)
     late = [operation for operation in gone if operation.unbroken()]
+    if any(one.replugs() or one.joins() for one in (*made, *mending.todo)):  # where it is now, nothing keeps it to what was allowed before
+        execute.apply(node, [shut(before.device, before.ifindex)], call.log)
     failures = _reverted(node, [operation for operation in gone if operation not in late], record.key, call)
     failures += _applied(node, mending.order(mending.drifted(execute.once(node), _all)), call)
     failures += _reverted(node, late, record.key, call)
     again = [operation for operation, _text in execute.drift(execute.once(node), mending.resolved) if operation not in mending.stuck]
     failures += _applied(node, mending.order(again), call)
-    if failures or mending.hopeless:
-        raise HostRefused("; ".join(dict.fromkeys([*mending.hopeless, *map(str, failures)])))
+    if failures:
+        raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
     mending.done(execute.once(node), list(mending.resolved))
     if described_anew(record) and record.scripts:
         held.release_keys()
@@ -96,7 +101,7 @@ def _applied(node: Node, operations: Sequence[Operation], call: Call) -> list[Ne
             execute.apply(node, [operation], call.log)
         except NetcommonError as error:
             failures.append(error)
-            bare = bare or operation.confines() or operation.unbroken()
+            bare = bare or operation.confines() or operation.joins() or operation.unbroken()
     return failures
 
 
