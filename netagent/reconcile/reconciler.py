@@ -21,7 +21,6 @@ from netcommon.lifecycle.migration import arrived
 from netcommon.lifecycle.reconcile import kept_up
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of
-from netcommon.lifecycle.way_back import described_anew
 from netcommon.log import Log
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard.counters import dropped
@@ -155,7 +154,7 @@ class Reconciler:
         if record.state == CHANGING:
             if _at_work(node, record.uuid):
                 return Result(BUSY)
-            return self._put_back(record) if scripts or not (record.scripts and described_anew(record)) else Result(OWING)
+            return self._put_back(record) if scripts or not (record.scripts and record.described_anew) else Result(OWING)
         return self._mend(record, view)
 
     def call(self, record: Record, seconds: float) -> Call:
@@ -180,7 +179,7 @@ class Reconciler:
         """Brings a NIC back whose hook died while it changed it, or could not; it is never undone for that."""
         result: Outcome | NetcommonError
         try:
-            told = record.scripts and described_anew(record)
+            told = record.scripts and record.described_anew
             result = repair(self.node, record.key, self.call(record, self.node.settings.hook_timeout if told else PATIENCE))
         except NetcommonError as error:
             result = error

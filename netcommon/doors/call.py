@@ -11,8 +11,7 @@ import sys
 
 from netcommon.doors.agent_report import tell
 from netcommon.host.linux.host import LinuxHost
-from netcommon.lifecycle.changed_options import any_changed
-from netcommon.lifecycle.context import START, Call, Clock, Node, open_node
+from netcommon.lifecycle.context import START, Call, Clock, Node, any_changed, open_node
 from netcommon.log import Journal, Log, Syslog
 from netcommon.scripts.site import own, recursing
 from netcommon.settings.load import load

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.changed_options import in_force
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import incoming
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
-from netcommon.lifecycle.way_back import change_back, described_anew, fresh
 from netcommon.operations.base import to_json
 from netcommon.operations.link import device_link, shut
 from netcommon.plan.planner import plan as plan_of
@@ -40,7 +38,11 @@ class BringUp:
         self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changed: tuple[Changed, ...] | None = None
     ) -> None:
         """``changed``: the options that were changed while it ran; None: those that are kept (netcommon.lifecycle.changed_options)."""
-        nic = nic._replace(wanted=in_force(node, nic, call.log) if changed is None else changed)
+        if changed is None and any_changed(node):
+            from netcommon.lifecycle.changed_options import in_force  # on most nodes nothing was ever changed
+
+            changed = in_force(node, nic, call.log)
+        nic = nic._replace(wanted=changed or ())
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
         self.run_scripts = run_scripts
@@ -121,6 +123,8 @@ class BringUp:
 
     def _as_before(self, record: Record) -> Record:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
+        from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
+
         self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
         try:
             return change_back(self.node, record, about(self.call, record), self.held)
@@ -196,7 +200,7 @@ class BringUp:
         """
         outdated, new = execute.Among(resolved).lacks(old), execute.Among(old).lacks(resolved)
         owed = [operation for operation in new if operation.exclusive()] if current.incoming else []
-        described = current.nic.description != self.nic.description or described_anew(current)
+        described = current.nic.description != self.nic.description or current.described_anew
         changed = bool(outdated or len(new) > len(owed)) or described or current.state == CHANGING
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
@@ -297,6 +301,8 @@ class BringUp:
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
+        from netcommon.lifecycle.way_back import change_back, fresh
+
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))

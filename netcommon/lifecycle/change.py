@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
@@ -205,7 +205,7 @@ def _shown(value: object) -> str:
 
 def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]]:
     """Ends what has ended: the NICs are what they would be without; what became of each, by its UUID. Never raises NetcommonError."""
-    if not changed_options.any_changed(node):
+    if not any_changed(node):
         return []
     now = changed_options.moment(node)
     found: list[tuple[str, Outcome | NetcommonError]] = []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from netcommon.lifecycle.context import any_changed
 from runtime.errors import NetcommonError, NicInvalid
 from runtime.typed import TYPE_CHECKING
 
@@ -12,11 +11,6 @@ if TYPE_CHECKING:
     from netcommon.log import Log
     from runtime.nic import Changed, Nic
     from runtime.wanted import Moment
-
-
-def any_changed(node: Node) -> bool:
-    """Tell whether options of any NIC were ever changed here: what comes next costs a hook nothing on most nodes."""
-    return os.path.exists(node.paths.wanted)
 
 
 def moment(node: Node) -> Moment:

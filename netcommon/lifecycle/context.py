@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from netcommon.effects.background import Detached
@@ -138,6 +139,11 @@ def alive(node: Node, view: View, record: Record) -> bool:
     if link is None or link.name == record.device or link.alias.startswith(record.uuid + " "):
         return link is not None
     return not link.alias and (not node.settings.tap_alias or record.nic.mode == "ext")
+
+
+def any_changed(node: Node) -> bool:
+    """Tell whether options of any NIC were ever changed on this node (runtime.wanted): what is done about them costs the others nothing."""
+    return os.path.exists(node.paths.wanted)
 
 
 def about(call: Call, record: Record) -> Call:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.changed_options import forget
-from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, locks
+from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
@@ -222,5 +221,7 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
         for name in dict.fromkeys((record.device, record.nic.environment.get("INTERFACE", record.device))):  # renamed since, perhaps
             ganeti.remove_nic_file(node.paths, record.nic._replace(interface=name))
     node.store.remove(record)
-    if call.context in LEAVING and not record.moved:
+    if call.context in LEAVING and not record.moved and any_changed(node):
+        from netcommon.lifecycle.changed_options import forget
+
         forget(node, record.uuid, call.log)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
-from netcommon.lifecycle.check import restore
 from netcommon.lifecycle.context import Outcome, alive, locks
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
@@ -59,4 +58,6 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
 def give_back(node: Node, undone: Record | None, call: Call) -> None:
     """What the NIC of ``undone`` took from others they get again. Under no locks."""
     if undone is not None:
+        from netcommon.lifecycle.check import restore  # where an up has failed, or a change was cut off
+
         restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-def described_anew(record: Record) -> bool:
-    """Tell whether the change is one of the NIC's own description, of which the site's scripts are told."""
-    before = record.before
-    return before is not None and before.nic.description != record.nic.description
-
-
 def fresh(record: Record) -> list[Operation]:
     """Select what the change has made, or was about to make, of the record."""
     before = execute.decode(record.before)[0] if record.before is not None else []
@@ -66,7 +60,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     if failures:
         raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
     mending.done(execute.once(node), list(mending.resolved))
-    if described_anew(record) and record.scripts:
+    if record.described_anew and record.scripts:
         held.release_keys()
         _tell_scripts(node, record, before, call)
     back = mending.stored()

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.host.api.facts import BridgeVlan
 from netcommon.host.api.host import Answer
-from netcommon.host.api.requests import Request
+from netcommon.host.api.requests import PutFile, Request, SetLink
 from netcommon.lifecycle.check import check, repair
+from netcommon.lifecycle.site_scripts import Scripts
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.nic import Nic
-from runtime.record import CHANGING, UP
+from runtime.record import CHANGING, CLOSING, UP
 from tests.support.sample import sample
-from tests.support.sim import Mortal, Sim, nic
+from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
 from tests.unit.netcommon.lifecycle.test_up import CHANGES, pair, settled
 
 ERRNOS = (errno.EINVAL, errno.EBUSY, errno.EPERM, errno.ENOMEM)
@@ -195,3 +197,108 @@ def test_it_goes_with_its_device_all_the_same(tmp_path: Path) -> None:
     sim.host.remove_link("tap0")
     sim.gc()
     assert sim.files() == []
+
+
+# -- what a hunt found
+
+
+def killed_in(folder: Path, change: str) -> Iterator[tuple[int, Sim, Nic]]:
+    """Machines whose change was killed, wherever that leaves it on record."""
+    first, second = two(change)
+    for life in sample(lives(folder / "lives", first, second), 6):
+        sim = made(folder / str(life), first)
+        with Mortal(sim, life):
+            sim.up(second)
+            raise AssertionError("it was not killed")
+        if sim.record().state == CHANGING:
+            yield life, sim, first
+
+
+@pytest.mark.parametrize("change", ["mode", "mode back", "mode to OVS", "a VLAN", "bridge", "table"])
+def test_a_guest_that_shuts_down_in_the_middle_of_a_change(tmp_path: Path, change: str) -> None:
+    """It is still there: a repair brings its NIC back to what it was, closing; never into what was refused."""
+    was = ends(tmp_path / "whole", *two(change))[0]
+    for life, sim, first in killed_in(tmp_path, change):
+        sim.shutdown(first)
+        assert sim.record().closing and sim.record().state == CHANGING
+        repair(sim.node, sim.record().key, sim.call())
+        assert (sim.record().state, sim.picture()) == (CLOSING, was[0]), life
+        sim.host.let_go("tap0")
+        sim.gc()
+        assert sim.records() == [], life
+
+
+def test_the_guard_stays_where_the_way_back_is_barred(tmp_path: Path) -> None:
+    """The old bridge has gone: the NIC stays where it is, with all that keeps the guest there to its own."""
+    sim = made(tmp_path, nic("bridged", LINK="br1", TAGS="netcommon:0:spoof_guard:no"))
+    second = nic("bridged, access")
+    stages: list[object] = []
+
+    def up_then_fails(self: Scripts) -> None:
+        stages.append((sim.picture(), sim.host.kernel.links[sim.index("tap0")]))
+        sim.host.remove_link("br1")
+        raise HostRefused("the site's script failed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scripts, "up", up_then_fails)
+        with pytest.raises(HostRefused, match="script failed"):
+            sim.up(second)
+    held = sim.host.kernel.links[sim.index("tap0")]
+    assert sim.record().state == CHANGING and stages[0][1] == held, "nothing was done to it"  # type: ignore[index]
+    assert sim.host.view().vlans(held.index) == [BridgeVlan(10, True, True)]
+
+
+def test_frames_of_the_guest_meet_no_open_door_on_the_way_back(tmp_path: Path) -> None:
+    """While it is in the bridge of the change, its VLANs and its guard do not go before the device is down."""
+    for change in ("a VLAN", "mode back", "mode from OVS"):
+        first, second = two(change)
+        sim = made(tmp_path / change, first)
+
+        def fails(self: Scripts) -> None:
+            sim.requests()  # noqa: B023 - called at once
+            raise HostRefused("the site's script failed")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Scripts, "up", fails)
+            with pytest.raises(HostRefused):
+                sim.up(second)
+        done = [request for request in sim.requests() if not isinstance(request, PutFile)]
+        assert isinstance(done[0], SetLink) and done[0].up is False, (change, done[:3])
+
+
+def test_what_it_had_taken_from_another_is_given_back(tmp_path: Path) -> None:
+    sim = made(tmp_path, nic("routed, table"))
+    sim.tap("tap1")
+    other = nic("routed, table", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INSTANCE="web2", MAC="aa:00:00:00:00:02", IP="10.0.0.6")
+    sim.up(other)
+    was = sim.picture()
+    second = nic("routed, table", IP="10.0.0.6")
+    for life in lives(tmp_path / "lives", nic("routed, table"), second):
+        with Mortal(sim, life):
+            sim.up(second)
+            raise AssertionError("it was not killed")
+        repair(sim.node, UUIDS[0], sim.call())
+        assert sim.picture() == was, life
+
+
+def test_the_scripts_of_down_are_on_record_before_they_run(tmp_path: Path) -> None:
+    """A hook that dies in them leaves a change, and the scripts of up are told again that it is what it was."""
+    first, second = two("IP")
+    sim = made(tmp_path, first)
+    sim.node.store.write(sim.record()._replace(scripts=True))
+    seen: list[str] = []
+
+    def dies(self: Scripts) -> None:
+        seen.append(sim.record().state)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scripts, "down", dies)
+        with Mortal(sim):
+            sim.up(second)
+    assert seen == [CHANGING] and sim.record().state == CHANGING
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scripts, "down", lambda self: seen.append("down"))
+        patch.setattr(Scripts, "up", lambda self: seen.append("up"))
+        repair(sim.node, UUIDS[0], sim.call())
+    assert seen[1:] == ["down", "up"]
