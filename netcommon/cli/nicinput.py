@@ -33,8 +33,8 @@ FLAGS = (
     ("--network-mac-prefix", "NETWORK_MAC_PREFIX", "The network's MAC prefix, such as aa:00:00."),
 )
 LISTS = (
-    ("--tag", "TAGS", "A tag of the guest; may be given several times."),
-    ("--network-tag", "NETWORK_TAGS", "A tag of the network; may be given several times."),
+    ("--tag", "TAGS", "A tag of the guest, such as netcommon:0:isolated; may be given several times."),
+    ("--network-tag", "NETWORK_TAGS", "A tag of the network, such as netcommon:isolated; may be given several times."),
 )
 
 

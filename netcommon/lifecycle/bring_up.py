@@ -211,11 +211,10 @@ class BringUp:
         leaving = outdated if any(one.opens() for one in resolved) else []
         moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
         moves = moves or any(operation.place() == down.place() for operation in new)
-        # what keeps the guest to its own, and where its frames go, change together: in between, one would be without the other
-        differing = [*new, *outdated]
-        guards = any(one.confines() and not one.of_port() for one in differing)
-        placed = any(one.joins() or one.of_port() for one in differing)
-        moves = moves or (guards and placed and any(one.lets_in() for one in resolved))
+        # its network and whether anything keeps it to its own change together: in between, one would be without the other
+        apart = [({one.network() for one in each}, any(one.confines() and not one.of_port() for one in each)) for each in (old, resolved)]
+        differ = apart[0][0] != apart[1][0] and apart[0][1] != apart[1][1]
+        moves = moves or (differ and any(one.lets_in() for one in resolved))
         todo = [
             one
             for one in resolved

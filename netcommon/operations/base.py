@@ -124,6 +124,10 @@ class Operation(Protocol):
         """Tell whether a device has one at most: what is left under an earlier name of the device goes before it comes. Not by default."""
         return False
 
+    def network(self) -> tuple[object, ...]:
+        """In which network the NIC's device is by it: a bridge, VLANs. By default it says nothing of that. Known after resolve."""
+        return ()
+
     def of_guest(self) -> bool:
         """Tell whether it is where the guest is: of a device that the NIC has left it is not kept. By default what is ``exclusive``."""
         return self.exclusive()

@@ -41,6 +41,9 @@ class BridgePort(BridgePortFields, Operation):
     def replugs(self) -> bool:
         return True
 
+    def network(self) -> tuple[object, ...]:
+        return (self.master,)
+
     def taken_over(self, view: View) -> Operation:
         return self._replace(was=0) if self.was == self.master else self
 

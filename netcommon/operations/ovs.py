@@ -72,6 +72,9 @@ class Port(PortFields, Operation):
     def one_of_device(self) -> bool:
         return True
 
+    def network(self) -> tuple[object, ...]:
+        return self.bridge, self.tag, self.trunks, self.vlan_mode
+
     def joins(self) -> bool:
         return True
 

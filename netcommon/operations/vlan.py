@@ -56,6 +56,9 @@ class PortVlans(PortVlansFields, Operation):
     def of_port(self) -> bool:
         return True
 
+    def network(self) -> tuple[object, ...]:
+        return tuple(self.wanted())
+
     def taken_over(self, view: View) -> Operation:
         return self._replace(was=())
 

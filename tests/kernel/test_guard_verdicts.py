@@ -120,6 +120,8 @@ FRAMES: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "DHCP server, first fragment": (ip4(OWN4, udp(67, 68), fragment=0x2000), "dhcp", ("dhcp",)),
     "IPv4 longer than the frame": (frame(ip4(OWN4, udp(67, 68, bytes(99)))[14:-9], IPV4), "malformed", ()),
     "IGMP query": (ip4(OWN4, b"\x11" + bytes(11), 2), "query", ("query",)),
+    "IGMP query, later fragment": (ip4(OWN4, b"\x11" + bytes(11), 2, fragment=1), "query", ("query",)),
+    "IGMP report, later fragment": (ip4(OWN4, b"\x22" + bytes(15), 2, fragment=9), "query", ("query",)),
     "IGMP report": (ip4(OWN4, b"\x22" + bytes(15), 2), "", ()),
     "MLD query": (ip6(LINK_LOCAL, HOP_BY_HOP + b"\x82" + bytes(27), 0), "query", ("query",)),
     "own ARP": (arp(MAC, OWN4), "", ()),

@@ -51,7 +51,7 @@ def command(
     names, sets = _parted(words)
     seconds = _seconds(duration) if duration else 0.0
     if not (names or every) or (names and every):
-        raise click.UsageError("name NICs, or give --all, not both")
+        raise click.UsageError("name NICs, or give --all: one of the two")
     if not (sets or unset or every or tags_from):
         raise click.UsageError("name what is to change: OPTION=VALUE, --unset or --tags-from")
     if seconds and not sets:

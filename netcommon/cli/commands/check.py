@@ -37,7 +37,7 @@ def check(ctx: click.Context, names: tuple[str, ...], every: bool, progress: boo
     """
     app: App = ctx.obj
     if names and every:
-        raise click.UsageError("name NICs, or give --all, not both")
+        raise click.UsageError("name NICs, or give --all: one of the two")
     node = app.node(strict=False, readonly=True)
     reports = _reports(app, node, names, progress)
     if as_json:
@@ -125,7 +125,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
 
     app: App = ctx.obj
     if bool(names) == every:
-        raise click.UsageError("name NICs, or give --all, not both")
+        raise click.UsageError("name NICs, or give --all: one of the two")
     node = app.node(strict=False, readonly=dry_run)
     if not dry_run:
         end_due(node, app.call())

@@ -40,7 +40,7 @@ def down(
 
     app: App = ctx.obj
     if bool(names) == every:
-        raise click.UsageError("name NICs, or give --all, not both")
+        raise click.UsageError("name NICs, or give --all: one of the two")
     node, results = app.node(strict=False), Results()
     if every:
         records, problems = node.store.all()

@@ -131,6 +131,10 @@ def _ip4(packet: bytes, facts: Facts, header: Header, found: list[Reason]) -> No
 def _igmp(packet: bytes, facts: Facts, found: list[Reason]) -> None:
     """Queries make the one who sends them the link's querier (RFC 3376, 6.6.2). A flow knows those to all hosts alone."""
     at, later = (packet[0] & 15) * 4, int.from_bytes(packet[6:8], "big") & 0x1FFF
+    if later and facts.mode != "openvswitch":  # a bridge that snoops does not look at the offset
+        deceives = facts.mode == "bridged" and packet[at : at + 1] == QUERY and at >= 20
+        found.append(Reason("query", "later fragment of IGMP", DECEIVES if deceives else PROMISE))
+        return
     if later or packet[at : at + 1] != QUERY or (facts.mode == "openvswitch" and packet[16:20] != ALL_HOSTS):
         return
     read = at >= 20 and int.from_bytes(packet[2:4], "big") >= at + 8 <= len(packet)
