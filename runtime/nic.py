@@ -59,7 +59,7 @@ class Nic(NamedTuple):
 
     @property
     def description(self) -> Nic:
-        """What its hypervisor says of it, and we understand: without what was changed here."""
+        """Give what its hypervisor says of it, and we understand: without what was changed here."""
         return self._replace(environment={}, wanted=())
 
     @property

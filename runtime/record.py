@@ -54,12 +54,12 @@ class Record(NamedTuple):
 
     @property
     def closing(self) -> bool:
-        """Whether its device is waited for to go; one that is changing is brought back to that."""
+        """Tell whether its device is waited for to go; one that is changing is brought back to that."""
         return CLOSING in (self.state, self.before.state if self.before is not None else "")
 
     @property
     def described_anew(self) -> bool:
-        """Whether the change that it is in is one of the NIC's own description, of which the site's scripts are told."""
+        """Tell whether the change that it is in is one of the NIC's own description, of which the site's scripts are told."""
         return self.before is not None and self.before.nic.description != self.nic.description
 
     def closed(self, moved: bool = False) -> Record:

@@ -1,4 +1,4 @@
-"""What was changed of a NIC while it ran: /var/lib/netcommon/wanted/<uuid>.json. It is stronger than tags, and outlives a reboot.
+"""Keep what was changed of a NIC while it ran: /var/lib/netcommon/wanted/<uuid>.json. It is stronger than tags, and outlives a reboot.
 
 One object for each NIC:
 
@@ -75,7 +75,7 @@ class Wanted(NamedTuple):
     pending: tuple[Entry, ...] | None = None
 
     def force(self, now: Moment) -> tuple[Changed, ...]:
-        """What is in force, weakest first; not what is pending."""
+        """Give what is in force, weakest first; not what is pending."""
         return tuple(
             Changed(entry.option, entry.value, source, entry.end.until.wall if entry.end else 0.0)
             for source, entries in ((REGISTRY, self.registry), (LOCAL, self.local))
@@ -156,7 +156,7 @@ def _moment(name: str, stored: Any) -> Moment:
 
 
 def read(paths: Paths, uuid: str, problems: list[str]) -> Wanted:
-    """What was changed of the NIC; nothing where there is no file.
+    """Read what was changed of the NIC; nothing where there is no file.
 
     A file that is damaged goes to quarantine, and one of a newer version stays: ``problems`` says so, and nothing counts as changed.
 

@@ -44,7 +44,7 @@ LONGEST = 10 * 366 * 86400.0
 
 
 class Difference(NamedTuple):
-    """What a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
+    """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
 
     options: tuple[tuple[str, object, object], ...]
     gone: tuple[Operation, ...]
@@ -110,7 +110,7 @@ def _not_up(name: str) -> NicInvalid:
 
 
 def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call) -> tuple[Wanted, Nic]:
-    """What is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
+    """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
     view = node.host.view()
     if record.state not in (UP, CHANGING) or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)

@@ -141,7 +141,7 @@ class Operation(Protocol):
         return self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        """What puts our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
+        """Put our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
         return ()
 
     def waits(self, view: View) -> bool:

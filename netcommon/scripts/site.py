@@ -126,7 +126,7 @@ def order(paths: Paths, settings: Settings, hooks: str = HOOKS, modes: Sequence[
 
 
 def of_change(paths: Paths, hooks: str = HOOKS) -> tuple[Script, ...]:
-    """What runs after options of a NIC that is up have changed."""
+    """List what runs after options of a NIC that is up have changed."""
     return tuple(_folder(paths.etc + "/ifchange.d", hooks))
 
 

@@ -55,7 +55,7 @@ class Foretold(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What would differ."""
+    """Say what would differ."""
 
     nics: tuple[Foretold, ...]
 

@@ -44,7 +44,7 @@ def cut_off(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
 
 def test_it_is_put_back(placed: Node) -> None:
-    """What was is there again, to the rule and the record, and the site's scripts are told."""
+    """All that was is there again, to the rule and the record, and the site's scripts are told."""
     with agent(settings=SETTINGS) as running, watched() as seen:
         running.rested()
         first, second = environment(), environment(LINK="101", IP="10.0.0.9")

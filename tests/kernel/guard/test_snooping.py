@@ -32,7 +32,7 @@ def query(fragment: int) -> bytes:
 
 
 def querier() -> bytes:
-    """What the bridge believes of its querier (IFLA_BR_MCAST_QUERIER_STATE, which ip(8) of Debian 12 does not show)."""
+    """Ask the kernel what the bridge believes of its querier (IFLA_BR_MCAST_QUERIER_STATE, which ip(8) of Debian 12 does not show)."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as asked:
         body = IFINFO.pack(0, 0, socket.if_nametoindex("br0"), 0, 0)
         asked.send(struct.pack("=IHHII", 16 + len(body), RTM_GETLINK, 1, 1, 0) + body)
@@ -61,6 +61,6 @@ def table() -> tuple[str, str]:
 
 
 def counted() -> int:
-    """How many frames the guard has dropped as queries."""
+    """Count the frames that the guard has dropped as queries."""
     listed = run("nft", "list", "set", *table(), "dropped-query")
     return sum(int(part.split()[0]) for part in listed.split("counter packets ")[1:])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.operations.kinds import KINDS
 from tests.support.bootstrap import PYTHON, ROOT
 from tests.support.loads import DEAR
 from tests.support.rooms import PRODUCT, circle, neighbours
@@ -142,3 +143,29 @@ def test_dumps_go_through_the_retry_wrapper(source: Source) -> None:
     names |= {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
     names |= {alias.name for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert names & DUMPING == set()
+
+
+def kinds_named(tree: ast.AST) -> list[str]:
+    """The kinds of operations that a module names: by their class, or by their KIND."""
+    named = [
+        f"{node.module}.{each.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("netcommon.operations.") and node.module != BASE
+        for each in node.names
+        if each.name[:1].isupper() and not each.name.isupper()
+    ]
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return named + [text for text in texts if text in KINDS]
+
+
+BASE = "netcommon.operations.base"
+
+
+def test_the_lifecycle_names_no_kind() -> None:
+    """What is special about a kind of operation is said by the kind."""
+    found = {source.module: kinds_named(source.tree) for source in PRODUCT if source.module.startswith("netcommon.lifecycle.")}
+    assert len(found) > 20 and {module: kinds for module, kinds in found.items() if kinds} == {}
+    assert kinds_named(ast.parse("from netcommon.operations.bridge import BridgePort\nKINDS = ('file',)")) == [
+        "netcommon.operations.bridge.BridgePort",
+        "file",
+    ]

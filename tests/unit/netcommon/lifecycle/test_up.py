@@ -376,7 +376,7 @@ def test_ipv6_rule_is_in_its_own_family(sim: Sim) -> None:
 
 
 def calls_of_a_second_up(folder: Path, vlans: int) -> int:
-    """How many functions are called for it."""
+    """Count the functions that are called for it."""
     one = nic("bridged, trunk", VLAN="".join(f":{vid}" for vid in range(2, vlans + 2)))
     sim, count = Sim(str(folder)), 0
     sim.up(one)

@@ -56,7 +56,7 @@ def picture(sim: Sim) -> Picture:
 
 
 def ends(folder: Path, first: Nic, second: Nic) -> tuple[Picture, Picture, int]:
-    """What the node is like before and after the change, and how many requests that takes."""
+    """Tell what the node is like before and after the change, and how many requests that takes."""
     sim = made(folder, first)
     was = picture(sim)
     sim.up(second)
