@@ -63,6 +63,7 @@ CHAINS = {
         "@nh,96,32 != 0x0 iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @prefixes4 iif != @free-ipv4 goto drop-ip",
         "iif . @nh,96,32 != @ipv4 iif . @nh,96,32 != @sources4 iif . @nh,96,32 @prefixes4 jump source4",
         "@nh,48,16 & 0x1fff != 0x0 @nh,72,8 0x11 iif != @free-dhcp goto later4",
+        "@nh,48,16 & 0x1fff != 0x0 @nh,72,8 0x2 iif != @free-query goto drop-query",
         "@nh,48,16 & 0x1fff != 0x0 accept",
         "meta l4proto 17 goto udp4",
         "igmp type membership-query iif != @free-query goto drop-query",

@@ -190,6 +190,8 @@ LIMITS: dict[str, frozenset[str]] = {  # kind: the switches with which it passes
     # what the kernel makes of it behind a flow is not matched; docs/openvswitch.md, "Where the kernel forwards"
     **dict.fromkeys(("DHCP server, later fragment", "DHCP server, later fragment from another port"), ALWAYS),
     **dict.fromkeys(("DHCP client, later fragment", "later fragment of UDP with options"), ALWAYS),
+    # nor is what a later fragment of IGMP begins with, which the snooping of a Linux bridge alone takes for a message
+    **dict.fromkeys(("IGMP query, later fragment", "IGMP report, later fragment"), ALWAYS),
     # the switch looks behind an authentication header, and at none of the other two
     **dict.fromkeys(("router advertisement, authenticated", "DHCPv6 server, authenticated"), frozenset({DHCP})),
     "options, authenticated": frozenset({DHCP}),
