@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from netcommon.host.api.facts import BridgeVlan
+from netcommon.host.api.facts import BridgeVlan, Link
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import PutFile, Request, SetLink
 from netcommon.lifecycle.check import check, repair
@@ -302,3 +303,34 @@ def test_the_scripts_of_down_are_on_record_before_they_run(tmp_path: Path) -> No
         patch.setattr(Scripts, "up", lambda self: seen.append("up"))
         repair(sim.node, UUIDS[0], sim.call())
     assert seen[1:] == ["down", "up"]
+
+
+@pytest.mark.parametrize("how", ["killed", "refused"])
+def test_what_the_way_back_has_made_elsewhere_is_ours_at_the_next_try(tmp_path: Path, how: str) -> None:
+    """The uplink is another one by now, and the first try gets only so far: its VLAN on that one is not the administrator's."""
+    first, second = nic("bridged, access"), nic("bridged")
+    last = max(lives(tmp_path / "lives", first, second)) - 3
+    tried = 0
+    for place in range(24):
+        sim = made(tmp_path / str(place), first)
+        with Mortal(sim, last):
+            sim.up(second)
+            raise AssertionError("it was not killed")
+        sim.host.remove_link("eth-brv")
+        sim.host.add_link(Link(0, "eth2", "", up=True, master=sim.index("brv")))
+        if how == "killed":
+            with Mortal(sim, place):
+                repair(sim.node, UUIDS[0], sim.call())
+        else:
+            with sim.failing(place, Answer(errno.EINVAL, "no"), times=99), suppress(NetcommonError):
+                repair(sim.node, UUIDS[0], sim.call())
+        if sim.record().state != CHANGING:
+            continue
+        tried += 1
+        repair(sim.node, UUIDS[0], sim.call())
+        uplink = sim.index("eth2")
+        assert 10 in sim.host.kernel.vlans[uplink]
+        sim.down(first)
+        sim.gc()
+        assert 10 not in sim.host.kernel.vlans.get(uplink, {}) and sim.records() == [], place
+    assert tried > 3
