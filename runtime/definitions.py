@@ -242,14 +242,7 @@ def _unlink(folder: Folder, nic: Nic) -> None:
 
 
 def _uuids(folder: Folder) -> list[str]:
-    return [name[:-5] for name in folder.names() if name.endswith(".toml") and _is_uuid(name[:-5])]
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return validate.uuid(text) == text
-    except NicInvalid:
-        return False
+    return [name[:-5] for name in folder.names() if name.endswith(".toml") and validate.is_uuid(name[:-5])]
 
 
 def _bytes(folder: Folder, uuid: str) -> bytes | None:
@@ -260,7 +253,7 @@ def _bytes(folder: Folder, uuid: str) -> bytes | None:
 
 
 def _read(folder: Folder, uuid: str, lenient: bool = False) -> Nic | None:
-    if not _is_uuid(uuid):
+    if not validate.is_uuid(uuid):
         return None
     try:
         data = _bytes(folder, uuid)

@@ -194,3 +194,11 @@ def _is_table(text: str) -> bool:
     if text in _UNUSABLE_TABLES or text.lower().startswith("0x"):
         return False
     return (len(text) <= TABLE_CHARACTERS and _TABLE.issuperset(text) and text not in (".", "..")) or _is_interface(text)
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether ``text`` is a UUID in its canonical form."""
+    try:
+        return uuid(text) == text
+    except NicInvalid:
+        return False

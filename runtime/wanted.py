@@ -14,7 +14,7 @@ first of all ends: who looks whether something is due reads that alone.
 from __future__ import annotations
 
 from runtime import validate
-from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
 from runtime.jsontext import Decoder, dumps
 from runtime.nic import LOCAL, REGISTRY, Changed
@@ -87,6 +87,17 @@ class Wanted(NamedTuple):
         """The same without what has ended."""
         kept = [tuple(one for one in part if one.end is None or not one.end.over(now)) for part in (self.local, self.registry)]
         return self._replace(local=kept[0], registry=kept[1])
+
+    def rebased(self, now: Moment) -> Wanted:
+        """The same, with each end that was set in an earlier boot told by this boot's clock too."""
+
+        def today(one: Entry) -> Entry:
+            end = one.end
+            if end is None or end.until.boot == now.boot or end.over(now):
+                return one
+            return one._replace(end=End(end.since, Moment(now.boot, now.monotonic + end.left(now), end.until.wall)))
+
+        return self._replace(local=tuple(map(today, self.local)), registry=tuple(map(today, self.registry)))
 
     @property
     def empty(self) -> bool:
@@ -274,14 +285,7 @@ def _ends(wanted: Wanted) -> Iterator[End]:
 
 
 def _uuids(folder: Folder) -> list[str]:
-    return [name[:-5] for name in folder.names() if name.endswith(".json") and _is_uuid(name[:-5])]
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return validate.uuid(text) == text
-    except NicInvalid:
-        return False
+    return [name[:-5] for name in folder.names() if name.endswith(".json") and validate.is_uuid(name[:-5])]
 
 
 def changed(entries: Iterable[Entry], sets: Mapping[str, str], unset: Iterable[str], end: End | None) -> tuple[Entry, ...]:

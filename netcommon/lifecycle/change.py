@@ -218,9 +218,12 @@ def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]
         return []
     for uuid, one in kept.items():
         if one.without(now) == one:
+            if one.rebased(now) != one:
+                with suppress(NetcommonError):  # after a reboot: the boot's clock is another one
+                    _rewrite(node, uuid, call, lambda there: there.rebased(now))
             continue
         try:
-            found.append((uuid, _ended(node, uuid, one, call)))
+            found.append((uuid, _ended(node, uuid, call)))
         except NetcommonError as error:
             call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
             found.append((uuid, error))
@@ -244,10 +247,18 @@ def differ(node: Node, records: Iterable[Record]) -> int:
     return number
 
 
-def _ended(node: Node, uuid: str, one: Wanted, call: Call) -> Outcome:
+def _rewrite(node: Node, uuid: str, call: Call, edit: Edit) -> None:
+    """Writes what is wanted of a NIC anew, under its lock: somebody may be changing it."""
+    with locks(node, call) as held:
+        held.uuids({uuid})
+        there = wanted.read(node.paths, uuid, [])
+        _keep(node, uuid, there, edit(there))
+
+
+def _ended(node: Node, uuid: str, call: Call) -> Outcome:
     record = node.store.read(uuid)
     if record is None or record.state not in (UP, CHANGING) or not alive(node, node.host.view(), record):
-        wanted.write(node.paths, uuid, one.without(changed_options.moment(node)))  # its next up has the tags' options
+        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)))  # its next up has the tags' options
         return Outcome(False, f"NIC {uuid} is not up")
     outcome = change(node, uuid, about(call, record))
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")

@@ -164,8 +164,8 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     left = execute.in_place(execute.in_order(operations))
     if here and twin:  # the NIC has come back to this device: what it has there now is not undone with what was left of before
         again = execute.decode(twin)[0]
-        its = [operation for operation in left if execute.superseded(operation, again)]
-        left = [operation for operation in left if operation not in its]
+        both, left = left, execute.Among(again).leaves(left)
+        its = [operation for operation in both if operation not in left]
         for key in set(execute.keys_of(its)) - set(execute.keys_of(left)):
             node.store.owners.release(key, record.key)
     if record.door == ADOPT:

@@ -127,12 +127,6 @@ def _with_marks(node: Node, view: View) -> View:
     return cast("View", Recorded(view, node))
 
 
-def superseded(new: Operation, earlier: Iterable[Operation]) -> Operation | None:
-    """The one of ``earlier`` whose place on the host ``new`` takes over."""
-    place = new.place()
-    return next((old for old in earlier if place and old.place() == place), None)
-
-
 #: Fields that tell where on the host an operation is: of two that ask for the same, those that differ in one are two.
 PLACES = ("ifindex", "port", "table", "number")
 
@@ -196,11 +190,6 @@ def replacing(operations: Sequence[Operation]) -> tuple[list[Operation], list[Op
         (gone if place and place in places else wanted).append(operation)
         places.add(place)
     return wanted, gone
-
-
-def same(old: Operation, new: Operation) -> bool:
-    """Tell whether two operations ask for the same on the same device (and uplink, table of a template, number of a routing table)."""
-    return likeness(old) == likeness(new)
 
 
 def _shared(node: Node, operation: Operation, record_key: str) -> Operation:

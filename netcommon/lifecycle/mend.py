@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-
 def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callable[[Operation], bool]) -> list[Operation]:
     """Do what ``mending`` says; return what was applied. ``stored``: the record as it is on disk.
 

@@ -226,6 +226,18 @@ def test_clocks(boot: str, wall: float, over: bool) -> None:
     assert end.over(wanted.Moment(boot, 1050.0 if boot == "boot-1" else 5.0, 1.7e9 + wall)) == over
 
 
+def test_after_a_reboot_it_is_told_by_the_new_clock(tmp_path: Path) -> None:
+    """So nobody looks again and again whether an end of an earlier boot has come."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, seconds=1000, rate_in="8mbit")
+    node = sim.node
+    later = node._replace(identity=node.identity._replace(boot="boot-2"))
+    assert end_due(later, sim.call()) == []
+    first = wanted.first_end(sim.paths)
+    assert first is not None and first.boot == "boot-2" and 0 < first.monotonic - node.clock.now() <= 1000
+    assert not wanted.due(sim.paths, wanted.Moment("boot-2", node.clock.now(), node.clock.wall()))
+
+
 # -- settings and tags
 
 
