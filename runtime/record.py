@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
-SCHEMA = 6
+SCHEMA = 7
 
 #: The longest record that is read or written, in bytes; one that is changing holds two.
 LONGEST = 4 << 20
@@ -147,13 +147,20 @@ def _from_4(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def _from_6(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 6 had no operations of a whole network, and fewer fields in those of files, which are read with their defaults."""
+    return stored
+
+
 def _from_5(stored: dict[str, Any]) -> dict[str, Any]:
     """Schema 5 kept neither what a NIC was before a change, nor options that were changed while it ran."""
     return {"before": None, "wanted": []} | stored
 
 
 #: From each older schema to the next one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = dict(
+    enumerate((_from_0, _from_1, _from_2, _from_3, _from_4, _from_5, _from_6))
+)
 
 
 def _record(stored: Mapping[str, Any]) -> Record:

@@ -48,6 +48,8 @@ TABLES = {
     "tags": "[Tags](../options.md#where-an-option-may-be-given) of instances and networks.",
     "dhcp": "[DHCP servers](../dhcp.md) that are told of guests.",
     "dns": "[Records in the DNS](../dns.md), made by the hook on the master.",
+    "networks.*": """`[networks.NAME]`, by a network's name or UUID: what its [guests are
+told](../dhcp.md#what-guests-are-told-of-their-network). It has the options of [nic] too, for the NICs in the network.""",
     "agent": "[The agent](../agent.md). The hooks have no use for these.",
     "extensions.*": "`[extensions.NAME]`, one for each module of the site's own in `/etc/netcommon/extensions`.",
 }
@@ -167,12 +169,16 @@ ROUTED = " ".join(
 
 #: NICs that together have every kind of operation, and the settings with which they are planned.
 NICS = (
-    [COMMON, "MODE=bridged", "LINK=br0", "VLAN=.10", f"TAGS={BRIDGED}"],
+    [COMMON, "MODE=bridged", "LINK=br0", "VLAN=.10", "NETWORK_NAME=blue", f"TAGS={BRIDGED}"],
     [COMMON, "MODE=routed", "LINK=guests", NETWORK, f"TAGS={ROUTED}"],
     [COMMON, "MODE=openvswitch", "LINK=ovs0", "VLAN=.10"],
     [COMMON, "MODE=routed", "INTERFACE=gnt.com.0", "IP=169.254.0.1", "INTERFACE_NAME=ganeti:communication:web1"],
 )
-SETTINGS_OF = (Settings(), Settings(rule_mark=0xFFF0000))
+SETTINGS_OF = (
+    Settings(),
+    Settings(rule_mark=0xFFF0000),
+    Settings(network_fields={"blue": {"resolvers": ("10.0.0.53",), "mtu": 1400}}),
+)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -192,6 +198,8 @@ def shown(value: object) -> str:
 
 def default(key: Key) -> str:
     """What holds where the file does not say it."""
+    if key.field == "network_fields":
+        return "none"
     if key.table == "extensions.*":
         return "must be said" if key.name == "adds" else "none"
     return shown(key.default if key.option else getattr(Settings(), key.field))
@@ -200,7 +208,8 @@ def default(key: Key) -> str:
 def settings() -> str:
     """Every setting of config.toml."""
     text = SETTINGS
-    for name, keys in groupby([key for key in KEYS if key.table not in (*OPTIONS, "repair")], lambda key: key.table):
+    told = [key for key in KEYS if key.field == "network_fields" or key.table not in (*OPTIONS, "repair")]
+    for name, keys in groupby(told, lambda key: key.table):
         rows = ((f"`{key.name}`", default(key), key.kind.expected, key.doc) for key in keys)
         text += f"\n## [{name.replace('*', 'NAME')}]\n\n{TABLES[name]}\n\n"
         text += table(("setting", "default", "what it may be", "meaning"), rows)

@@ -5,18 +5,32 @@ from __future__ import annotations
 from netcommon.features.base import Part
 from netcommon.operations.file import NicFile
 from netcommon.options.addresses import addresses_of, eui64
+from netcommon.options.networks import fields_of, tables_of
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from netcommon.operations.network_file import NetworkFile
     from netcommon.options.addresses import Addresses
     from netcommon.options.model import Options
+    from netcommon.options.networks import NetworkFields
     from netcommon.settings.model import Settings
-    from runtime.nic import Nic
+    from runtime.nic import Network, Nic
 
 NFDHCPD, DNSMASQ = "nfdhcpd", "dnsmasq"
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
+
+#: What a tag of dnsmasq's may be made of, and a file's name.
+_TAG = _LETTERS | frozenset("_.")
+
+#: Tags that dnsmasq sets by itself (dnsmasq(8), --dhcp-host).
+_TAKEN = frozenset({"known", "known-othernet", "bootp", "dhcpv6", "cpewan-id"})
+
+#: What nfdhcpd's own files have no place for (nfdhcpd(8)): its name servers are of its configuration, one for all.
+UNTOLD = ("resolvers", "search", "routes", "mtu")
+
+EVERYWHERE = "0.0.0.0/0"
 
 #: The longest label of a host name (RFC 1035, 2.3.4).
 LABEL = 63
@@ -36,21 +50,68 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         raise NicInvalid("MAC", "", f"a MAC address: {options.dhcp} knows guests by it")
     if options.dhcp == DNSMASQ and _is_twin(nic):
         return Part()
-    given = variables(nic, addresses_of(nic, options))
+    told = fields_of(nic, settings)
+    given = variables(nic, addresses_of(nic, options), told)
     if options.dhcp == NFDHCPD:
         # it watches for files that are closed after writing, and knows a binding by the tap's name
-        made = NicFile(settings.dhcp_nfdhcpd_folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True)
-    else:
-        reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
-        host, warning = _host(nic), ""
-        if _is_word(host):
-            warning = f"{nic.interface}: dnsmasq gives the guest no host name: {host} is a word of its own there"
-            given = tuple((name, "" if name == "host" else value) for name, value in given)
-        made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload, warning=warning)
-    return Part(after=(made,))
+        folder, untold = settings.dhcp_nfdhcpd_folder, tuple(name for name in UNTOLD if getattr(told, name))
+        return Part(after=(NicFile(folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True, untold=untold),))
+    reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
+    host, warning = _host(nic), ""
+    if _is_word(host):
+        warning = f"{nic.interface}: dnsmasq gives the guest no host name: {host} is a word of its own there"
+        given = tuple((name, "" if name == "host" else value) for name, value in given)
+    made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload, warning=warning)
+    return Part(after=(made, *_network_file(nic, settings, told, reload)))
 
 
-def variables(nic: Nic, addresses: Addresses) -> tuple[tuple[str, str], ...]:
+def _network_file(nic: Nic, settings: Settings, told: NetworkFields, reload: str) -> tuple[NetworkFile, ...]:
+    """What dnsmasq tells the guests of the NIC's network, if the settings say anything of that. Raises NicInvalid.
+
+    A range of its configuration gives the guests the network's name as a tag; a guest's own line must not (the template says why).
+    """
+    if not any(tables_of(nic.network, settings.network_fields)):
+        return ()
+    from netcommon.operations.network_file import NetworkFile  # few networks have one
+
+    tag = tag_of(nic.network)
+    if not tag:
+        raise NicInvalid("NETWORK_NAME", nic.network.name, "letters, digits and -_. for dnsmasq, or NETWORK_UUID beside it")
+    lines = network_lines(tag, told)
+    return (NetworkFile(settings.dhcp_dnsmasq_options_folder, tag, nic.uuid, lines, reload),) if lines else ()
+
+
+def tag_of(network: Network) -> str:
+    """The tag that dnsmasq's ranges of the network set, which is its file's name too: its name, or where that will not do its UUID."""
+    name = network.name
+    plain = _TAG.issuperset(name) and name[:1] not in ("", ".", "-") and len(name) <= LABEL and name not in _TAKEN
+    return name if plain else network.uuid
+
+
+def network_lines(tag: str, told: NetworkFields) -> tuple[str, ...]:
+    """Lines as after ``dhcp-option=`` (dnsmasq(8)).
+
+    A client that takes classless routes heeds no other gateway, so they include the default route (RFC 3442, page 5). dnsmasq puts the
+    name servers and domains of DHCPv6 into its router advertisements too (RFC 8106).
+    """
+    four = [each for each in told.resolvers if ":" not in each]
+    six = [f"[{each}]" for each in told.resolvers if ":" in each]
+    routes = dict(told.routes)
+    if routes and told.gateway:
+        routes.setdefault(EVERYWHERE, told.gateway)
+    found = (
+        ("option:router", [told.gateway] if told.gateway else []),
+        ("option:dns-server", four),
+        ("option6:dns-server", six),
+        ("option:domain-search", told.search),
+        ("option6:domain-search", told.search),
+        ("option:mtu", [str(told.mtu)] if told.mtu else []),
+        ("option:classless-static-route", [word for route in routes.items() for word in route]),
+    )
+    return tuple(f"tag:{tag},{option},{','.join(values)}" for option, values in found if values)
+
+
+def variables(nic: Nic, addresses: Addresses, told: NetworkFields) -> tuple[tuple[str, str], ...]:
     """What the templates are given, "" for what there is none of. All but ``tags``, ``instance`` and ``network`` are plain words."""
     network = nic.network
     return (
@@ -70,6 +131,10 @@ def variables(nic: Nic, addresses: Addresses) -> tuple[tuple[str, str], ...]:
         ("gateway", network.gateway),
         ("subnet6", network.subnet6),
         ("gateway6", network.gateway6),
+        ("resolvers", " ".join(told.resolvers)),
+        ("search", " ".join(told.search)),
+        ("routes", " ".join(f"{prefix},{router}" for prefix, router in told.routes.items())),
+        ("mtu", str(told.mtu or "")),
     )
 
 

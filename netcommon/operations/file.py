@@ -28,6 +28,16 @@ def shown(path: str) -> str:
     return path if path.startswith("/") else f"{STATE}/{path}"
 
 
+def reloaded(reload: str) -> Sequence[Effect]:
+    """What tells the daemon of ``reload``, "PROGRAM:PATH" of its pid file, that its files have changed; nothing for ""."""
+    if not reload:
+        return ()
+    from netcommon.effects.reload import Reload
+
+    program, _, path = reload.partition(":")
+    return (Reload(path, program),)
+
+
 class NicFileFields(NamedTuple):
     """The fields of NicFile."""
 
@@ -41,6 +51,7 @@ class NicFileFields(NamedTuple):
     reload: str = ""  #: the pid file of the daemon that is told of a change, "PROGRAM:PATH"
     content: str = ""
     warning: str = ""  #: what its reader is not told that the operator may expect
+    untold: tuple[str, ...] = ()  #: variables that our template has no place for: a warning, where a site's has none either
 
 
 class NicFile(NicFileFields, Operation):
@@ -85,6 +96,9 @@ class NicFile(NicFileFields, Operation):
         if self.template:
             from netcommon.templates import render  # dear, and only some sites have such files
 
+            source = view.template(self.template) if self.untold else ""
+            if untold := [name for name in self.untold if name not in source]:
+                warnings.append(f"{self.about()}: {self.path} has no place for the network's {', '.join(untold)}: the guest is not told")
             text = render(self.template, dict(self.variables), view.template)
         mark = f"{FILE_MARK}{self.owner} {self.reload}".rstrip()
         return [self._replace(content=f"{mark}\n{text}")]
@@ -126,12 +140,7 @@ class NicFile(NicFileFields, Operation):
         return f"rm {self.path}"
 
     def effects(self) -> Sequence[Effect]:
-        if not self.reload:
-            return ()
-        from netcommon.effects.reload import Reload
-
-        program, _, path = self.reload.partition(":")
-        return (Reload(path, program),)
+        return reloaded(self.reload)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

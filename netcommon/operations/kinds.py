@@ -45,6 +45,7 @@ KINDS = {
     "flows": ("flows", "Flows"),
     "flows-end": ("flows", "FlowsEnd"),
     "file": ("file", "NicFile"),
+    "network-file": ("network_file", "NetworkFile"),
     "daemon": ("daemon", "NodeDaemon"),
 }
 
@@ -87,5 +88,6 @@ REPAIRED = {
     "flows": "OpenFlow flows",
     "flows-end": "their end, after that of the port",
     "file": "files for DHCP servers",
+    "network-file": "what DHCP servers tell the guests of a network",
     "daemon": "the DHCP server of instance communication",
 }

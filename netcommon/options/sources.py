@@ -8,7 +8,6 @@ this node. The syntax of tags is in netcommon.options.tags, which is imported on
 from __future__ import annotations
 
 from netcommon.options.model import COMMUNICATION_OPTIONS, DEFAULTS, INSTANCE_COMMUNICATION, Options, mode_of
-from runtime.errors import escaped
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
         def networks(self) -> Mapping[str, Mapping[str, Any]]: ...
 
 
-#: What a name in the settings file may have without quotes (TOML 1.0, keys).
-BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-
-
 def options_of(nic: Nic, settings: Asking) -> Options:
     """The effective options of ``nic``. Raises NicInvalid for a tag with our prefix that is not understood.
 
@@ -50,17 +45,15 @@ def options_of(nic: Nic, settings: Asking) -> Options:
 
 def given(nic: Nic, settings: Asking) -> Iterator[Given]:
     """Every option that any place gives, in rising order of precedence: the last one of a name counts. Raises NicInvalid."""
+    from netcommon.options.networks import tables_of
     from netcommon.options.tags import Given, of_another, of_changed, of_tags, selected, selectors  # few NICs have options
 
     for name, value in settings.nic.items():
         yield Given(name, value, "[nic]")
     network = nic.network
-    named = [key for key in settings.networks if key and key == network.name]
-    identified = [key for key in settings.networks if key and key.lower() == network.uuid]
-    for key in dict.fromkeys([*named, *identified]):
-        place = key if set(key) <= BARE else escaped(key)
-        for name, value in settings.networks[key].items():
-            yield Given(name, value, f"[networks.{place}]")
+    for place, table in tables_of(network, settings.networks):
+        for name, value in table.items():
+            yield Given(name, value, place)
     start = settings.tag_prefix + ":"
     tags = [tag for tag in network.tags if tag.startswith(start)]
     if tags:

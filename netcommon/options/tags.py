@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 
+from netcommon.options.networks import remedy
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Several, Truth
 from runtime.errors import NicInvalid
@@ -117,7 +118,7 @@ def value_of(name: str, text: str) -> Any:
     """The value of the option ``name`` that ``text`` gives, as in a tag; a list's are parted by commas. Raises NicInvalid."""
     kind = KINDS.get(name)
     if kind is None:
-        raise NicInvalid("option", name, f"one of {', '.join(sorted(KINDS))}")
+        raise NicInvalid("option", name, remedy(name) or f"one of {', '.join(sorted(KINDS))}")
     try:
         if not text and isinstance(kind, Truth):
             raise ValueError
@@ -140,7 +141,7 @@ def _option(variable: str, tag: str, rest: str) -> Given:
         name, colon, text = "firewall", ":", rest
     kind = KINDS.get(name)
     if kind is None:
-        raise NicInvalid(variable, tag, f"an option, one of {', '.join(sorted(KINDS))}, or a firewall profile")
+        raise NicInvalid(variable, tag, remedy(name) or f"an option, one of {', '.join(sorted(KINDS))}, or a firewall profile")
     try:
         # a truth alone may do without a value, and it alone cannot be empty
         if not text and isinstance(kind, Truth) == bool(colon):

@@ -37,7 +37,7 @@ def plan(nic: Nic, settings: Settings) -> list[Operation]:
     What only the host knows (the bridge's MTU, its uplinks, a table's number) is left to ``resolve``. Raises NicInvalid for tags of
     ours that are wrong.
     """
-    options = options_of(nic, settings)
+    options, nic = options_of(nic, settings), _in_network(nic, settings)
     mode = load("netcommon.modes." + mode_of(nic))
     operations: list[Operation] = mode.plan(nic, settings, options)
     if not operations:
@@ -52,9 +52,18 @@ def plan(nic: Nic, settings: Settings) -> list[Operation]:
 def effects(nic: Nic, settings: Settings) -> list[Effect]:
     """List what the rest of the world is told when ``nic`` comes, each once. Raises NicInvalid as ``plan`` does."""
     found: dict[Effect, None] = {}
-    for part in _parts(nic, settings, options_of(nic, settings)):
+    for part in _parts(_in_network(nic, settings), settings, options_of(nic, settings)):
         found.update(dict.fromkeys(part.effects))
     return list(found)
+
+
+def _in_network(nic: Nic, settings: Settings) -> Nic:
+    """The NIC with what the settings say of its network."""
+    if not settings.network_fields:
+        return nic
+    from netcommon.options.networks import completed  # few sites say anything
+
+    return completed(nic, settings)
 
 
 def _parts(nic: Nic, settings: Settings, options: Options) -> list[Part]:

@@ -23,10 +23,12 @@ class Settings(NamedTuple):
     tag_prefix: str = "netcommon"  #: tags that begin with it and a colon are options (netcommon.options.model)
     nic: Mapping[str, Any] = {}  #: options of every NIC, by name
     networks: Mapping[str, Mapping[str, Any]] = {}  #: options of the NICs of a network, by its name or UUID
+    network_fields: Mapping[str, Mapping[str, Any]] = {}  #: what a network's guests are told (netcommon.options.networks), by name or UUID
     rule_mark: int = 0  #: the bits of packets' marks that say in which table routed guests' packets are looked up; 0: a rule for each NIC
     tap_alias: bool = True  #: devices bear our mark as their alias
     dhcp_nfdhcpd_folder: str = "/var/lib/nfdhcpd"
     dhcp_dnsmasq_folder: str = "/var/lib/netcommon/dnsmasq"  #: its dhcp-hostsdir
+    dhcp_dnsmasq_options_folder: str = "/var/lib/netcommon/dnsmasq-options"  #: its dhcp-optsdir
     dhcp_dnsmasq_pid: str = "/run/dnsmasq/dnsmasq.pid"  #: "": it is not told
     dns_servers: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"
     dns_zones: tuple[str, ...] = ()  #: forward and reverse; none: no DNS
@@ -52,4 +54,4 @@ class Settings(NamedTuple):
     @property
     def folders(self) -> tuple[str, ...]:
         """Where files of ours lie that other daemons read."""
-        return tuple(filter(None, (self.dhcp_nfdhcpd_folder, self.dhcp_dnsmasq_folder)))
+        return tuple(filter(None, (self.dhcp_nfdhcpd_folder, self.dhcp_dnsmasq_folder, self.dhcp_dnsmasq_options_folder)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tomllib
 
+from netcommon.options.networks import remedy
 from netcommon.options.types import is_interface
 from netcommon.settings.deprecated import moved
 from netcommon.settings.model import Settings
@@ -144,7 +145,9 @@ def _validate(document: Mapping[str, Any]) -> tuple[Settings, set[Path], list[_P
         for name, value in body.items():
             place = (*path, name)
             if name not in keys:
-                problems.append(_Problem(place, f"unknown setting {_dotted(place)}{_suggestion(name, keys.keys())}"))
+                elsewhere = remedy(name) if path == ("nic",) else ""
+                hint = f": expected {elsewhere}" if elsewhere else _suggestion(name, keys.keys())
+                problems.append(_Problem(place, f"unknown setting {_dotted(place)}{hint}"))
                 continue
             key = keys[name]
             try:

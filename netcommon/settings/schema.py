@@ -5,10 +5,13 @@ From the row follow validation, line numbers in errors, ``netcommon config``, an
 
 from __future__ import annotations
 
+from _socket import AF_INET, AF_INET6
+
 from netcommon.operations.kinds import REPAIRED
 from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
+from netcommon.settings.network_types import Host, Resolvers, Routes, Search
 from netcommon.settings.types import REPAIRS, Delay, Domain, FilePath, Listen, Parameters, Servers, Template, Zones
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +37,16 @@ class Key(NamedTuple):
 
 FACILITIES = ("daemon", "user", *(f"local{number}" for number in range(8)))
 
+#: What is of a network as a whole: each field of netcommon.options.networks.NetworkFields, what it may be, and what it means.
+NETWORK_FIELDS: tuple[tuple[str, Kind, str], ...] = (
+    ("gateway", Host(AF_INET), "the guests' IPv4 router, where the hypervisor gives none"),
+    ("gateway6", Host(AF_INET6), "the guests' IPv6 router, where the hypervisor gives none"),
+    ("resolvers", Resolvers(), "the name servers that the guests are told"),
+    ("search", Search(), "the domains in which the guests look for short names"),
+    ("routes", Routes(), "IPv4 routes that the guests are told, besides that to their gateway"),
+    ("mtu", Whole(68, 65535, " of bytes"), "the MTU that the guests are told by DHCP"),
+)
+
 KEYS: tuple[Key, ...] = (
     Key("hook", "timeout", "hook_timeout", Seconds(1, 600), "the whole hook; custom scripts get what remains of it"),
     Key("hook", "service_timeout", "service_timeout", Seconds(0.1, 300), "each service of the host, such as OVSDB; at most the hook's"),
@@ -48,6 +61,13 @@ KEYS: tuple[Key, ...] = (
     Key("tags", "prefix", "tag_prefix", TagPrefix(), "what tags with options begin with, up to their colon"),
     Key("dhcp", "nfdhcpd_folder", "dhcp_nfdhcpd_folder", FilePath("/var/lib/nfdhcpd"), "where nfdhcpd looks for its binding files"),
     Key("dhcp", "dnsmasq_folder", "dhcp_dnsmasq_folder", FilePath("/var/lib/netcommon/dnsmasq"), "the dhcp-hostsdir of the site's dnsmasq"),
+    Key(
+        "dhcp",
+        "dnsmasq_options_folder",
+        "dhcp_dnsmasq_options_folder",
+        FilePath("/var/lib/netcommon/dnsmasq-options"),
+        "its dhcp-optsdir: what the guests of a network are told",
+    ),
     Key(
         "dhcp",
         "dnsmasq_pid",
@@ -90,4 +110,5 @@ KEYS: tuple[Key, ...] = (
     *(Key("repair", kind, "repair", Choice(REPAIRS), doc, kind, "on") for kind, doc in REPAIRED.items()),
     *(Key("nic", option.name, "nic", option.kind, option.doc, option.name, getattr(DEFAULTS, option.name)) for option in OPTIONS),
     *(Key("networks.*", option.name, "networks", option.kind, option.doc, option.name) for option in OPTIONS),
+    *(Key("networks.*", name, "network_fields", kind, doc, name) for name, kind, doc in NETWORK_FIELDS),
 )

@@ -125,7 +125,12 @@ class Domain(NamedTuple):
     def read(self, value: Any) -> object:
         if not isinstance(value, str):
             raise ValueError
-        return _name(value, _HOST) if value else value
+        return domain(value) if value else value
+
+
+def domain(text: str) -> str:
+    """The name of a domain in lower case, without a dot at its end (RFC 1035, 2.3.1). Raises ValueError."""
+    return _name(text, _HOST)
 
 
 def _name(text: str, characters: frozenset[str]) -> str:

@@ -152,12 +152,10 @@ def _settings() -> str:
         tables.setdefault(key.table, []).append(key)
     parts: list[tuple[str, Iterable[str]]] = [("DESCRIPTION", _paragraphs(ABOUT_SETTINGS))]
     for table, keys in tables.items():
-        lines: list[str] = []
-        if keys[0].field in ("nic", "networks"):
-            lines += _paragraphs(("The options of NICs, netcommon-options(5).",))
-        else:
-            for key in keys:
-                lines += [".TP", f"\\fB{escape(key.name)}\\fR", inline(f"{key.doc}: {key.kind.expected}.{_default(key)}")]
+        own = [key for key in keys if key.field not in ("nic", "networks")]
+        lines = [*_paragraphs(("The options of NICs, netcommon-options(5).",))] if own != keys else []
+        for key in own:
+            lines += [".TP", f"\\fB{escape(key.name)}\\fR", inline(f"{key.doc}: {key.kind.expected}.{_default(key)}")]
         parts.append((f'"[{escape(table.replace("*", "NAME"))}]"', lines))
     parts.append(("SEE ALSO", _also(["netcommon(1)", "netcommon-options(5)"])))
     return page("netcommon-config", FORMAT, __version__, "the settings of a node: /etc/netcommon/config.toml", parts)

@@ -14,7 +14,7 @@ import pytest
 
 from netcommon.settings.model import Settings
 from tests.support.bootstrap import ROOT, VENV
-from tests.support.dhcp import Lease, lease, lease6
+from tests.support.dhcp import Lease, Told6, lease, lease6, told6
 from tests.support.guest import Guest
 from tests.support.netns import wait_until
 from tests.support.node import Node
@@ -28,6 +28,8 @@ MAC = "aa:00:00:12:34:56"
 LINK_LOCAL = "fe80::a800:ff:fe12:3456"
 EXAMPLES = ROOT / "examples"
 DEFAULTS = Settings().dhcp_dnsmasq_folder, Settings().dhcp_dnsmasq_pid
+OPTIONS_DEFAULT = Settings().dhcp_dnsmasq_options_folder
+OPTIONS = Path("/run/options")
 HOSTS, PID, BINDINGS = Path("/run/hosts"), Path("/run/site.pid"), Path("/run/nfdhcpd")
 NIC = {
     "INTERFACE": "tap0",
@@ -74,7 +76,7 @@ def prepared(node: Node, server: str) -> Tap:
     """A bridge with the node's addresses, a tap, and a site that uses ``server`` in the network blue."""
     node.bridge("br0")
     node.address("br0", "10.0.0.2/24", "2001:db8::2/64")
-    for folder in (HOSTS, BINDINGS):
+    for folder in (HOSTS, OPTIONS, BINDINGS):
         folder.mkdir(mode=0o755)
     tap = node.tap("tap0")
     Path("/etc/netcommon/config.toml").write_text(SETTINGS.replace("SERVER", server))
@@ -82,13 +84,20 @@ def prepared(node: Node, server: str) -> Tap:
     return tap
 
 
+def here(site: str) -> str:
+    """A configuration of dnsmasq with the folders of this file in the places of the settings' defaults."""
+    for default, ours in ((f"{DEFAULTS[0]}\n", f"{HOSTS}\n"), (f"{OPTIONS_DEFAULT}\n", f"{OPTIONS}\n"), (DEFAULTS[1], str(PID))):
+        assert default in site
+        site = site.replace(default, ours)
+    return site
+
+
 @pytest.fixture
 def guest(node: Node) -> Iterator[Guest]:
     """Behind a tap of a node with dnsmasq."""
     tap = prepared(node, "dnsmasq")
     site = (EXAMPLES / "dnsmasq.conf").read_text()
-    assert DEFAULTS[0] in site and DEFAULTS[1] in site
-    Path("/run/dnsmasq.conf").write_text(site.replace(DEFAULTS[0], str(HOSTS)).replace(DEFAULTS[1], str(PID)))
+    Path("/run/dnsmasq.conf").write_text(here(site))
     subprocess.run(["/usr/sbin/dnsmasq", "--conf-file=/run/dnsmasq.conf", "--dhcp-leasefile=/run/leases", "--user=root"], check=True)
     pid = int(PID.read_text())
     with Guest(tap, MAC, "10.0.0.5", LINK_LOCAL) as made:
@@ -262,3 +271,155 @@ def test_the_sites_template(node: Node) -> None:
     template.chmod(0o644)
     template.write_text("MAC={{ mac }}\nMTU=1400\n")
     assert [line for line in diff(before, snapshot()) if "templates" not in line] == []
+
+
+#: What a real client is told, by udhcpc's names; each line of its script is one variable.
+SCRIPT = """#!/bin/sh
+case "$1" in bound|renew) ;; *) exit;; esac
+env | grep -E '^(router|dns|search|mtu|staticroutes|ip)=' >/run/lease.new
+mv /run/lease.new /run/lease
+"""
+TOLD = """
+[networks.blue]
+dhcp = "dnsmasq"
+resolvers = ["10.0.0.53", "2001:db8::53"]
+search = ["example.com", "lab.example.com"]
+routes = { "10.1.0.0/16" = "10.0.0.254" }
+mtu = 1400
+"""
+
+
+class Client:
+    """A real DHCP client, udhcpc, behind a tap (a veth pair), in a namespace of its own."""
+
+    def __init__(self, node: Node) -> None:
+        self.place = node.namespaced()
+        subprocess.run(["ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "netns", self.place.path], check=True)
+        self.place.run("ip", "link", "set", "eth0", "address", MAC)
+        self.place.run("ip", "link", "set", "eth0", "up")
+        script = Path("/run/client")
+        script.write_text(SCRIPT)
+        script.chmod(0o755)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Runs on, and renews its lease at SIGUSR1, as it does by itself when half of it is over."""
+        asked = [word for name in ("search", "mtu", "staticroutes") for word in ("-O", name)]
+        command = ["busybox", "udhcpc", "-f", "-i", "eth0", "-s", "/run/client", "-t", "5", "-T", "1", *asked]
+        with self.place.entered():
+            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def renewed(self) -> dict[str, str]:
+        """What it is told at its next renewal."""
+        assert self.process is not None
+        Path("/run/lease").unlink()
+        self.process.send_signal(signal.SIGUSR1)
+        return self.lease()
+
+    def lease(self) -> dict[str, str]:
+        """What it was told last."""
+        wait_until(lambda: os.path.exists("/run/lease"))
+        return dict(line.split("=", 1) for line in Path("/run/lease").read_text().splitlines())
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def client(node: Node) -> Iterator[Client]:
+    """A node with the example's dnsmasq, whose guests are told what TOLD says."""
+    node.bridge("br0")
+    node.address("br0", "10.0.0.2/24", "2001:db8::2/64")
+    for folder in (HOSTS, OPTIONS):
+        folder.mkdir(mode=0o755)
+    Path("/etc/netcommon/config.toml").write_text(SETTINGS.partition("[networks")[0] + f'dnsmasq_options_folder = "{OPTIONS}"\n' + TOLD)
+    Path("/run/dnsmasq.conf").write_text(here((EXAMPLES / "dnsmasq.conf").read_text()))
+    subprocess.run(["/usr/sbin/dnsmasq", "--conf-file=/run/dnsmasq.conf", "--dhcp-leasefile=/run/leases", "--user=root"], check=True)
+    pid, made = int(PID.read_text()), Client(node)
+    assert up().status == 0 and down().status == 0  # what is made once and stays
+    yield made
+    made.close()
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_guest_is_told_what_is_said_of_its_network(client: Client) -> None:
+    """And what is changed of that at its next renewal; the site's own option, the router of the example, does not overrule it."""
+    before = snapshot()
+    assert up().status == 0
+    client.start()
+    expected = {
+        "ip": "10.0.0.5",
+        "router": "10.0.0.1",
+        "dns": "10.0.0.53",
+        "search": "example.com lab.example.com",
+        "staticroutes": "10.1.0.0/16 10.0.0.254 0.0.0.0/0 10.0.0.1",
+        "mtu": "1400",
+    }
+    assert client.lease() == expected
+    settings = Path("/etc/netcommon/config.toml")
+    for old, new, name, now in (
+        ("mtu = 1400", "mtu = 1300", "mtu", "1300"),
+        ('["10.0.0.53", "2001:db8::53"]', '["10.0.0.54"]', "dns", "10.0.0.54"),
+        ('routes = { "10.1.0.0/16" = "10.0.0.254" }\n', "", "staticroutes", ""),
+    ):
+        settings.write_text(settings.read_text().replace(old, new))
+        assert client.renewed() == expected  # the settings alone change nothing
+        done = command("change", "--all")
+        assert (done.returncode, done.stderr) == (0, ""), done
+        expected = {key: value for key, value in {**expected, name: now}.items() if value}
+        assert client.renewed() == expected
+        assert command("check").returncode == 0
+    settings.write_text(SETTINGS.partition("[networks")[0] + f'dnsmasq_options_folder = "{OPTIONS}"\n[networks.blue]\ndhcp = "dnsmasq"\n')
+    assert command("change", "--all").returncode == 0 and list(OPTIONS.iterdir()) == []
+    assert client.renewed() == {"ip": "10.0.0.5", "router": "10.0.0.1", "dns": "10.0.0.53"}  # the site's own
+    assert down().status == 0
+    assert [line for line in diff(before, snapshot()) if "config.toml" not in line] == []
+
+
+def test_two_guests_of_a_network_have_one_file(client: Client, node: Node) -> None:
+    """The first writes it, the last takes it away; what somebody has changed by hand is put back, and what is not ours refused."""
+    node.tap("tap1")
+    other = {"INTERFACE": "tap1", "INTERFACE_UUID": UUID.replace("1", "2"), "MAC": "aa:00:00:12:34:57", "IP": "10.0.0.6", "TAGS": ""}
+    path = OPTIONS / "blue"
+    path.write_text("tag:blue,option:mtu,1\n")
+    refused = up()
+    assert refused.status == 69 and str(path) in refused.stderr and path.read_text() == "tag:blue,option:mtu,1\n"
+    path.unlink()
+    assert up().status == 0 and up(**other).status == 0
+    text = path.read_text()
+    assert [each.name for each in OPTIONS.iterdir()] == ["blue"] and "option:mtu,1400" in text
+    assert down().status == 0 and path.read_text() == text
+    path.write_text(text.replace("1400", "1500"))
+    assert command("check").returncode == 1
+    assert command("repair", "--all").returncode == 0 and "option:mtu,1400" in path.read_text()
+    assert rundoor("kvm-ifdown", {"INTERFACE_UUID": other["INTERFACE_UUID"]}, "tap1", "hot-remove").status == 0
+    assert list(OPTIONS.iterdir()) == []
+
+
+def test_gc_of_a_network_without_nics(client: Client) -> None:
+    assert up().status == 0
+    Path(f"/run/netcommon/nics/{UUID}.json").unlink()
+    subprocess.run(["ip", "link", "del", "tap0"], check=True)
+    assert command("gc").returncode == 0
+    assert list(OPTIONS.iterdir()) == [] == list(HOSTS.iterdir())
+
+
+def test_ipv6_name_servers(guest: Guest) -> None:
+    """By DHCPv6 and in router advertisements."""
+    Path("/etc/netcommon/config.toml").write_text(SETTINGS.partition("[networks")[0] + f'dnsmasq_options_folder = "{OPTIONS}"\n' + TOLD)
+    assert up().status == 0
+    found = told6(guest, LINK_LOCAL)
+    assert found == Told6(("2001:db8::53",), ("example.com", "lab.example.com"), ("2001:db8::53",), ("example.com", "lab.example.com"))
+
+
+def test_no_field_of_a_network_for_one_nic(guest: Guest) -> None:
+    """Neither by a tag nor by a change nor in [nic]: each names the place where it belongs."""
+    remedy = "resolvers is of a network: [networks.NAME] resolvers in the settings"
+    before = snapshot()
+    refused = up(TAGS="netcommon:0:resolvers:10.0.0.53")
+    assert refused.status == 64 and remedy in refused.stderr and diff(before, snapshot()) == []
+    assert up().status == 0
+    changed = command("change", "tap0", "resolvers=10.0.0.53")
+    assert changed.returncode == 64 and remedy in changed.stderr and command("check").returncode == 0

@@ -46,6 +46,7 @@ PROGRAMS = {
         "sysctl": "procps",
         "strace": "strace",
         "dnsmasq": "dnsmasq-base",
+        "busybox": "busybox-static",
         "knotd": "knot",
         "kdig": "knot-dnsutils",
         "systemd-analyze": "systemd",

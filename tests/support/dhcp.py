@@ -18,6 +18,7 @@ COOKIE = b"\x63\x82\x53\x63"
 DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
 MASK, ROUTER, DNS, HOST, ASKED, KIND, SERVER, WANTED = 1, 3, 6, 12, 50, 53, 54, 55
 SOLICIT, ADVERTISE, REQUEST6, REPLY = 1, 2, 3, 7
+INFORMATION, ASKED6, DNS6, SEARCH6, ICMP6 = 11, 6, 23, 24, 58
 CLIENT_ID, SERVER_ID, IA_NA, IA_ADDRESS, ELAPSED = 1, 2, 3, 5, 8
 ALL_SERVERS, ALL_SERVERS_MAC = "ff02::1:2", "33:33:00:01:00:02"
 
@@ -114,6 +115,62 @@ def lease6(guest: Guest, link_local: str, seconds: float = 1.0) -> str:
         answer = _ask6(guest, link_local, REQUEST6, asked, REPLY, seconds)
         return _given6(answer) if answer is not None else ""
     return ""
+
+
+class Told6(NamedTuple):
+    """Name servers and domains to search, by DHCPv6 (RFC 3646) and by a router advertisement (RFC 8106)."""
+
+    resolvers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    advertised_resolvers: tuple[str, ...] = ()
+    advertised_search: tuple[str, ...] = ()
+
+
+def told6(guest: Guest, link_local: str, seconds: float = 2.0) -> Told6:
+    """Ask for information alone (RFC 8415, 18.2.6), and solicit routers (RFC 4861, 4.1)."""
+    identity = struct.pack("!HH", 3, 1) + mac_bytes(guest.mac)
+    wanted = {CLIENT_ID: identity, ASKED6: struct.pack("!HH", DNS6, SEARCH6)}
+    answer = _ask6(guest, link_local, INFORMATION, wanted, REPLY, seconds) or {}
+    advertised = dict(_advertised(guest, link_local, seconds))
+    rdnss, dnssl = (advertised.get(kind, b"")[6:] for kind in (25, 31))  # behind two reserved bytes and a lifetime
+    found = (_addresses6(answer.get(DNS6, b"")), _domains(answer.get(SEARCH6, b"")), _addresses6(rdnss), _domains(dnssl))
+    return Told6(*found)
+
+
+def _addresses6(data: bytes) -> tuple[str, ...]:
+    return tuple(str(ipaddress.IPv6Address(data[at : at + 16])) for at in range(0, len(data) - 15, 16))
+
+
+def _domains(data: bytes) -> tuple[str, ...]:
+    """Names of the DNS one after the other (RFC 1035, 3.1), with zeros behind."""
+    found: list[str] = []
+    labels: list[str] = []
+    while data:
+        length, data = data[0], data[1:]
+        if length:
+            labels.append(data[:length].decode())
+        elif labels:
+            found.append(".".join(labels))
+            labels = []
+        data = data[length:]
+    return tuple(found)
+
+
+def _advertised(guest: Guest, source: str, seconds: float) -> Iterator[tuple[int, bytes]]:
+    """The options of the router advertisement that a solicitation brings."""
+    body = bytes([133, 0, 0, 0]) + bytes(4)
+    ends = ipaddress.IPv6Address(source).packed + ipaddress.IPv6Address("ff02::2").packed
+    sum_ = checksum(ends + struct.pack("!II", len(body), ICMP6) + body)
+    packet = struct.pack("!IHBB", 6 << 28, len(body), ICMP6, 255) + ends + body[:2] + sum_ + body[4:]
+    start = len(guest.seen)
+    guest.send("33:33:00:00:00:02", IPV6, packet)
+    for frame in _frames(guest, start, seconds):
+        if frame.type == IPV6 and frame.payload[6] == ICMP6 and frame.payload[40] == 134:
+            data = frame.payload[56:]
+            while len(data) >= 8 and data[1]:
+                yield data[0], data[2 : 8 * data[1]]
+                data = data[8 * data[1] :]
+            return
 
 
 def _ask6(guest: Guest, source: str, kind: int, options: dict[int, bytes], wanted: int, seconds: float) -> dict[int, bytes] | None:

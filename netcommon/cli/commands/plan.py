@@ -14,6 +14,7 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.lifecycle.changed_options import in_force
 from netcommon.operations.base import Operation, to_json
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
+from netcommon.options.networks import Said, said, tables_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import given
 from netcommon.options.tags import Given
@@ -39,12 +40,13 @@ def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve:
     nic = _source(app, name, env_file, from_environment, values)
     operations: Sequence[Operation] = planned(nic, app.settings())
     options = list(given(nic, app.settings()))
+    network = list(said(nic, app.settings())) if any(tables_of(nic.network, app.settings().network_fields)) else []
     if resolve:
         operations = _resolved(app, nic, operations)
     if as_json:
-        answer("plan", **document(nic, options, operations, resolve))
+        answer("plan", **document(nic, options, network, operations, resolve))
     else:
-        say(text(nic, options, operations))
+        say(text(nic, options, network, operations))
 
 
 def _source(app: App, name: str, env_file: str, from_environment: bool, values: dict[str, Any]) -> Nic:
@@ -77,11 +79,16 @@ def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Opera
     return execute.resolve(node, node.host.view(), operations, earlier, nic.uuid, app.log)
 
 
-def document(nic: Nic, options: Sequence[Given], operations: Sequence[Operation], resolved: bool) -> dict[str, object]:
-    """The plan as JSON. What only the host knows is left out of a pure plan. Of options the last of a name counts."""
+def document(
+    nic: Nic, options: Sequence[Given], network: Sequence[Said], operations: Sequence[Operation], resolved: bool
+) -> dict[str, object]:
+    """The plan as JSON. What only the host knows is left out of a pure plan. Of options, and of what is said of the network, the last
+    of a name counts.
+    """
     return {
         "nic": environment_of(nic),
         "options": [option._asdict() for option in options],
+        "network": [field._asdict() for field in network],
         "up": [
             {name: value for name, value in to_json(one).items() if resolved or name not in one.CHOSEN} | {"does": one.describe()}
             for one in operations
@@ -90,20 +97,27 @@ def document(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]
     }
 
 
-def text(nic: Nic, options: Sequence[Given], operations: Sequence[Operation]) -> str:
+def text(nic: Nic, options: Sequence[Given], network: Sequence[Said], operations: Sequence[Operation]) -> str:
     """The plan for people."""
     link = f", link {nic.link}" if nic.link else ""
     lines = [f"{nic.label} ({nic.uuid}) on {nic.interface}: {nic.mode}{link}"]
-    counts = {option.name: option for option in options}
-    overruled = [option for option in options if option is not counts[option.name]]
-    lines += ["options:"] if options else []
-    lines += [f"  {name} = {_shown(option.value)}, from {option.origin}{_void(name, nic)}" for name, option in counts.items()]
-    lines += [f"  ({option.name} = {_shown(option.value)}, from {option.origin}, is overruled)" for option in overruled]
+    lines += _listed("options:", options, nic)
+    lines += _listed("network:", network)
     if not operations:
         return "\n".join([*lines, "nothing of ours: what is done is left to the site's scripts"])
     lines += ["up:", *(f"  {number}. {one.describe()}" for number, one in enumerate(operations, 1))]
     lines += ["down:", *(f"  {number}. {one.undo()}" for number, one in enumerate(reversed(operations), 1))]
     return "\n".join(lines)
+
+
+def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None = None) -> list[str]:
+    """What counts with its place, and what was overruled; ``nic``: for which some may mean nothing."""
+    counts = {one.name: one for one in found}
+    lines = [title] if found else []
+    for name, one in counts.items():
+        lines.append(f"  {name} = {_shown(one.value)}, from {one.origin}{_void(name, nic) if nic else ''}")
+    overruled = [one for one in found if one is not counts[one.name]]
+    return lines + [f"  ({one.name} = {_shown(one.value)}, from {one.origin}, is overruled)" for one in overruled]
 
 
 def _void(name: str, nic: Nic) -> str:
@@ -120,6 +134,8 @@ def _shown(value: object) -> str:
     """As the settings file would say it."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return " ".join(f"{name} by {each}" for name, each in value.items())
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

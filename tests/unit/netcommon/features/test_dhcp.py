@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from netcommon.effects.reload import Reload
 from netcommon.features import dhcp
 from netcommon.features.base import Part
 from netcommon.host.api.facts import FILE_MARK
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.operations.file import NicFile
+from netcommon.operations.network_file import NetworkFile
 from netcommon.options.model import Options
+from netcommon.options.networks import NetworkFields, fields_of
 from netcommon.plan.planner import plan
 from netcommon.settings.model import Settings
 from runtime.environment import nic_from_environment
@@ -106,6 +109,172 @@ def test_nfdhcpd(changes: dict[str, str], indev: str) -> None:
 def test_nfdhcpd_of_a_network_that_is_no_64() -> None:
     """The guest makes itself no address there, and we do not make one up."""
     assert written(nic(NETWORK_SUBNET6="2001:db8::/56"), NFDHCPD).content.endswith("SUBNET6=2001:db8::/56\nEUI64=\n")
+
+
+#: What the settings say of a network, in full.
+FIELDS = {
+    "resolvers": ("10.0.0.53", "2001:db8::53", "10.0.0.54"),
+    "search": ("example.com", "lab.example.com"),
+    "routes": {"10.1.0.0/16": "10.0.0.254", "10.2.0.0/16": "10.0.0.253"},
+    "mtu": 1400,
+}
+#: And what dnsmasq reads of it; RFC 3442 has the default route among the others.
+LINES = (
+    "tag:blue,option:router,10.0.0.1",
+    "tag:blue,option:dns-server,10.0.0.53,10.0.0.54",
+    "tag:blue,option6:dns-server,[2001:db8::53]",
+    "tag:blue,option:domain-search,example.com,lab.example.com",
+    "tag:blue,option6:domain-search,example.com,lab.example.com",
+    "tag:blue,option:mtu,1400",
+    "tag:blue,option:classless-static-route,10.1.0.0/16,10.0.0.254,10.2.0.0/16,10.0.0.253,0.0.0.0/0,10.0.0.1",
+)
+
+
+def told(one: Nic, fields: dict[str, object], options: Options = DNSMASQ, key: str = "blue") -> tuple[NetworkFile, ...]:
+    """The files of networks in the plan of a NIC."""
+    settings = Settings(nic={"dhcp": options.dhcp}, network_fields={key: fields})
+    return tuple(each for each in plan(one, settings) if isinstance(each, NetworkFile))
+
+
+def test_what_the_guests_of_a_network_are_told() -> None:
+    (made,) = told(nic(**NETWORK), FIELDS)
+    assert (made.folder, made.name, made.lines) == ("/var/lib/netcommon/dnsmasq-options", "blue", LINES)
+    assert [made.identity()] == [*made.shared()] and made.effects() == (Reload("/run/dnsmasq/dnsmasq.pid", "dnsmasq"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({"mtu": 1400}, [LINES[0], LINES[5]]),
+        ({"gateway": "10.0.0.9"}, [LINES[0]]),  # the hypervisor's counts
+        ({"routes": {"0.0.0.0/0": "10.0.0.9"}}, [LINES[0], "tag:blue,option:classless-static-route,0.0.0.0/0,10.0.0.9"]),
+    ],
+)
+def test_the_gateway_goes_along(fields: dict[str, object], lines: list[str]) -> None:
+    (made,) = told(nic(**NETWORK), fields)
+    assert [*made.lines] == lines
+
+
+def test_routes_without_a_gateway() -> None:
+    (made,) = told(nic(NETWORK_NAME="blue"), {"routes": {"10.1.0.0/16": "10.0.0.254"}})
+    assert made.lines == ("tag:blue,option:classless-static-route,10.1.0.0/16,10.0.0.254",)
+
+
+def test_only_the_guests_of_the_network_and_of_dnsmasq() -> None:
+    assert told(nic(**NETWORK), FIELDS, key="green") == () == told(nic(), FIELDS) == told(nic(**NETWORK), FIELDS, NFDHCPD)
+    assert told(nic(NETWORK_NAME="blue"), {}) == () == told(nic(**NETWORK), FIELDS, Options())
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "tag"),
+    [
+        ("my.net_2-b", "", "my.net_2-b"),
+        ("a,b", UUIDS[1], UUIDS[1]),
+        ("known", UUIDS[1], UUIDS[1]),
+        (".hidden", UUIDS[1], UUIDS[1]),
+        ("x" * 64, UUIDS[1], UUIDS[1]),
+        ("", UUIDS[1], UUIDS[1]),
+    ],
+)
+def test_the_tag_of_a_network(name: str, identity: str, tag: str) -> None:
+    """It is a word of dnsmasq's and a file's name: no name that somebody has chosen is anything else there."""
+    (made,) = told(nic(NETWORK_NAME=name, NETWORK_UUID=identity), FIELDS, key=identity.upper() or name)
+    assert made.name == tag and all(each.startswith(f"tag:{tag},option") for each in made.lines)
+
+
+def test_a_network_that_no_tag_can_stand_for() -> None:
+    with pytest.raises(NicInvalid, match="NETWORK_UUID beside it"):
+        told(nic(NETWORK_NAME="a,b"), FIELDS, key="a,b")
+
+
+def test_the_uuids_table_is_the_stronger() -> None:
+    settings = Settings(network_fields={UUIDS[1]: {"mtu": 1300}, "blue": {"mtu": 1400, "search": ("example.com",)}})
+    found = fields_of(nic(NETWORK_NAME="blue", NETWORK_UUID=UUIDS[1], NETWORK_GATEWAY="10.0.0.1"), settings)
+    assert found == NetworkFields("10.0.0.1", mtu=1300, search=("example.com",))
+
+
+def test_gateways_where_the_hypervisor_gives_none() -> None:
+    """nfdhcpd is told of them, and a routed guest's node answers for the one of IPv6."""
+    settings = Settings(nic={"dhcp": "nfdhcpd"}, network_fields={"blue": {"gateway": "10.0.0.9", "gateway6": "2001:db8::9"}})
+    routed = nic(NETWORK_NAME="blue", MODE="routed", LINK="100", IP="2001:db8::5")
+    for one, expected in ((routed, ("10.0.0.9", "2001:db8::9")), (nic(**NETWORK), ("10.0.0.1", "2001:db8::1"))):
+        (made,) = (each for each in plan(one, settings) if isinstance(each, NicFile))
+        assert tuple(dict(made.variables)[name] for name in ("gateway", "gateway6")) == expected
+    assert "gateway-neighbour" in [one.KIND for one in plan(routed, settings)]
+    assert "gateway-neighbour" not in [one.KIND for one in plan(routed, settings._replace(network_fields={}))]
+
+
+def test_what_nfdhcpd_has_no_place_for() -> None:
+    """It is said at each up and by plan; a site's template that has a place for it is taken at its word."""
+    settings = Settings(network_fields={"blue": {**FIELDS, "gateway": "10.0.0.9"}})
+    (made,) = dhcp.plan(nic(**NETWORK), settings, NFDHCPD).after
+    host, warnings = MemoryHost(), list[str]()
+    made.resolve(host.view(), warnings)
+    expected = "tap0: /var/lib/nfdhcpd/tap0 has no place for the network's resolvers, search, routes, mtu: the guest is not told"
+    assert warnings == [expected]
+    host.templates["dhcp/nfdhcpd.j2"] = "MTU={{ mtu }}\nNAMESERVERS={{ resolvers }}\nROUTES={{ routes }}\nSEARCH={{ search }}\n"
+    warnings.clear()
+    (resolved,) = made.resolve(host.view(), warnings)
+    text = "MTU=1400\nNAMESERVERS=10.0.0.53 2001:db8::53 10.0.0.54\nROUTES=10.1.0.0/16,10.0.0.254 10.2.0.0/16,10.0.0.253\n"
+    assert warnings == [] and resolved._asdict()["content"].endswith(f"{text}SEARCH=example.com lab.example.com\n")
+
+
+class TestNetworkFile:
+    """One file for all NICs of a network: the last word counts, and no NIC takes it back for another."""
+
+    def file(self, host: MemoryHost, owner: int, mtu: int) -> NetworkFile:
+        host.files.folders.add("/run/options")
+        (made,) = NetworkFile("/run/options", "blue", UUIDS[owner], (f"tag:blue,option:mtu,{mtu}",)).resolve(host.view(), [])
+        assert isinstance(made, NetworkFile)
+        return made
+
+    def put(self, host: MemoryHost, one: NetworkFile) -> None:
+        assert all(answer.ok for answer in host.execute(one.apply(), stop=True))
+
+    def text(self, host: MemoryHost) -> str:
+        found = host.view().file("/run/options", "blue")
+        return found.content if found else ""
+
+    def test_the_last_word_counts(self) -> None:
+        host = MemoryHost()
+        first = self.file(host, 0, 1400)
+        self.put(host, first)
+        assert first.differs(host.view()) == ""
+        same = self.file(host, 1, 1400)
+        self.put(host, same)
+        assert self.text(host) == first.content  # as the first one has left it
+        second = self.file(host, 1, 1300)
+        self.put(host, second)
+        assert [one.differs(host.view()) for one in (first, same, second)] == ["", "it says something else", ""]
+        self.put(host, self.file(host, 0, 1200))
+        assert [one.differs(host.view()) for one in (first, second)] == ["it says something else", ""]
+
+    @pytest.mark.parametrize("how", ["edited", "cut", "foreign", "gone", "mode"])
+    def test_a_change_by_hand_is_seen_by_every_nic(self, how: str) -> None:
+        """Also where the one that has written it has gone."""
+        host = MemoryHost()
+        one, other = self.file(host, 0, 1400), self.file(host, 1, 1400)
+        self.put(host, one)
+        text = one.content
+        changed = {"edited": text.replace("1400", "1500"), "cut": text[: text.index("\n") + 1], "foreign": "mtu\n", "mode": text}
+        if how == "gone":
+            host.files.contents.clear()
+        else:
+            host.files.put("/run/options", "blue", changed[how], 0o600 if how == "mode" else 0o644)
+        assert one.differs(host.view()) and other.differs(host.view())
+        if how == "foreign":
+            assert one.revert(host.view()) == []
+            with pytest.raises(HostRefused, match="/run/options/blue"):
+                self.file(host, 1, 1400)
+        else:
+            self.put(host, self.file(host, 1, 1400))
+            assert other.differs(host.view()) == "" and "option:mtu,1400" in self.text(host)
+
+    def test_the_last_one_removes_it_whoever_has_written_it(self) -> None:
+        host = MemoryHost()
+        self.put(host, self.file(host, 0, 1400))
+        assert all(answer.ok for answer in host.execute(self.file(host, 1, 1400).revert(host.view()), stop=True))
+        assert self.text(host) == ""
 
 
 @given(valid_environments())

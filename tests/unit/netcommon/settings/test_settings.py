@@ -143,6 +143,26 @@ uplinks = []
         ("bridges = 5", "expected a table [bridges]"),
         ("hook = [1]", "expected a table [hook]"),
         ("timeout = 5", "unknown setting timeout; known: agent"),
+        ("nic.resolvers = []", "nic.resolvers: expected an option of NICs; resolvers is of a network: [networks.NAME] resolvers in the"),
+        ("networks.blue.gateway = '10.0.0.0/24'", "expected an IPv4 address"),
+        ("networks.blue.gateway = '2001:db8::1'", "expected an IPv4 address"),
+        ("networks.blue.gateway6 = '10.0.0.1'", "expected an IPv6 address"),
+        ("networks.blue.resolvers = '10.0.0.53'", "expected a list of at most 16 IPv4 or IPv6 addresses"),
+        ("networks.blue.resolvers = ['10.0.0.53', '10.0.0.53']", "expected a list of at most 16 IPv4 or IPv6 addresses"),
+        ("networks.blue.resolvers = ['10.0.0.53,10.0.0.54']", "expected a list of at most 16 IPv4 or IPv6 addresses"),
+        ("networks.blue.resolvers = [53]", "expected a list of at most 16 IPv4 or IPv6 addresses"),
+        (f"networks.blue.resolvers = {[f'10.0.0.{n}' for n in range(1, 18)]}", "expected a list of at most 16"),
+        ("networks.blue.search = ['a_b.example']", "expected a list of at most 16 domains"),
+        ("networks.blue.search = ['example.com', 'EXAMPLE.com.']", "expected a list of at most 16 domains"),
+        ("networks.blue.search = ['']", "expected a list of at most 16 domains"),
+        ("networks.blue.search = ['a\\nb']", "expected a list of at most 16 domains"),
+        (f"networks.blue.search = {['a' * 60 + f'.example{n}' for n in range(4)]}", "of 255 characters together"),
+        ("networks.blue.routes = ['10.1.0.0/16']", "expected a table of at most 16 IPv4 routes"),
+        ("networks.blue.routes = { '10.1.0.1/16' = '10.0.0.254' }", "expected a table of at most 16 IPv4 routes"),
+        ("networks.blue.routes = { '10.1.0.0/16' = '' }", "expected a table of at most 16 IPv4 routes"),
+        ("networks.blue.routes = { '10.1.0.0/16' = ['10.0.0.254'] }", "expected a table of at most 16 IPv4 routes"),
+        ("networks.blue.routes = { '2001:db8::/32' = '2001:db8::1' }", "DHCP has none for IPv6"),
+        ("networks.blue.mtu = 67", "expected a whole number of bytes, 68 to 65535"),
         ("hook.service_timeout = 31", "hook.service_timeout (31) is more than hook.timeout (30)"),
     ],
 )
@@ -292,7 +312,15 @@ class TestExample:
         options = DEFAULTS._asdict()
         repair = dict.fromkeys(KINDS, "on")
         networks = {"blue": {"isolated": True}}
+        fields = {"gateway": "10.0.0.1", "gateway6": "2001:db8::1", "resolvers": ("10.0.0.53", "2001:db8::53"), "search": ("example.com",)}
+        told = {"blue": {**fields, "routes": {"10.1.0.0/16": "10.0.0.254"}, "mtu": 1400}}
         storage = {"storage": {"adds": "mode", "parameters": {"address": "198.51.100.1", "mtu": 9000}}}
         assert read == Settings(
-            custom_order="after", uplinks={"br0": ("eth1",)}, nic=options, networks=networks, repair=repair, extensions=storage
+            custom_order="after",
+            uplinks={"br0": ("eth1",)},
+            nic=options,
+            networks=networks,
+            network_fields=told,
+            repair=repair,
+            extensions=storage,
         )

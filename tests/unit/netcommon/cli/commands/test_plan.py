@@ -227,3 +227,21 @@ def test_plan_of_a_nic_that_is_up_says_where_its_options_come_from(cli: Cli) -> 
     Path(cli.paths.etc, "nics.d", f"{UUIDS[0]}.toml").unlink()
     said = {cli("plan", name).stdout for name in ("tap0", UUIDS[0], "web1/0")}
     assert len(said) == 1 and "isolated = true, from TAGS: netcommon:0:isolated" in said.pop()
+
+
+def test_what_is_said_of_the_network(cli: Cli) -> None:
+    """What counts, from where, and what the hypervisor's word is stronger than; nothing where the settings say nothing."""
+    Path(cli.paths.etc).mkdir(parents=True)
+    words = (*BRIDGED[1:], "--network-name", "blue", "--network-gateway", "10.0.0.1")
+    assert "network:" not in cli("plan", *words).stdout and cli.json("plan", *words)["network"] == []
+    text = '[networks.blue]\ngateway = "10.0.0.9"\nroutes = { "10.1.0.0/16" = "10.0.0.254" }\nmtu = 1400\n'
+    Path(cli.paths.config).write_text(text)
+    said = cli("plan", *words).stdout
+    expected = """network:
+  gateway = 10.0.0.1, from NETWORK_GATEWAY
+  routes = 10.1.0.0/16 by 10.0.0.254, from [networks.blue]
+  mtu = 1400, from [networks.blue]
+  (gateway = 10.0.0.9, from [networks.blue], is overruled)
+"""
+    assert expected in said
+    assert {"name": "mtu", "value": 1400, "origin": "[networks.blue]"} in cli.json("plan", *words)["network"]
