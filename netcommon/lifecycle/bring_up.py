@@ -198,30 +198,16 @@ class BringUp:
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
         """
-        outdated, new = execute.Among(resolved).lacks(old), execute.Among(old).lacks(resolved)
-        owed = [operation for operation in new if operation.exclusive()] if current.incoming else []
+        from netcommon.lifecycle.reconcile import delta  # a first up has nothing to compare with
+
         described = current.nic.description != self.nic.description or current.described_anew
-        changed = bool(outdated or len(new) > len(owed)) or described or current.state == CHANGING
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
-        drifted = [operation for operation, _text in execute.drift(view, resolved)]
-        wrong = set(map(id, drifted))  # of a trunk thousands
-        waiting = {id(one) for one in resolved if id(one) not in wrong and one.waits(view)}  # its device may be gone
-        down = shut(current.device, current.ifindex)
-        leaving = outdated if any(one.opens() for one in resolved) else []
-        moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
-        moves = moves or any(operation.place() == down.place() for operation in new)
-        # its network and whether anything keeps it to its own change together: in between, one would be without the other
-        apart = [({one.network() for one in each}, any(one.confines() and not one.of_port() for one in each)) for each in (old, resolved)]
-        differ = apart[0][0] != apart[1][0] and apart[0][1] != apart[1][1]
-        moves = moves or (differ and any(one.lets_in() for one in resolved))
-        todo = [
-            one
-            for one in resolved
-            if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())
-        ]
-        closed = moves or (not finished and current.door != ADOPT and self._early(view, link, resolved))
-        if finished and not (todo or changed or owed):
+        early = not finished and current.door != ADOPT and self._early(view, link, resolved)
+        difference = delta(view, old, resolved, shut(current.device, current.ifindex), finished, early)
+        owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
+        changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
+        if finished and not (difference.make or changed or owed):
             record = current._replace(state=UP, incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
                 self.node.store.write(record)
@@ -231,20 +217,20 @@ class BringUp:
                 self.held.release_keys()
                 self.scripts.up()  # it does all that is done for this NIC, and its guest has arrived
             return Outcome(False, f"{self.nic.label} is up on {self.nic.interface} already")
-        for operation in todo if finished and not changed else ():
+        for operation in difference.make if finished and not changed else ():
             if operation in owed:
                 continue
             self.log.warning(f"had drifted, is mended: {operation.describe()}")
         run = described or not finished
         unknown = execute.decode(current)[1]
-        operations = (*unknown, *map(to_json, [*resolved, *outdated]))
+        operations = (*unknown, *map(to_json, [*resolved, *difference.gone]))
         before = current if finished else current.before
         record = current._replace(
             nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
         )
         settled = (*unknown, *map(to_json, resolved))
         left = current if run and current.scripts and self.run_scripts else None
-        self._carry_out(record, outdated, todo, run, settled, [down] if closed else [], left)
+        self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
 
     def _carry_out(
@@ -270,19 +256,19 @@ class BringUp:
                 self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
                 site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
                 self.held.keys(keys)
-            if first:
-                execute.apply(node, first, self.log)
-            late = [operation for operation in outdated if operation.unbroken()]
-            early = [operation for operation in outdated if operation not in late]
-            if early:
-                self._retire(record, early)
-            try:
-                execute.apply(node, todo, self.log)
-            except execute.Changed as error:
-                self.log.warning(f"{error}: once more")
-                self._again(record._replace(operations=record.operations if settled is None else settled))
-            if late:
-                self._retire(record._replace(operations=(*(settled or ()), *map(to_json, late))), late)
+            lasting = record._replace(operations=record.operations if settled is None else settled)
+            early, late = execute.early_and_late(execute.Among(execute.decode(lasting)[0]).leaves(outdated) if outdated else [])
+            for comes, operations in execute.stages(first, early, lambda: todo, late):
+                if not comes:
+                    execute.retire(node, operations, record.key, self.log)
+                    continue
+                try:
+                    execute.apply(node, operations, self.log)
+                except execute.Changed as error:
+                    self.log.warning(f"{error}: once more")
+                    self._again(lasting)
+            if outdated:
+                execute.settle_owners(node, record.key, outdated, execute.decode(lasting)[0])
             self.held.release_keys()
             if run:
                 self.scripts.up()
@@ -380,18 +366,6 @@ class BringUp:
                 self.node.store.remove(record)
         except (OSError, NetcommonError) as error:
             self.log.error(f"the record could not be put back: {error}")
-
-    def _retire(self, record: Record, outdated: list[Operation]) -> None:
-        """Reverts those of the record that no other takes the place of. Raises the first failure."""
-        node = self.node
-        lasting = [operation for operation in execute.decode(record)[0] if operation not in outdated]
-        surplus = execute.Among(lasting).leaves(outdated)
-        failures = execute.revert(node, surplus, record.key, self.log) if surplus else []
-        if failures:
-            raise failures[0][1]
-        for key in set(execute.keys_of(outdated)) - set(execute.keys_of(lasting)):
-            node.store.owners.release(key, record.key)
-        execute.claim(node, lasting, record.key)
 
     def roll_back(self, record: Record, error: BaseException) -> None:
         """In reverse order, each step on its own; what cannot be undone stays recorded, for gc."""

@@ -15,7 +15,7 @@ from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from netcommon.effects.base import Effect
     from netcommon.host.api.facts import Link
@@ -231,6 +231,40 @@ def apply_each(node: Node, lists: Sequence[Sequence[Operation]], logs: Sequence[
         except NetcommonError as error:
             failures.append(error)
     return failures
+
+
+def stages(
+    shut: Sequence[Operation], early: Sequence[Operation], make: Callable[[], Sequence[Operation]], late: Sequence[Operation]
+) -> Iterator[tuple[bool, Sequence[Operation]]]:
+    """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
+
+    Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
+    the guest to its own meanwhile.
+    """
+    yield True, shut
+    yield False, early
+    yield True, make()
+    yield False, late
+
+
+def early_and_late(gone: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up."""
+    return [operation for operation in gone if not operation.unbroken()], [operation for operation in gone if operation.unbroken()]
+
+
+def retire(node: Node, operations: Sequence[Operation], key: str, log: Log) -> None:
+    """Revert ``operations`` of the record ``key``, each on its own. Raises the first failure."""
+    failures = revert(node, operations, key, log) if operations else []
+    if failures:
+        raise failures[0][1]
+
+
+def settle_owners(node: Node, key: str, before: Iterable[Operation], lasting: Iterable[Operation]) -> None:
+    """Make the record ``key`` an owner of what ``lasting`` shares with others, and of nothing else that it had: of ``before``."""
+    lasting = list(lasting)
+    for shared in set(keys_of(before)) - set(keys_of(lasting)):
+        node.store.owners.release(shared, key)
+    claim(node, lasting, key)
 
 
 def requests_of(operations: Sequence[Operation]) -> list[tuple[Operation, Request]]:

@@ -26,32 +26,25 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
     execute.claim(node, resolved, record.key)
     first = [operation for operation in leaving if operation.one_of_device()]
-    if first:
-        execute.apply(node, [shut(record.device, record.ifindex)], log)
-    going, todo = [*first, *execute.Among(resolved).leaves(outdated)], list(mending.todo)
-    if going:
-        retire(node, going, record.key, log)
-        todo = mending.drifted(execute.once(node), wanted)
-    try:
-        execute.apply(node, mending.order(todo), log)
-    except HostRefused as problem:
-        raise HostRefused("; ".join([*mending.hopeless, str(problem)])) from problem
-    retire(node, [operation for operation in leaving if operation not in going], record.key, log)
+    early, late = execute.early_and_late(execute.Among(resolved).leaves(outdated))
+    early, late = [*first, *early], [*late, *(operation for operation in leaving if operation not in first)]
+    todo = list(mending.todo)
+
+    def make() -> list[Operation]:
+        nonlocal todo
+        todo = mending.drifted(execute.once(node), wanted) if early else todo
+        return mending.order(todo)
+
+    for comes, operations in execute.stages([shut(record.device, record.ifindex)] if first else [], early, make, late):
+        if not comes:
+            execute.retire(node, operations, record.key, log)
+            continue
+        try:
+            execute.apply(node, operations, log)
+        except HostRefused as problem:
+            raise HostRefused("; ".join([*mending.hopeless, str(problem)])) from problem
     if outdated or leaving or mending.staying or stored.device != record.device:
         node.store.write(mending.stored(*mending.staying))
-        settle_owners(node, stored, [*outdated, *leaving], [*resolved, *mending.staying])
+        before = [*outdated, *leaving, *execute.decode(stored)[0]]
+        execute.settle_owners(node, stored.key, before, [*resolved, *mending.staying])
     return todo
-
-
-def retire(node: Node, operations: list[Operation], key: str, log: Log) -> None:
-    """Revert ``operations`` of the record ``key``, each on its own. Raises the first failure."""
-    failures = execute.revert(node, operations, key, log) if operations else []
-    if failures:
-        raise failures[0][1]
-
-
-def settle_owners(node: Node, stored: Record, gone: list[Operation], lasting: list[Operation]) -> None:
-    """Make the record an owner of what ``lasting`` shares with others, and of nothing else that it had: ``stored`` and ``gone``."""
-    for key in set(execute.keys_of([*gone, *execute.decode(stored)[0]])) - set(execute.keys_of(lasting)):
-        node.store.owners.release(key, stored.key)
-    execute.claim(node, lasting, stored.key)

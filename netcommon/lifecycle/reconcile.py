@@ -22,6 +22,49 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
+class Delta(NamedTuple):
+    """Say what it takes to make of what is on record what is wanted; in which order is netcommon.lifecycle.execute.stages' to say."""
+
+    new: tuple[Operation, ...]  #: what is wanted, and not on record
+    gone: tuple[Operation, ...]  #: what is on record, and wanted no more
+    make: tuple[Operation, ...]  #: what of the wanted does not hold, and is applied
+    shut: tuple[Operation, ...]  #: the device goes down before anything else
+
+
+def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation], down: Operation, finished: bool, early: bool) -> Delta:
+    """Compare what is on record with what is wanted, both resolved, and that with the host. Changes nothing.
+
+    ``down`` takes the device down. Not ``finished``: an up was cut off, and all of it is applied again; ``early``: then the device is up
+    before its time.
+
+    The device is down while it moves to another network, and while what keeps it to its own changes together with that: in between, one
+    would be without the other.
+    """
+    gone, new = execute.Among(wanted).lacks(recorded), execute.Among(recorded).lacks(wanted)
+    drifted = [operation for operation, _text in execute.drift(view, wanted)]
+    wrong = set(map(id, drifted))  # of a trunk thousands
+    waiting = {id(one) for one in wanted if id(one) not in wrong and one.waits(view)}  # its device may be gone
+    leaving = gone if any(one.opens() for one in wanted) else []
+    moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
+    moves = moves or any(operation.place() == down.place() for operation in new)
+    moves = moves or (_apart(recorded, wanted) and any(one.lets_in() for one in wanted))
+    make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
+    return Delta(tuple(new), tuple(gone), tuple(make), (down,) if moves or early else ())
+
+
+def _apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
+    """Tell whether the NIC's network changes, and whether anything keeps it to its own."""
+    return _networks(recorded) != _networks(wanted) and _confined(recorded) != _confined(wanted)
+
+
+def _networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
+    return {one.network() for one in operations}
+
+
+def _confined(operations: Sequence[Operation]) -> bool:
+    return any(one.confines() and not one.of_port() for one in operations)
+
+
 class Mending(NamedTuple):
     """Say what is to be done for a record, as ``follow`` gives it."""
 

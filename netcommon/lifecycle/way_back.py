@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ROLLBACK, START
-from netcommon.lifecycle.mend import settle_owners
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
@@ -49,12 +48,16 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     more = [operation for operation in mending.resolved if operation not in known]
     node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
     execute.claim(node, mending.resolved, record.key)
-    late = [operation for operation in gone if operation.unbroken()]
-    if any(one.replugs() or one.joins() for one in (*made, *mending.todo)):  # where it is now, nothing keeps it to what was allowed before
-        execute.apply(node, [shut(before.device, before.ifindex)], call.log)
-    failures = _reverted(node, [operation for operation in gone if operation not in late], record.key, call)
-    failures += _applied(node, mending.order(mending.drifted(execute.once(node), _all)), call)
-    failures += _reverted(node, late, record.key, call)
+    early, late = execute.early_and_late(gone)
+    # where the device is now, nothing keeps it to what was allowed before
+    moves = any(one.replugs() or one.joins() for one in (*made, *mending.todo))
+    failures: list[NetcommonError] = []
+    down = [shut(before.device, before.ifindex)] if moves else []
+    for comes, operations in execute.stages(down, early, lambda: mending.order(mending.drifted(execute.once(node), _all)), late):
+        if operations is down:
+            execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
+            continue
+        failures += _applied(node, operations, call) if comes else _reverted(node, operations, record.key, call)
     again = [operation for operation, _text in execute.drift(execute.once(node), mending.resolved) if operation not in mending.stuck]
     failures += _applied(node, mending.order(again), call)
     if failures:
@@ -65,7 +68,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
         _tell_scripts(node, record, before, call)
     back = mending.stored()
     node.store.write(back)
-    settle_owners(node, followed, gone, list(mending.resolved))
+    execute.settle_owners(node, record.key, [*gone, *known], mending.resolved)
     call.log.warning(f"{before.nic.label} on {before.device} is as it was before")
     return back
 
@@ -74,7 +77,7 @@ def _all(_operation: Operation) -> bool:
     return True
 
 
-def _reverted(node: Node, operations: list[Operation], key: str, call: Call) -> list[NetcommonError]:
+def _reverted(node: Node, operations: Sequence[Operation], key: str, call: Call) -> list[NetcommonError]:
     return [error for _operation, error in execute.revert(node, operations, key, call.log)] if operations else []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import FILE_MARK
 from netcommon.host.api.requests import DeleteFile, PutFile
-from netcommon.operations.base import Operation
+from netcommon.operations.base import ABSENT, FINDINGS, OURS, Operation
 from netcommon.operations.file import MODE, reloaded, shown
 from runtime.errors import HostRefused
 from runtime.names import digest
@@ -12,7 +12,6 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import ClassVar
 
     from netcommon.effects.base import Effect
     from netcommon.host.api.facts import File
@@ -32,6 +31,7 @@ class NetworkFileFields(NamedTuple):
     lines: tuple[str, ...]
     reload: str = ""  #: the pid file of the daemon that is told of a change, "PROGRAM:PATH"
     content: str = ""
+    found: str = ABSENT  #: OURS where a NIC of the network has written it already
 
 
 class NetworkFile(NetworkFileFields, Operation):
@@ -45,8 +45,9 @@ class NetworkFile(NetworkFileFields, Operation):
     KIND = "network-file"
     REPAIRED = "what DHCP servers tell the guests of a network"
     MIGRATION = "of the node: it says the same for all guests of the network"
-    CHOSEN = frozenset({"content"})
-    BEFORE: ClassVar[frozenset[str]] = frozenset()
+    CHOSEN = frozenset({"content", "found"})
+    BEFORE = frozenset({"found"})
+    VALUES = (("found", FINDINGS),)
 
     @property
     def path(self) -> str:
@@ -63,9 +64,9 @@ class NetworkFile(NetworkFileFields, Operation):
             raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
         body = "".join(f"{line}\n" for line in self.lines)
         if there is not None and _unharmed(there) and there.reload == self.reload and _body(there) == body:
-            return [self._replace(content=there.content)]  # another NIC of the network has written it
+            return [self._replace(content=there.content, found=OURS)]
         mark = f"{FILE_MARK}{self.owner} {self.reload}".rstrip()
-        return [self._replace(content=f"{mark}\n{_seal(body)}\n{body}")]
+        return [self._replace(content=f"{mark}\n{_seal(body)}\n{body}", found=ABSENT)]
 
     def apply(self) -> Sequence[Request]:
         return [PutFile(self.folder, self.name, self.content, MODE)]

@@ -47,6 +47,7 @@ from netcommon.lifecycle.execute import decode
 from netcommon.log import Log, recording
 from netcommon.operations.file import NicFile
 from netcommon.operations.flows import cookie_of
+from netcommon.operations.network_file import NetworkFile
 from netcommon.settings.model import Settings
 from runtime.environment import DownHint, nic_from_environment
 from runtime.nic import Nic
@@ -102,6 +103,14 @@ MODES: dict[str, dict[str, str]] = {
     "openvswitch, hybrid": {"MODE": "openvswitch", "LINK": "ovs0", "VLAN": ".10:20"},
     "bridged, nfdhcpd": {"MODE": "bridged", "LINK": "br0", "TAGS": "netcommon:*:dhcp:nfdhcpd", "IP": "10.0.0.5"},
     "openvswitch, dnsmasq": {"MODE": "openvswitch", "LINK": "ovs0", "TAGS": "netcommon:0:dhcp:dnsmasq", "IP": "10.0.0.5"},
+    "bridged, told": {
+        "MODE": "bridged",
+        "LINK": "br0",
+        "TAGS": "netcommon:0:dhcp:dnsmasq",
+        "IP": "10.0.0.5",
+        "NETWORK_NAME": "told",
+        "NETWORK_GATEWAY": "10.0.0.1",
+    },
     "openvswitch, guarded": {
         "MODE": "openvswitch",
         "LINK": "ovs0",
@@ -122,6 +131,10 @@ def nic(mode: str = "bridged", **changes: str) -> Nic:
     return nic_from_environment({**BASE, **MODES[mode], **changes})
 
 
+#: What the settings say of the network "told".
+TOLD = {"told": {"resolvers": ("10.0.0.53",), "mtu": 1400}}
+
+
 class Killed(BaseException):
     """SIGKILL: nobody may do anything after it."""
 
@@ -131,7 +144,7 @@ class Sim:
 
     def __init__(self, root: str, settings: Settings | None = None, boot: str = "boot-1", netns: int = 1) -> None:
         self.paths = Paths.under(root)
-        self.settings = settings or Settings(service_timeout=2, hook_timeout=5)
+        self.settings = settings or Settings(service_timeout=2, hook_timeout=5, network_fields=TOLD)
         self.host = MemoryHost({"guests": 100, "other": 200}, boot, netns)
         self.log, self.lines = recording()
         self.wall = time.time()
@@ -144,7 +157,7 @@ class Sim:
         host.add_ovs_bridge("ovs0")
         host.kernel.settings.write("net/ipv6/conf/all/forwarding", "1")
         host.kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "1")
-        host.files.folders |= {"/var/lib/nfdhcpd", "/var/lib/netcommon/dnsmasq"}
+        host.files.folders |= {"/var/lib/nfdhcpd", "/var/lib/netcommon/dnsmasq", "/var/lib/netcommon/dnsmasq-options"}
         self._foreign()
         self.tap("tap0")
         self.before = self.picture()
@@ -318,7 +331,8 @@ class Sim:
         elif isinstance(request, PutFile | DeleteFile):
             # nfdhcpd's is named after the device, dnsmasq's after the NIC, which may have a record aside: those tell who has such a file
             path = (request.folder, request.name)
-            having = [each for each in self.records() if any(isinstance(one, NicFile) and one[:2] == path for one in decode(each)[0])]
+            files = NicFile, NetworkFile
+            having = [each for each in self.records() if any(isinstance(one, files) and one[:2] == path for one in decode(each)[0])]
             having.sort(key=lambda record: record.key != record.uuid)
             return having[0].device if having else request.name
         if index is not None:

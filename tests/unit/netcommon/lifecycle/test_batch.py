@@ -70,7 +70,7 @@ def test_as_one_by_one(mode: str, tmp_path: Path) -> None:
     assert together.files() == []
 
 
-@pytest.mark.parametrize("mode", ["bridged", "routed, table", "bridged, hybrid"])
+@pytest.mark.parametrize("mode", ["bridged", "routed, table", "bridged, hybrid", "bridged, told"])
 def test_one_picture_of_the_host(mode: str, sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are refused nothing are not looked at one by one."""
     sim.up(nics(mode)[0])  # what they share is there
