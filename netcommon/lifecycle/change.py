@@ -16,7 +16,7 @@ from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
-from netcommon.plan.planner import plan
+from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
@@ -180,7 +180,7 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
 
     def done() -> Outcome:
         give_back(node, attempt.undone, call)
-        if attempt.settled is not None:
+        if attempt.settled is not None and _to_be_told(node, record, attempt.settled):
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
         if what:
             site_scripts.changed(node, call, nic, what)
@@ -189,6 +189,17 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
         return Outcome(outcome.changed or bool(what), text)
 
     return done
+
+
+def _to_be_told(node: Node, before: Record, after: Record) -> bool:
+    """Tell whether what says where the guest is has changed, or what is told of that: else nobody is told again."""
+    old, new = (execute.decode(record)[0] for record in (before, after))
+    changed = [*execute.Among(old).lacks(new), *execute.Among(new).lacks(old)]
+    if any(operation.exclusive() for operation in changed):
+        return True
+    with suppress(NetcommonError):
+        return effects(before.nic, node.settings) != effects(after.nic, node.settings)
+    return True
 
 
 def _keep(node: Node, uuid: str, before: Wanted, after: Wanted) -> None:

@@ -54,10 +54,11 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
 
 def _apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
     """Tell whether the NIC's network changes, and whether anything keeps it to its own."""
-    return _networks(recorded) != _networks(wanted) and _confined(recorded) != _confined(wanted)
+    return networks(recorded) != networks(wanted) and _confined(recorded) != _confined(wanted)
 
 
-def _networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
+def networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
+    """The networks in which the NIC's device is by its operations (Operation.network)."""
     return {one.network() for one in operations}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ROLLBACK, START
-from netcommon.lifecycle.reconcile import examine, intended
+from netcommon.lifecycle.reconcile import examine, intended, networks
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
 from netcommon.operations.link import shut
@@ -49,8 +49,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
     execute.claim(node, mending.resolved, record.key)
     early, late = execute.early_and_late(gone)
-    # where the device is now, nothing keeps it to what was allowed before
-    moves = any(one.replugs() or one.joins() for one in (*made, *mending.todo))
+    moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
     failures: list[NetcommonError] = []
     down = [shut(before.device, before.ifindex)] if moves else []
     for comes, operations in execute.stages(down, early, lambda: mending.order(mending.drifted(execute.once(node), _all)), late):
@@ -71,6 +70,12 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     execute.settle_owners(node, record.key, [*gone, *known], mending.resolved)
     call.log.warning(f"{before.nic.label} on {before.device} is as it was before")
     return back
+
+
+def _joins_another(operations: Sequence[Operation], others: Sequence[Operation]) -> bool:
+    """Tell whether the device is put where ``others`` do not put it: there nothing keeps the guest to what these allow."""
+    there = networks(others)
+    return any(one.replugs() or (one.joins() and one.network() not in there) for one in operations)
 
 
 def _all(_operation: Operation) -> bool:

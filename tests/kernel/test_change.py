@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,72 +11,16 @@ from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call
 from netcommon.log import recording
 from tests.kernel.test_doors_parallel import environment
-from tests.support import frames
 from tests.support.agent import agent, seconds_until, watched
-from tests.support.forged import ethernet, ipv4, udp
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
 from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
+from tests.support.streams import Streams, guests
 from tests.support.tap import Tap
 
 CHANGES = 100 if FULL else 20
-EACH = 0.001  #: seconds between two frames of a guest
-
-
-def mac(number: int) -> str:
-    return f"aa:00:00:00:00:{number:02x}"
-
-
-def frame(number: int, text: bytes, source: str = "") -> bytes:
-    """A datagram of guest ``number``, of its own address or ``source``, for the guest that listens."""
-    return ethernet(frames.IPV4, ipv4(source or f"10.0.0.{number + 1}", udp(1, 2, text), destination="10.0.0.3"), mac(number), mac(2))
-
-
-class Streams:
-    """Guests 0 and 1 send numbered frames; guest 2 hears them."""
-
-    def __init__(self, taps: list[Tap]) -> None:
-        self._taps, self._over = taps, threading.Event()
-        self.sent, self.heard, self.forged = [0, 0], [0, 0], 0
-        self._threads = [threading.Thread(target=self._send), threading.Thread(target=self._hear)]
-
-    def __enter__(self) -> Streams:
-        for thread in self._threads:
-            thread.start()
-        wait_until(lambda: min(self.heard) > 10, 10, "the guests are heard")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _send(self) -> None:
-        due = time.monotonic()
-        while not self._over.is_set():
-            for number in (0, 1):
-                self._taps[number].send(frame(number, b"stream %d" % number))
-                self.sent[number] += 1
-            due = max(due + EACH, time.monotonic() - EACH)
-            self._over.wait(max(due - time.monotonic(), 0))
-
-    def _hear(self) -> None:
-        while (found := self._taps[2].receive(lambda each: b"stream " in each or b"forged" in each, 0.5)) or not self._over.is_set():
-            if found and b"forged" in found:
-                self.forged += 1
-            elif found:
-                self.heard[found[found.index(b"stream ") + 7] - 48] += 1
-
-    def passes(self) -> bool:
-        """Tell whether a forged frame of guest 0 is heard, before some of its own that are sent after it."""
-        forged, heard = self.forged, self.heard[0]
-        self._taps[0].send(frame(0, b"forged", "10.0.0.77"))
-        wait_until(lambda: self.heard[0] > heard + 5, 5, "the guest is heard")
-        return self.forged > forged
-
-
 def to(**options: str) -> list[Request]:
     """Changes NIC 0; what was asked of the host."""
     asked: list[Request] = []
@@ -90,18 +31,9 @@ def to(**options: str) -> list[Request]:
     return asked
 
 
-@contextmanager
-def guests(node: Node, mode: str, link: str) -> Iterator[list[Tap]]:
-    taps = [node.tap(f"tap{number}") for number in range(3)]
-    for number in range(3):
-        nic = environment(number, MODE=mode, LINK=link, IP=f"10.0.0.{number + 1}", MAC=mac(number))
-        assert rundoor("kvm-ifup", nic).status == 0
-    yield taps
-
-
-def to_and_fro(taps: list[Tap], most: int) -> None:
+def to_and_fro(taps: list[Tap], mode: str, most: int) -> None:
     took: list[float] = []
-    with Streams(taps) as streams:
+    with Streams(taps, mode) as streams:
         for turn in range(CHANGES):
             free = turn % 2 == 0
             asked = to(allow_ip_spoofing="yes" if free else "no")
@@ -112,19 +44,25 @@ def to_and_fro(taps: list[Tap], most: int) -> None:
     print(f"{CHANGES} changes, {streams.sent[0]} frames: lost {lost[0]}, of the guest beside it {lost[1]}; {len(asked)} requests each")
     print(f"verdict after {middle * 1e3:.0f} ms, at most {max(took) * 1e3:.0f} ms")
     assert middle < 0.1 * slowness()  # others may have the CPU for a moment
-    assert lost[0] <= max(lost[1], 0)
+    assert lost[0] <= max(lost[1], 0) and streams.strange == 0
 
 
 def test_bridged(node: Node) -> None:
     node.bridge("br0")
     with guests(node, "bridged", "br0") as taps:
-        to_and_fro(taps, 1)
+        to_and_fro(taps, "bridged", 1)
+
+
+def test_routed(node: Node) -> None:
+    node.router()
+    with guests(node, "routed", "main") as taps:
+        to_and_fro(taps, "routed", 1)
 
 
 def test_open_vswitch(node: Node, ovs: object) -> None:
     ovs.bridge("ovs0")  # type: ignore[attr-defined]
     with guests(node, "openvswitch", "ovs0") as taps:
-        to_and_fro(taps, 2)
+        to_and_fro(taps, "openvswitch", 2)
 
 
 @pytest.mark.parametrize("present", [True, False])

@@ -39,6 +39,11 @@ ROWS: Mapping[str, Row] = {
         "a NIC that is up is changed: kill -9 at every state-changing system call, and the kernel's errors, once and for ever",
         "as it was or as it was to become, at the latest after one `repair`; never undone, not by `gc` either",
     ),
+    "change-command": Row(
+        "`netcommon change` on a guest that sends without a pause, killed or refused in the same way",
+        "the same, of what is kept of its options too; silent no more than 50 ms longer than the guest beside it; no frame passes that "
+        "both the old rules and the new ones refuse",
+    ),
     "power-loss": Row(
         "power loss: every prefix and allowed reordering of the file operations of definitions and settings; "
         "a kill at each of those below /run; a reboot",

@@ -93,7 +93,12 @@ def counted(door: str, variables: Mapping[str, str], arguments: Sequence[str], c
 
 
 def door_of(name: str) -> str:
-    """The file that does a door's work: what the launcher hands over to an agent is not done by the process that is traced."""
+    """The file that does a door's work: what the launcher hands over to an agent is not done by the process that is traced.
+
+    A path is the program itself.
+    """
+    if os.path.isabs(name):
+        return name
     cold = HOOKS / "cold" / name
     return str(cold if cold.exists() else HOOKS / name)
 
