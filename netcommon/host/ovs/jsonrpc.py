@@ -78,7 +78,10 @@ class JsonRpc:
     def _connect(self, deadline: float) -> socket.socket:
         if self._socket is None:
             left = self._left(deadline)
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            except OSError as problem:  # no descriptor is left, or a security module refuses it (socket(2))
+                raise Lost(f"no socket for OVSDB at {self.path}: {problem}", sent=False) from problem
             try:
                 made.settimeout(left)
                 made.connect(self.path)

@@ -74,7 +74,10 @@ def bundle(path: str, bodies: Sequence[bytes], seconds: float, clock: Callable[[
 
 def listens(path: str) -> bool:
     """Tell whether somebody takes connections at ``path``, or would but for those that wait already."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    except OSError:
+        return False  # nobody can be asked just now
     try:
         connection.setblocking(False)
         connection.connect(path)

@@ -14,14 +14,13 @@ from netcommon.host.api.host import Answer
 from netcommon.lifecycle.change import change, differ, end_due, setting
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
-from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import given
 from runtime import wanted
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Changed, Nic
 from runtime.record import UP
-from tests.support.options import asked
+from tests.support.options import every, text
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Mortal, Sim, nic
 from tests.unit.netcommon.lifecycle.test_up import settled
@@ -36,20 +35,7 @@ BASES: Mapping[str, Nic] = {
 }
 
 
-def text(value: object) -> str:
-    """As a tag would say it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-CASES = [
-    pytest.param(mode, name, value, id=f"{mode}-{name}={text(value)}")
-    for option in OPTIONS
-    for mode in option.modes
-    for each in asked(option.name)
-    for name, value in each.items()
-]
+CASES = [pytest.param(*each, id=f"{each.mode}-{each.name}={each.text}") for each in every()]
 
 
 def machine(folder: Path, mode: str, **options: object) -> Sim:
