@@ -10,7 +10,6 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
-from netcommon.lifecycle.way_back import change_back, fresh
 from netcommon.operations.base import OURS, to_json
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -95,6 +94,8 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
     if became.device != stored.device:
         _tell_ganeti(node, became, call)
     if record.state == CHANGING:
+        from netcommon.lifecycle.way_back import fresh
+
         restore(node, stored._replace(operations=tuple(map(to_json, fresh(stored)))), call)
     if became.state == UP:
         run_effects.arrived(node, became, call.log)
@@ -124,6 +125,8 @@ def _put_back(
     node: Node, stored: Record, _record: Record, call: Call, held: Locks, _wanted: Callable[[Operation], bool]
 ) -> tuple[Record | None, str]:
     """Brings a NIC back whose change was cut off; whatever of it is wanted, all of it is one."""
+    from netcommon.lifecycle.way_back import change_back  # few repairs need it
+
     back = change_back(node, stored, call, held)
     return back, f"{back.nic.label} on {back.device} is as it was before a change that was cut off"
 
