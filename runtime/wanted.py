@@ -77,11 +77,16 @@ class Wanted(NamedTuple):
     def force(self, now: Moment) -> tuple[Changed, ...]:
         """Give what is in force, weakest first; not what is pending."""
         return tuple(
-            Changed(entry.option, entry.value, source, entry.end.until.wall if entry.end else 0.0)
+            _changed(entry, source)
             for source, entries in ((REGISTRY, self.registry), (LOCAL, self.local))
             for entry in entries
             if entry.end is None or not entry.end.over(now)
         )
+
+    @property
+    def pending_force(self) -> tuple[Changed, ...]:
+        """What of this node would be in force if what is pending held, whenever that is."""
+        return tuple(_changed(entry, LOCAL) for entry in self.pending or ())
 
     def without(self, now: Moment) -> Wanted:
         """The same without what has ended."""
@@ -102,6 +107,10 @@ class Wanted(NamedTuple):
     @property
     def empty(self) -> bool:
         return not (self.local or self.registry or self.pending)
+
+
+def _changed(entry: Entry, source: str) -> Changed:
+    return Changed(entry.option, entry.value, source, entry.end.until.wall if entry.end else 0.0)
 
 
 NOTHING = Wanted()

@@ -257,8 +257,9 @@ class BringUp:
                 site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
                 self.held.keys(keys)
             lasting = record._replace(operations=record.operations if settled is None else settled)
-            early, late = execute.early_and_late(execute.Among(execute.decode(lasting)[0]).leaves(outdated) if outdated else [])
-            for comes, operations in execute.stages(first, early, lambda: todo, late):
+            wanted = execute.decode(lasting)[0] if outdated else todo
+            early, late = execute.early_and_late(execute.Among(wanted).leaves(outdated) if outdated else [])
+            for comes, operations in execute.stages(first, early, lambda: self._left_to_do(wanted, todo) if early else todo, late):
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -268,7 +269,7 @@ class BringUp:
                     self.log.warning(f"{error}: once more")
                     self._again(lasting)
             if outdated:
-                execute.settle_owners(node, record.key, outdated, execute.decode(lasting)[0])
+                execute.settle_owners(node, record.key, outdated, wanted)
             self.held.release_keys()
             if run:
                 self.scripts.up()
@@ -283,6 +284,12 @@ class BringUp:
                 self._put_back(intended, error)
             raise
         self._announce(record)
+
+    def _left_to_do(self, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
+        """What of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
+        lost = {operation for operation, _text in execute.drift(execute.once(self.node), wanted)}
+        lost.update(todo)
+        return [operation for operation in wanted if operation in lost]
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""

@@ -14,6 +14,7 @@ from netcommon.lifecycle.context import Outcome, about, alive, any_changed, lock
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
+from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
@@ -118,16 +119,19 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
     if site_scripts.order_of(node, nic).instead:
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
-    before = wanted.read(node.paths, record.uuid, problems)
+    before = changed_options.read(node, record.uuid, problems)
     for problem in problems:
         call.log.error(problem)
     now = changed_options.moment(node)
-    after = edit(before._replace(pending=None)).without(now)
+    after = edit(before).without(now)
     if tags is not None:
         nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
     nic = nic._replace(wanted=after.force(now))
     list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
+    for option in OPTIONS:
+        if any(each.option == option.name and each not in record.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
+            call.log.warning(f"{option.name} means {void}")
     return after, nic
 
 
@@ -159,7 +163,7 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
     """Does it under the locks; returns what is left to be done without them, which gives the outcome."""
     after, nic = _asked(node, record, edit, tags, call)
     call = about(call, record)
-    before = wanted.read(node.paths, record.uuid, [])._replace(pending=None)
+    before = changed_options.read(node, record.uuid, [])
     what = differing(_options(record.nic, node), _options(nic, node))
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
@@ -223,7 +227,7 @@ def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]
     try:
         if not wanted.due(node.paths, now):
             return []
-        kept = wanted.all_of(node.paths, [])
+        kept = {uuid: changed_options.decided(node, uuid, one) for uuid, one in wanted.all_of(node.paths, []).items()}
     except NetcommonError as error:
         call.log.error(f"options that were changed for a while may last longer: {error}")
         return []
@@ -263,7 +267,7 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Edit) -> None:
     with locks(node, call) as held:
         held.uuids({uuid})
         there = wanted.read(node.paths, uuid, [])
-        _keep(node, uuid, there, edit(there))
+        _keep(node, uuid, there, edit(changed_options.decided(node, uuid, there)))
 
 
 def _ended(node: Node, uuid: str, call: Call) -> Outcome:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from netcommon.lifecycle.context import any_changed
 from runtime.errors import NetcommonError, NicInvalid
+from runtime.nic import LOCAL
+from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from runtime.nic import Changed, Nic
-    from runtime.wanted import Moment
+    from runtime.wanted import Moment, Wanted
 
 
 def moment(node: Node) -> Moment:
@@ -31,7 +33,7 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     from runtime import wanted
 
     problems: list[str] = []
-    found = wanted.read(node.paths, nic.uuid, problems).force(moment(node))
+    found = read(node, nic.uuid, problems).force(moment(node))
     try:
         list(of_changed(found))
     except NicInvalid as error:
@@ -40,6 +42,26 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     for problem in problems:
         log.error(problem)
     return found
+
+
+def read(node: Node, uuid: str, problems: list[str]) -> Wanted:
+    """Give what is wanted of the NIC (runtime.wanted.read), with what was pending decided."""
+    from runtime import wanted
+
+    return decided(node, uuid, wanted.read(node.paths, uuid, problems))
+
+
+def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
+    """Say what became of what is pending: a change holds from the moment when the NIC's record says so, and a kill may come right then."""
+    if found.pending is None:
+        return found
+    try:
+        record = node.store.read(uuid)
+    except NetcommonError:
+        record = None
+    has = {each.option: (each.value, each.until) for each in record.nic.wanted if each.source == LOCAL} if record is not None else None
+    held = record is not None and record.state == UP and has == {each.option: (each.value, each.until) for each in found.pending_force}
+    return found._replace(local=found.pending if held else found.local, pending=None)
 
 
 def forget(node: Node, uuid: str, log: Log) -> None:

@@ -27,7 +27,7 @@ class Delta(NamedTuple):
 
     new: tuple[Operation, ...]  #: what is wanted, and not on record
     gone: tuple[Operation, ...]  #: what is on record, and wanted no more
-    make: tuple[Operation, ...]  #: what of the wanted does not hold, and is applied
+    make: tuple[Operation, ...]  #: what of the wanted is new or does not hold, and is applied
     shut: tuple[Operation, ...]  #: the device goes down before anything else
 
 
@@ -48,6 +48,7 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
     moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
     moves = moves or any(operation.place() == down.place() for operation in new)
     moves = moves or (_apart(recorded, wanted) and any(one.lets_in() for one in wanted))
+    wrong |= set(map(id, new))  # one that holds by chance may not any more when the others have come: an entry in every VLAN of the port
     make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
     return Delta(tuple(new), tuple(gone), tuple(make), (down,) if moves or early else ())
 

@@ -54,8 +54,9 @@ class StaticEntry(StaticEntryFields, Operation):
         link = device_link(view, self.device)
         bridge = bridge_link(view, self.bridge, self.master, link)
         made = self._replace(ifindex=link.index, master=bridge.index)
-        joined = link.master == bridge.index
-        vids = made._vids(view, bridge) if joined or self.vid or not bridge.vlan_filtering else [bridge.default_pvid]
+        vids = made._vids(view, bridge) if link.master == bridge.index or self.vid or not bridge.vlan_filtering else []
+        if bridge.vlan_filtering and not self.vid and bridge.default_pvid not in vids:
+            vids.append(bridge.default_pvid)  # which the port has or is about to get: an entry in its others alone is not this one
         there = [entry for vid in vids if (entry := view.fdb_entry(bridge.index, self.mac, vid)) is not None]
         left = 0
         for entry in there:

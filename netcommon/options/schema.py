@@ -25,10 +25,17 @@ class Option(NamedTuple):
     doc: str
     modes: tuple[str, ...] = ("bridged", "routed", "openvswitch")
 
-
     def means_something(self, nic: Nic) -> bool:
         """Tell whether it does anything for ``nic``."""
         return self.name in COMMUNICATION_OPTIONS if mode_of(nic) == INSTANCE_COMMUNICATION else nic.mode in self.modes
+
+    def void(self, nic: Nic) -> str:
+        """Say that it does nothing for ``nic``, "" where it does something."""
+        if self.means_something(nic):
+            return ""
+        if mode_of(nic) == INSTANCE_COMMUNICATION:
+            return "nothing for instance communication"
+        return f"nothing in mode {nic.mode}, only in {', '.join(self.modes)}"
 
 
 KERNEL = ("bridged", "routed")

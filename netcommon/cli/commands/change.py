@@ -59,6 +59,8 @@ def command(
     for name in unset:
         if name not in KINDS:
             raise NicInvalid("--unset", name, f"an option, one of {', '.join(sorted(KINDS))}")
+        if name in sets:
+            raise NicInvalid("--unset", name, "an option that is not set by the same command")
     tags = _tags(tags_from) if tags_from else None
     node = app.node(readonly=dry_run)
     records = _records(app, node, names)

@@ -13,7 +13,6 @@ from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
 from netcommon.lifecycle.changed_options import in_force
 from netcommon.operations.base import Operation, to_json
-from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.options.networks import Said, said, tables_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import given
@@ -115,19 +114,14 @@ def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None
     counts = {one.name: one for one in found}
     lines = [title] if found else []
     for name, one in counts.items():
-        lines.append(f"  {name} = {_shown(one.value)}, from {one.origin}{_void(name, nic) if nic else ''}")
+        void = next(option for option in OPTIONS if option.name == name).void(nic) if nic else ""
+        lines.append(f"  {name} = {_shown(one.value)}, {_origin(one.origin)}{f'; {void}' if void else ''}")
     overruled = [one for one in found if one is not counts[one.name]]
-    return lines + [f"  ({one.name} = {_shown(one.value)}, from {one.origin}, is overruled)" for one in overruled]
+    return lines + [f"  ({one.name} = {_shown(one.value)}, {_origin(one.origin)}, is overruled)" for one in overruled]
 
 
-def _void(name: str, nic: Nic) -> str:
-    """What is to be said of an option that means nothing for the NIC."""
-    option = next(option for option in OPTIONS if option.name == name)
-    if option.means_something(nic):
-        return ""
-    if mode_of(nic) == INSTANCE_COMMUNICATION:
-        return "; nothing for instance communication"
-    return f"; nothing in mode {nic.mode}, only in {', '.join(option.modes)}"
+def _origin(origin: str) -> str:
+    return origin if origin.startswith("set by ") else f"from {origin}"
 
 
 def _shown(value: object) -> str:

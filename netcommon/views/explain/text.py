@@ -76,7 +76,7 @@ def _origins(origins: tuple[Origin, ...], style: Style) -> Iterator[str]:
         head = printable(f"{each.name} = {each.value}").ljust(min(width, 40))
         more = f"; it does nothing: {each.note}" if each.note else ""
         more += f"; it overrules {', '.join(each.overrules)}" if each.overrules else ""
-        yield from _filled(f"  {head}  ", f"from {each.origin}{more}")
+        yield from _filled(f"  {head}  ", f"{each.origin if each.origin.startswith('set by ') else f'from {each.origin}'}{more}")
     default = [f"{each.name} = {each.value}" for each in origins if not each.given and each.value not in OFF]
     if default:
         yield from (style.paint(line, DIM) for line in _filled("  by default: ", ", ".join(default) + "; all other options are off"))

@@ -12,6 +12,7 @@ import pytest
 
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.change import change, differ, end_due, setting
+from netcommon.lifecycle.changed_options import read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.options.sources import given
@@ -22,7 +23,7 @@ from runtime.nic import Changed, Nic
 from runtime.record import UP
 from tests.support.options import every, text
 from tests.support.sample import sample
-from tests.support.sim import UUIDS, Mortal, Sim, nic
+from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
 from tests.unit.netcommon.lifecycle.test_up import settled
 
 #: A NIC of each mode in which every option of that mode can be had.
@@ -131,9 +132,10 @@ def test_killed_anywhere(tmp_path: Path, mode: str) -> None:
         repair(sim.node, UUIDS[0], sim.call())
         assert sim.picture() in (was, now), life
         assert check(sim.node, sim.host.view(), sim.record()).good
-        kept = wanted.read(sim.paths, UUIDS[0], [])
+        expected = now if read(sim.node, UUIDS[0], []).local else was
+        assert sim.picture() == expected, life
         sim.up(BASES[mode])
-        assert sim.picture() == (now if kept.local else was), life
+        assert sim.picture() == expected, life
         to(sim, rate_in="8mbit")
         assert sim.picture() == now and wanted.read(sim.paths, UUIDS[0], []).pending is None
         sim.close()
@@ -238,3 +240,37 @@ def test_todays_settings_and_new_tags(tmp_path: Path) -> None:
     assert sim.record().nic.tags == ("netcommon:0:isolated:no", "role:web")
     again = nic_from_environment({**environment_of(BASES["bridged"]), "TAGS": "netcommon:0:isolated:no role:web"})
     assert not sim.up(again).changed
+
+
+def test_an_entry_in_every_vlan_of_the_port(tmp_path: Path) -> None:
+    """With static_fdb, the default VLAN has the guest's entry when the port gets it, and the other VLANs keep theirs when it goes."""
+    sim, fresh = machine(tmp_path / "a", "bridged", static_fdb=True), machine(tmp_path / "b", "bridged", static_fdb=True, default_vlan=True)
+    was = sim.picture()
+    to(sim, default_vlan="yes")
+    assert sim.picture() == fresh.picture() != was
+    to(sim, "default_vlan")
+    assert sim.picture() == was
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_kill_between_the_record_and_what_is_kept(tmp_path: Path, held: bool) -> None:
+    """What is pending counts if the record says that the NIC has it; and an end that was pending is met all the same."""
+    sim = machine(tmp_path, "openvswitch")
+    real = wanted.write
+
+    def dies(paths: object, uuid: str, one: wanted.Wanted) -> None:
+        if one.pending is None or not held:
+            raise Killed
+        real(paths, uuid, one)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "write", dies)
+        with Mortal(sim):
+            to(sim, rate_in="8mbit", seconds=60.0)
+    assert [one.option for one in read(sim.node, UUIDS[0], []).local] == ["rate_in"] * held
+    assert not sim.up(BASES["openvswitch"]).changed, "the next up keeps what it has"
+    node = sim.node
+    later = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + 61))
+    ended = end_due(later, sim.call()._replace(deadline=later.clock.now() + 5))
+    assert [uuid for uuid, _outcome in ended] == [UUIDS[0]] * held
+    assert (sim.record().nic.wanted == () and wanted.all_of(sim.paths, []) == {}) or not held

@@ -18,7 +18,7 @@ def cli(tmp_path: Path) -> Cli:
 def test_one_option_of_one_nic(cli: Cli) -> None:
     assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8000000, was 0\n"
     assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: is so already\n"
-    assert "rate_in = 8000000, from set by change" in cli("plan", "tap0").stdout
+    assert "rate_in = 8000000, set by change" in cli("plan", "tap0").stdout
     assert "set by change" in cli("explain", "tap0").stdout
     assert "good" in cli("check", "tap0").stdout
     kept = json.loads(Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text())
@@ -30,7 +30,7 @@ def test_one_option_of_one_nic(cli: Cli) -> None:
 def test_of_several_and_for_a_while(cli: Cli) -> None:
     said = cli.json("change", "tap0", "tap1", "addresses=10.0.0.8,10.0.0.9", "--for", "30m")
     assert [(row["device"], row["changed"], row["error"]) for row in said] == [("tap0", True, ""), ("tap1", True, "")]
-    assert "addresses = 10.0.0.8 10.0.0.9, from set by change, until 20" in cli("plan", "tap1").stdout
+    assert "addresses = 10.0.0.8 10.0.0.9, set by change, until 20" in cli("plan", "tap1").stdout
     cli.time += 1799
     assert cli("gc").stdout == "nothing to collect\n"
     cli.time += 2
@@ -95,3 +95,13 @@ def test_not_said_what(cli: Cli, arguments: tuple[str, ...]) -> None:
 def test_not_root(cli: Cli) -> None:
     cli.uid = 1000
     assert "only root" in cli("change", "tap0", "rate_in=8mbit", status=69).stderr
+
+
+def test_what_means_nothing_is_said(two: Cli) -> None:
+    """It is kept, as a site's [nic] is for all of its NICs; and an option is not set and unset at once."""
+    two("up", "--all")
+    done = two("change", "tap0", "gateway_arp=yes")
+    assert "gateway_arp means nothing in mode bridged, only in routed" in done.stderr
+    assert "gateway_arp = true, set by change; nothing in mode bridged" in two("plan", "tap0").stdout
+    refused = two("change", "tap0", "rate_in=8mbit", "--unset", "rate_in", status=64)
+    assert "--unset='rate_in': expected an option that is not set by the same command" in refused.stderr
