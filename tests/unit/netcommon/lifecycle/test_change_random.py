@@ -54,9 +54,10 @@ def second(first: Nic) -> Nic:
 
 
 def looks(sim: Sim) -> dict[str, Any]:
-    """The host; without the tags that a binding file repeats."""
+    """The host; without the tags that a binding file repeats, and without who of its NICs has written a network's file."""
     picture = alike(sim.picture())
-    return picture | {"files": [re.sub(r"TAGS=[^\\]*", "", str(file)) for file in picture["files"]]}
+    files = (str(file._replace(owner="")).replace(file.owner or "?", "") if file.name == "told" else str(file) for file in picture["files"])
+    return picture | {"files": [re.sub(r"TAGS=[^\\]*", "", file) for file in files]}
 
 
 def fresh(folder: Path, nics: list[Nic], options: list[dict[str, Any]]) -> dict[str, Any]:
@@ -84,7 +85,8 @@ class Story:
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self.folder = rng, folder
         self.mode = rng.choice(sorted(VALUES))
-        self.nics = [BASES[self.mode], *([second(BASES[self.mode])] if rng.random() < 0.5 else [])]
+        first = nic_from_environment({**BASES[self.mode].environment, "NETWORK_NAME": "told"})  # of which dnsmasq tells its guests
+        self.nics = [first, *([second(first)] if rng.random() < 0.5 else [])]
         self.options: list[dict[str, Any]] = [{} for _ in self.nics]
         self.sim = machine(folder / "sim")
         for one in self.nics:
