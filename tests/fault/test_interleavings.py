@@ -23,10 +23,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from netcommon.lifecycle import check, down, gc, up
+from netcommon.lifecycle import change, check, down, gc, up
 from netcommon.lifecycle import execute as steps
 from netcommon.lifecycle.context import DEVICE_GONE, START, Call, Node
 from netcommon.operations.base import ABSENT, OURS
+from runtime import wanted
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError, TryAgain
 from runtime.names import file_name
@@ -50,14 +51,15 @@ KINDS = sorted(mode for mode in MODES if mode != "routed, prefix")
 class Step(NamedTuple):
     """One call, or something that happens to a tap."""
 
-    what: str  #: "up", "down", "down by device", "gc", "repair", "plug", "unplug"
+    what: str  #: "up", "down", "down by device", "gc", "repair", "change", "plug", "unplug"
     number: int = 0  #: of the NIC
     tap: str = "tap0"
-    mode: str = "bridged"
+    mode: str = "bridged"  #: of a change: OPTION=VALUE, or the name of an option that is unset
     context: str = "hot-remove"
     phase: str = ""
 
 
+OPTIONS = ("allow_ip_spoofing=yes", "allow_ip_spoofing", "rate_in=8mbit", "isolated=yes", "isolated", "spoof_guard=no", "spoof_guard")
 NUMBERS, NAMES = st.integers(0, 2), st.sampled_from(TAPS)
 CONTEXTS = st.sampled_from(["shutdown", "hot-remove", "migrate", "migrate-failed"])
 NOTHING = st.just("")
@@ -68,6 +70,7 @@ CALLS = st.one_of(
     st.builds(Step, st.just("down"), NUMBERS, st.one_of(NOTHING, NAMES), NOTHING, CONTEXTS, NOTHING),
     st.builds(Step, st.just("down by device"), NUMBERS, NAMES, NOTHING, CONTEXTS, NOTHING),
     st.builds(Step, st.sampled_from(["gc", "repair"]), NUMBERS, NOTHING, NOTHING, NOTHING, NOTHING),
+    st.builds(Step, st.just("change"), NUMBERS, NOTHING, st.sampled_from(OPTIONS), NOTHING, NOTHING),
 )
 EVENTS = st.builds(Step, st.sampled_from(["plug", "unplug"]), NUMBERS, NAMES, NOTHING, NOTHING, NOTHING)
 SEEDS = st.integers(0, 2**32)
@@ -103,6 +106,10 @@ def carry_out(sim: Sim, node: Node, step: Step) -> Any:
         return down.down(node, DownHint(UUIDS[step.number], step.tap, "web1", step.number), call)
     if step.what == "down by device":
         return down.down(node, DownHint(device=step.tap), call)
+    if step.what == "change":
+        option, equals, value = step.mode.partition("=")
+        edit = change.setting(node, {option: value} if equals else {}, () if equals else (option,))
+        return change.change(node, UUIDS[step.number], call, edit)
     if step.what == "repair":
         return check.repair(node, UUIDS[step.number], call)
     if step.what == "gc":
@@ -152,7 +159,8 @@ class Machine:
         # a killed hook may have left links of owners that own nothing, and who goes by such a key removes them: they say nothing
         owned = {f"owners/{file_name(key)}/{one.key}" for one in found for key in steps.keys_of(steps.decode(one)[0])}
         files = [name for name in sim.files() if not name.startswith("owners/") or name in owned]
-        return {**picture, "state directory": files, "by device": links, "records": records}
+        kept = wanted.all_of(sim.paths, [])
+        return {**picture, "state directory": files, "by device": links, "records": records, "options": kept}
 
 
 def known(operation: Mapping[str, object]) -> dict[str, object]:
