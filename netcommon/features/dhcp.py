@@ -51,10 +51,11 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     if options.dhcp == DNSMASQ and _is_twin(nic):
         return Part()
     told = fields_of(nic, settings)
-    given = variables(nic, addresses_of(nic, options), told)
+    given = variables(nic, addresses_of(nic, options))
     if options.dhcp == NFDHCPD:
         # it watches for files that are closed after writing, and knows a binding by the tap's name
-        folder, untold = settings.dhcp_nfdhcpd_folder, tuple(name for name in UNTOLD if getattr(told, name))
+        folder, given = settings.dhcp_nfdhcpd_folder, (*given, *of_network(told))
+        untold = tuple(name for name in UNTOLD if getattr(told, name))
         return Part(after=(NicFile(folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True, untold=untold),))
     reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
     host, warning = _host(nic), ""
@@ -111,7 +112,17 @@ def network_lines(tag: str, told: NetworkFields) -> tuple[str, ...]:
     return tuple(f"tag:{tag},{option},{','.join(values)}" for option, values in found if values)
 
 
-def variables(nic: Nic, addresses: Addresses, told: NetworkFields) -> tuple[tuple[str, str], ...]:
+def of_network(told: NetworkFields) -> tuple[tuple[str, str], ...]:
+    """What nfdhcpd's template is given besides, in words: dnsmasq is told of it by the network's own file."""
+    return (
+        ("resolvers", " ".join(told.resolvers)),
+        ("search", " ".join(told.search)),
+        ("routes", " ".join(f"{prefix},{router}" for prefix, router in told.routes.items())),
+        ("mtu", str(told.mtu or "")),
+    )
+
+
+def variables(nic: Nic, addresses: Addresses) -> tuple[tuple[str, str], ...]:
     """What the templates are given, "" for what there is none of. All but ``tags``, ``instance`` and ``network`` are plain words."""
     network = nic.network
     return (
@@ -131,10 +142,6 @@ def variables(nic: Nic, addresses: Addresses, told: NetworkFields) -> tuple[tupl
         ("gateway", network.gateway),
         ("subnet6", network.subnet6),
         ("gateway6", network.gateway6),
-        ("resolvers", " ".join(told.resolvers)),
-        ("search", " ".join(told.search)),
-        ("routes", " ".join(f"{prefix},{router}" for prefix, router in told.routes.items())),
-        ("mtu", str(told.mtu or "")),
     )
 
 

@@ -335,3 +335,9 @@ def test_a_foreign_file_in_the_way() -> None:
     host.files.put("/var/lib/nfdhcpd", "tap0", "IP=10.0.0.9\n")
     with pytest.raises(HostRefused, match="/var/lib/nfdhcpd/tap0"):
         dhcp.plan(nic(), Settings(), NFDHCPD).after[0].resolve(host.view(), [])
+
+
+def test_what_is_said_of_a_network_is_in_one_file_alone() -> None:
+    """A change of it is no change of each guest's own line."""
+    plans = [plan(nic(**NETWORK), Settings(nic={"dhcp": "dnsmasq"}, network_fields={"blue": {"mtu": mtu}})) for mtu in (1400, 1300)]
+    assert [one.KIND for one in plans[0] if one not in plans[1]] == ["network-file"]
