@@ -85,7 +85,7 @@ class Wanted(NamedTuple):
 
     @property
     def pending_force(self) -> tuple[Changed, ...]:
-        """What of this node would be in force if what is pending held, whenever that is."""
+        """Give what of this node would be in force if what is pending held, whenever that is."""
         return tuple(_changed(entry, LOCAL) for entry in self.pending or ())
 
     def without(self, now: Moment) -> Wanted:

@@ -67,7 +67,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
 
 
 def _network_file(nic: Nic, settings: Settings, told: NetworkFields, reload: str) -> tuple[NetworkFile, ...]:
-    """What dnsmasq tells the guests of the NIC's network, if the settings say anything of that. Raises NicInvalid.
+    """Give the file of what dnsmasq tells the guests of the NIC's network, if the settings say anything of that. Raises NicInvalid.
 
     A range of its configuration gives the guests the network's name as a tag; a guest's own line must not (the template says why).
     """
@@ -113,7 +113,7 @@ def network_lines(tag: str, told: NetworkFields) -> tuple[str, ...]:
 
 
 def of_network(told: NetworkFields) -> tuple[tuple[str, str], ...]:
-    """What nfdhcpd's template is given besides, in words: dnsmasq is told of it by the network's own file."""
+    """Give in words what nfdhcpd's template is told besides: dnsmasq is told of it by the network's own file."""
     return (
         ("resolvers", " ".join(told.resolvers)),
         ("search", " ".join(told.search)),

@@ -286,7 +286,7 @@ class BringUp:
         self._announce(record)
 
     def _left_to_do(self, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
-        """What of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
+        """Select what of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
         lost = {operation for operation, _text in execute.drift(execute.once(self.node), wanted)}
         lost.update(todo)
         return [operation for operation in wanted if operation in lost]

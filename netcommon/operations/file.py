@@ -29,7 +29,7 @@ def shown(path: str) -> str:
 
 
 def reloaded(reload: str) -> Sequence[Effect]:
-    """What tells the daemon of ``reload``, "PROGRAM:PATH" of its pid file, that its files have changed; nothing for ""."""
+    """Give what tells the daemon of ``reload``, "PROGRAM:PATH" of its pid file, that its files have changed; nothing for ""."""
     if not reload:
         return ()
     from netcommon.effects.reload import Reload

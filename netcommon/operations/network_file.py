@@ -107,7 +107,7 @@ class NetworkFile(NetworkFileFields, Operation):
 
 
 def _body(file: File) -> str:
-    """What the file says below its first two lines."""
+    """Read what the file says below its first two lines."""
     return file.content.partition("\n")[2].partition("\n")[2]
 
 

@@ -1,4 +1,4 @@
-"""What the settings say of a network as a whole ([networks.NAME]): what all of its guests are told, and never one NIC alone.
+"""Read what the settings say of a network as a whole ([networks.NAME]): what all of its guests are told, and never one NIC alone.
 
 Its gateways are the hypervisor's word; the settings' count where that gives none (gnt-network(8), --gateway).
 """
@@ -26,7 +26,7 @@ BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 class NetworkFields(NamedTuple):
-    """What guests of one network are told; empty where nobody says anything. ``mtu`` in bytes."""
+    """Hold what guests of one network are told; empty where nobody says anything. ``mtu`` in bytes."""
 
     gateway: str = ""
     gateway6: str = ""

@@ -81,7 +81,7 @@ def _router(text: str) -> str:
 
 
 def _text(value: object, rule: Callable[[str], str]) -> str:
-    """What a rule for NICs makes of a value. Raises ValueError."""
+    """Give what a rule for NICs makes of a value. Raises ValueError."""
     try:
         if isinstance(value, str) and value:
             return rule(value)

@@ -310,14 +310,14 @@ class Client:
             self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def renewed(self) -> dict[str, str]:
-        """What it is told at its next renewal."""
+        """Give what it is told at its next renewal."""
         assert self.process is not None
         Path("/run/lease").unlink()
         self.process.send_signal(signal.SIGUSR1)
         return self.lease()
 
     def lease(self) -> dict[str, str]:
-        """What it was told last."""
+        """Give what it was told last."""
         wait_until(lambda: os.path.exists("/run/lease"))
         return dict(line.split("=", 1) for line in Path("/run/lease").read_text().splitlines())
 

@@ -39,7 +39,7 @@ class Sender:
         self._number, self._to = number, next_hop(number, mode)
 
     def frame(self, text: bytes, source: str = "", source_mac: str = "") -> bytes:
-        """Of its own addresses, or of others."""
+        """Make a frame of its own addresses, or of others."""
         packet = ipv4(source or f"10.0.0.{self._number + 1}", udp(1, 2, text), destination="10.0.0.3")
         return ethernet(frames.IPV4, packet, source_mac or mac(self._number), self._to)
 

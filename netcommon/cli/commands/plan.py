@@ -110,7 +110,7 @@ def text(nic: Nic, options: Sequence[Given], network: Sequence[Said], operations
 
 
 def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None = None) -> list[str]:
-    """What counts with its place, and what was overruled; ``nic``: for which some may mean nothing."""
+    """List what counts with its place, and what was overruled; ``nic``: for which some may mean nothing."""
     counts = {one.name: one for one in found}
     lines = [title] if found else []
     for name, one in counts.items():

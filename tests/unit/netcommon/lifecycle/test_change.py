@@ -254,7 +254,7 @@ def test_an_entry_in_every_vlan_of_the_port(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_kill_between_the_record_and_what_is_kept(tmp_path: Path, held: bool) -> None:
-    """What is pending counts if the record says that the NIC has it; and an end that was pending is met all the same."""
+    """A pending change counts if the record says that the NIC has it; and an end that was pending is met all the same."""
     sim = machine(tmp_path, "openvswitch")
     real = wanted.write
 

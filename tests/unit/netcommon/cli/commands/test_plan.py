@@ -230,7 +230,7 @@ def test_plan_of_a_nic_that_is_up_says_where_its_options_come_from(cli: Cli) -> 
 
 
 def test_what_is_said_of_the_network(cli: Cli) -> None:
-    """What counts, from where, and what the hypervisor's word is stronger than; nothing where the settings say nothing."""
+    """It says what counts, from where, and what the hypervisor's word is stronger than; nothing where the settings say nothing."""
     Path(cli.paths.etc).mkdir(parents=True)
     words = (*BRIDGED[1:], "--network-name", "blue", "--network-gateway", "10.0.0.1")
     assert "network:" not in cli("plan", *words).stdout and cli.json("plan", *words)["network"] == []
