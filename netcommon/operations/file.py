@@ -7,7 +7,7 @@ from netcommon.host.api.requests import DeleteFile, Hangup, PutFile
 from netcommon.operations.base import Operation, Owned
 from runtime.errors import HostRefused
 from runtime.paths import Paths
-from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,14 +28,37 @@ def shown(path: str) -> str:
     return path if path.startswith("/") else f"{STATE}/{path}"
 
 
-def reloaded(reload: str) -> Sequence[Effect]:
-    """Give what tells the daemon of ``reload``, "PROGRAM:PATH" of its pid file, that its files have changed; nothing for ""."""
-    if not reload:
-        return ()
-    from netcommon.effects.reload import Reload
+class Written(Operation, Protocol):
+    """The parts of a file of ours that go by its folder and name, and by who is told of it."""
 
-    program, _, path = reload.partition(":")
-    return (Reload(path, program),)
+    @property
+    def folder(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def reload(self) -> str: ...
+
+    @property
+    def path(self) -> str:
+        """For people."""
+        return shown(f"{self.folder}/{self.name}")
+
+    def shared(self) -> tuple[str, ...]:
+        return (self.identity(),)
+
+    def identity(self) -> str:
+        return f"file {self.folder}/{self.name}"
+
+    def place(self) -> str:
+        return self.identity()
+
+    def effects(self) -> Sequence[Effect]:
+        if not self.reload:
+            return ()
+        from netcommon.effects.reload import Reload
+
+        program, _, path = self.reload.partition(":")
+        return (Reload(path, program),)
 
 
 class NicFileFields(NamedTuple):
@@ -54,8 +77,11 @@ class NicFileFields(NamedTuple):
     untold: tuple[str, ...] = ()  #: variables that our template has no place for: a warning, where a site's has none either
 
 
-class NicFile(NicFileFields, Operation):
-    """A file with exactly this content, whose first line is our mark with the NIC's UUID. What bears no mark is not touched."""
+class NicFile(NicFileFields, Written):
+    """A file with exactly this content, whose first line is our mark with the NIC's UUID. What bears no mark is not touched.
+
+    It is shared: a NIC that has come up again on another device leaves two records with one file.
+    """
 
     __slots__ = ()
     KIND = "file"
@@ -67,11 +93,6 @@ class NicFile(NicFileFields, Operation):
     def of_guest(self) -> bool:
         return True
 
-    @property
-    def path(self) -> str:
-        """For people."""
-        return shown(f"{self.folder}/{self.name}")
-
     def about(self) -> str:
         return dict(self.variables).get("interface", "")
 
@@ -80,10 +101,6 @@ class NicFile(NicFileFields, Operation):
         given = tuple((name, now if name in DEVICE and value == before else value) for name, value in self.variables)
         made = self._replace(name=now if self.name == before else self.name, variables=given)
         return made._replace(content="") if made != self and self.template else made
-
-    def shared(self) -> tuple[str, ...]:
-        """A NIC that has come up again on another device leaves two records with one file."""
-        return (self.identity(),)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         """Raises HostRefused for a file that is not ours, SettingsInvalid for a template that is wrong."""
@@ -120,12 +137,6 @@ class NicFile(NicFileFields, Operation):
         there = view.file(self.folder, self.name)
         return [DeleteFile(self.folder, self.name, self.owner)] if there is not None and there.owner == self.owner else []
 
-    def identity(self) -> str:
-        return f"file {self.folder}/{self.name}"
-
-    def place(self) -> str:
-        return self.identity()
-
     def sentence(self) -> str:
         return f"The file {self.name} in {self.folder} tells a daemon of the guest."
 
@@ -138,9 +149,6 @@ class NicFile(NicFileFields, Operation):
 
     def undo(self) -> str:
         return f"rm {self.path}"
-
-    def effects(self) -> Sequence[Effect]:
-        return reloaded(self.reload)
 
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.host.api.facts import FILE_MARK
 from netcommon.host.api.requests import DeleteFile, PutFile
 from netcommon.operations.base import ABSENT, FINDINGS, OURS, Operation
-from netcommon.operations.file import MODE, reloaded, shown
+from netcommon.operations.file import MODE, Written
 from runtime.errors import HostRefused
 from runtime.names import digest
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,6 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.effects.base import Effect
     from netcommon.host.api.facts import File
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
@@ -34,7 +33,7 @@ class NetworkFileFields(NamedTuple):
     found: str = ABSENT  #: OURS where a NIC of the network has written it already
 
 
-class NetworkFile(NetworkFileFields, Operation):
+class NetworkFile(NetworkFileFields, Written):
     """The file of a network is there. The first NIC that needs it writes it, and the last one that goes removes it.
 
     What it says is the last up's or change's to say, for all NICs of the network: so the lines of another NIC are no drift. Its mark names
@@ -48,14 +47,6 @@ class NetworkFile(NetworkFileFields, Operation):
     CHOSEN = frozenset({"content", "found"})
     BEFORE = frozenset({"found"})
     VALUES = (("found", FINDINGS),)
-
-    @property
-    def path(self) -> str:
-        """For people."""
-        return shown(f"{self.folder}/{self.name}")
-
-    def shared(self) -> tuple[str, ...]:
-        return (self.identity(),)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         """Raises HostRefused for a file that is not ours."""
@@ -87,12 +78,6 @@ class NetworkFile(NetworkFileFields, Operation):
         there = view.file(self.folder, self.name)
         return [DeleteFile(self.folder, self.name, there.owner)] if there is not None and there.owner else []
 
-    def identity(self) -> str:
-        return f"file {self.folder}/{self.name}"
-
-    def place(self) -> str:
-        return self.identity()
-
     def sentence(self) -> str:
         return f"The file {self.name} in {self.folder} says what dnsmasq tells the guests of the network."
 
@@ -101,9 +86,6 @@ class NetworkFile(NetworkFileFields, Operation):
 
     def undo(self) -> str:
         return f"rm {self.path}, with the last NIC of the network"
-
-    def effects(self) -> Sequence[Effect]:
-        return reloaded(self.reload)
 
 
 def _body(file: File) -> str:
