@@ -36,4 +36,4 @@ def digest(text: str) -> bytes:
                 from _sha2 import sha256
             except ImportError:
                 from hashlib import sha256
-    return sha256(text.encode()).digest()
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()

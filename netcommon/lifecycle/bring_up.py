@@ -12,7 +12,7 @@ from netcommon.operations.base import to_json
 from netcommon.operations.link import device_link, shut
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
-from runtime.errors import HostRefused, NetcommonError
+from runtime.errors import NetcommonError
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
@@ -89,11 +89,7 @@ class BringUp:
             view = execute.once(node)
             resolved = execute.resolve(node, view, planned, old, nic.uuid, self.log)
         self.view = None if self.scripts.any or (current and current.scripts) else view
-        for operation in resolved:
-            fields = operation._asdict()
-            index = fields.get("tap", fields.get("ifindex", link.index))  # what is on an uplink has its own, and the tap's beside it
-            if fields.get("device") == link.name and index != link.index:
-                raise HostRefused(f"{link.name} is another device than a moment ago: nothing was done to it")
+        execute.refuse_another(resolved, link.name, link.index)
         if current:
             return self._converge(current, link, old, resolved)
         return self._start(link, resolved)

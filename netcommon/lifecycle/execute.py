@@ -118,6 +118,15 @@ def _resolve(
     return made, refused, warnings
 
 
+def refuse_another(resolved: Iterable[Operation], device: str, ifindex: int) -> None:
+    """Raise HostRefused where what was resolved for ``device`` is for one that has its name by now, and may be another guest's."""
+    for operation in resolved:
+        fields = operation._asdict()
+        index = fields.get("tap", fields.get("ifindex", ifindex))  # what is on an uplink has its own, and the tap's beside it
+        if fields.get("device") == device and index != ifindex:
+            raise HostRefused(f"{device} is another device than a moment ago: nothing was done to it")
+
+
 def _with_marks(node: Node, view: View) -> View:
     """Give the view on which every tap of ours bears our mark."""
     if node.settings.tap_alias:

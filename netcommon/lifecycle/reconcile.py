@@ -167,6 +167,7 @@ def examine(
     here = record.state == UP and arrived(node, record)
     planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
     resolved, refused = execute.resolve_each(node, view, planned.values(), [*operations, *also], record.key, log)
+    execute.refuse_another(resolved, record.device, record.ifindex)
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
     elsewhere = execute.Among(resolved).lacks(operations)

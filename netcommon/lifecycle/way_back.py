@@ -7,7 +7,7 @@ or look of the agent tries again.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ROLLBACK, START
+from netcommon.lifecycle.context import ROLLBACK, START, alive
 from netcommon.lifecycle.reconcile import examine, intended, networks
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
@@ -36,6 +36,8 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     The caller holds the locks of the device and the UUID. Raises HostRefused or TryAgain: the NIC stays up, and both lists on record.
     """
     view = execute.once(node)
+    if not alive(node, view, record):
+        raise HostRefused(f"{record.device} is gone: what is left of {record.nic.label} is gc's to clean up")
     followed = follow(node, view, record)
     before, made = followed.before or followed, fresh(followed)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
