@@ -58,10 +58,10 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
         untold = tuple(name for name in UNTOLD if getattr(told, name))
         return Part(after=(NicFile(folder, nic.interface, nic.uuid, "", "dhcp/nfdhcpd.j2", given, announce=True, untold=untold),))
     reload = f"dnsmasq:{settings.dhcp_dnsmasq_pid}" if settings.dhcp_dnsmasq_pid else ""
-    host, warning = _host(nic), ""
+    host, warning = _host(nic).lower(), ""  # of one with capitals it may refuse the whole line
     if _is_word(host):
-        warning = f"{nic.interface}: dnsmasq gives the guest no host name: {host} is a word of its own there"
-        given = tuple((name, "" if name == "host" else value) for name, value in given)
+        host, warning = "", f"{nic.interface}: dnsmasq gives the guest no host name: {host} is a word of its own there"
+    given = tuple((name, host if name == "host" else value) for name, value in given)
     made = NicFile(settings.dhcp_dnsmasq_folder, nic.uuid, nic.uuid, "", "dhcp/dnsmasq.j2", given, reload=reload, warning=warning)
     return Part(after=(made, *_network_file(nic, settings, told, reload)))
 
@@ -75,16 +75,21 @@ def _network_file(nic: Nic, settings: Settings, told: NetworkFields, reload: str
         return ()
     from netcommon.operations.network_file import NetworkFile  # few networks have one
 
-    tag = tag_of(nic.network)
+    tag = tag_of(nic.network, settings)
     if not tag:
         raise NicInvalid("NETWORK_NAME", nic.network.name, "letters, digits and -_. for dnsmasq, or NETWORK_UUID beside it")
     lines = network_lines(tag, told)
     return (NetworkFile(settings.dhcp_dnsmasq_options_folder, tag, nic.uuid, lines, reload),) if lines else ()
 
 
-def tag_of(network: Network) -> str:
-    """The tag that dnsmasq's ranges of the network set, which is its file's name too: its name, or where that will not do its UUID."""
+def tag_of(network: Network, settings: Settings) -> str:
+    """The tag that dnsmasq's ranges of the network set, which is its file's name too: its name.
+
+    Its UUID where the settings call it by that, for two may have one name, or where the name will not do.
+    """
     name = network.name
+    if any(key.lower() == network.uuid for key in settings.network_fields if key):
+        return network.uuid
     plain = _TAG.issuperset(name) and name[:1] not in ("", ".", "-") and len(name) <= LABEL and name not in _TAKEN
     return name if plain else network.uuid
 

@@ -36,8 +36,8 @@ class NetworkFileFields(NamedTuple):
 class NetworkFile(NetworkFileFields, Written):
     """The file of a network is there. The first NIC that needs it writes it, and the last one that goes removes it.
 
-    What it says is the last up's or change's to say, for all NICs of the network: so the lines of another NIC are no drift. Its mark names
-    who wrote it, and its second line tells a change by hand.
+    What it says is the last up's or change's to say, for all NICs of the network: the lines of another NIC that were written later are no
+    drift. Its mark names who wrote it, and its second line tells in which turn that was, and a change by hand.
     """
 
     __slots__ = ()
@@ -49,15 +49,23 @@ class NetworkFile(NetworkFileFields, Written):
     VALUES = (("found", FINDINGS),)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        """Raises HostRefused for a file that is not ours."""
+        """Raises HostRefused for a file that is not ours, and for a name that is a device's.
+
+        One that is on record goes on saying what it said: today's lines are for an up or a change to say.
+        """
         there = view.file(self.folder, self.name)
         if there is not None and not there.owner:
             raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        if view.link(self.name) is not None:
+            why = f"dnsmasq takes the network's name {self.name} for that of the device, and would tell every guest that asks there"
+            raise HostRefused(why, "give [networks.UUID] the network's UUID, and the ranges too")
+        if self.content:
+            return [self]
         body = "".join(f"{line}\n" for line in self.lines)
-        if there is not None and _unharmed(there) and there.reload == self.reload and _body(there) == body:
+        if there is not None and _unharmed(there) and there.reload == self.reload and _body(there.content) == body:
             return [self._replace(content=there.content, found=OURS)]
         mark = f"{FILE_MARK}{self.owner} {self.reload}".rstrip()
-        return [self._replace(content=f"{mark}\n{_seal(body)}\n{body}", found=ABSENT)]
+        return [self._replace(content=f"{mark}\n{_seal(_turn(there.content) + 1 if there else 1, body)}\n{body}", found=ABSENT)]
 
     def apply(self) -> Sequence[Request]:
         return [PutFile(self.folder, self.name, self.content, MODE)]
@@ -70,9 +78,11 @@ class NetworkFile(NetworkFileFields, Written):
             return "it is not our file any more"
         if not _unharmed(there):
             return "it was changed by hand"
-        if there.content != self.content and there.owner == self.owner:
+        if _body(there.content) == _body(self.content):
+            return "" if there.mode == MODE else f"its mode is {there.mode:04o}"
+        if there.owner == self.owner:
             return "it says something else"
-        return "" if there.mode == MODE else f"its mode is {there.mode:04o}"
+        return "it says what was said before" if _turn(there.content) < _turn(self.content) else ""
 
     def revert(self, view: View) -> Sequence[Request]:
         there = view.file(self.folder, self.name)
@@ -88,15 +98,21 @@ class NetworkFile(NetworkFileFields, Written):
         return f"rm {self.path}, with the last NIC of the network"
 
 
-def _body(file: File) -> str:
-    """Read what the file says below its first two lines."""
-    return file.content.partition("\n")[2].partition("\n")[2]
+def _body(content: str) -> str:
+    """Read what a file says below its first two lines."""
+    return content.partition("\n")[2].partition("\n")[2]
 
 
 def _unharmed(file: File) -> bool:
     """Tell whether the file is as one of us has written it."""
-    return file.content.split("\n")[1:2] == [_seal(_body(file))]
+    return file.content.split("\n")[1:2] == [_seal(_turn(file.content), _body(file.content))]
 
 
-def _seal(body: str) -> str:
-    return f"# {digest(body).hex()[:DIGITS]}: whatever is changed by hand below is put back"
+def _turn(content: str) -> int:
+    """Read in which turn the file was written: of two NICs' words the later one counts. 0 where it does not say."""
+    word = content.partition("\n")[2].partition("\n")[0].partition(":")[0].rpartition(" ")[2]
+    return int(word) if word.isascii() and word.isdecimal() and len(word) < DIGITS else 0
+
+
+def _seal(turn: int, body: str) -> str:
+    return f"# {digest(f'{turn} {body}').hex()[:DIGITS]} {turn}: whatever is changed by hand below is put back"

@@ -166,6 +166,10 @@ def _validate(document: Mapping[str, Any]) -> tuple[Settings, set[Path], list[_P
         place = next(place for place in (("hook", "service_timeout"), ("hook", "timeout")) if place in given)
         service, hook = settings.service_timeout, settings.hook_timeout
         problems.append(_Problem(place, f"hook.service_timeout ({service:g}) is more than hook.timeout ({hook:g})"))
+    folders = settings.folders
+    if not problems and len(set(folders)) != len(folders):
+        twice = next(place for name in ("nfdhcpd_folder", "dnsmasq_folder", "dnsmasq_options_folder") if (place := ("dhcp", name)) in given)
+        problems.append(_Problem(twice, f"two of the folders of [dhcp] are one: {', '.join(folders)}"))
     return settings, given, problems
 
 

@@ -423,3 +423,24 @@ def test_no_field_of_a_network_for_one_nic(guest: Guest) -> None:
     assert up().status == 0
     changed = command("change", "tap0", "resolvers=10.0.0.53")
     assert changed.returncode == 64 and remedy in changed.stderr and command("check").returncode == 0
+
+
+def test_the_last_word_of_a_network(client: Client, node: Node) -> None:
+    """What another NIC has said stays when it goes; the next up or change says today's, and repair never an older one's."""
+    node.tap("tap1")
+    other = {"INTERFACE": "tap1", "INTERFACE_UUID": UUID.replace("1", "2"), "MAC": "aa:00:00:12:34:57", "IP": "10.0.0.6", "TAGS": ""}
+    settings, path = Path("/etc/netcommon/config.toml"), OPTIONS / "blue"
+    first, second = settings.read_text(), settings.read_text().replace("mtu = 1400", "mtu = 1300")
+    assert up().status == 0
+    settings.write_text(second)
+    assert up(**other).status == 0 and "mtu,1300" in path.read_text()
+    for harm in (path.unlink, lambda: path.chmod(0o600), lambda: path.write_text(path.read_text() + "tag:blue,option:mtu,1\n")):
+        harm()
+        assert command("repair", "--all").returncode == 0 and command("check").returncode == 0
+        assert "mtu,1300" in path.read_text() and path.read_text().count("mtu") == 1
+    assert rundoor("kvm-ifdown", {"INTERFACE_UUID": other["INTERFACE_UUID"]}, "tap1", "hot-remove").status == 0
+    settings.write_text(first)
+    assert command("change", "--all").returncode == 0 and "mtu,1400" in path.read_text()
+    assert up(**other, NETWORK_GATEWAY="10.0.0.66").status == 0 and "router,10.0.0.66" in path.read_text()
+    assert rundoor("kvm-ifdown", {"INTERFACE_UUID": other["INTERFACE_UUID"]}, "tap1", "hot-remove").status == 0
+    assert up().status == 0 and "router,10.0.0.1\n" in path.read_text()

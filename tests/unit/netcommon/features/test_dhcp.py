@@ -30,8 +30,8 @@ NETWORK = {
     "NETWORK_GATEWAY6": "2001:db8::1",
 }
 #: What dnsmasq 2.90 takes for something else than a host name (dhcp_config of its option.c), and what is a name all the same.
-WORDS = ("ignore", "infinite", "0", "17", "5s", "90m", "1h", "12H", "3d", "2W")
-NAMES = ("ignored", "Ignore", "infinite1", "1hh", "h1", "w", "1x", "1-2", "web12")
+WORDS = ("ignore", "Ignore", "infinite", "0", "17", "5s", "90m", "1h", "12H", "3d", "2W")
+NAMES = ("ignored", "infinite1", "1hh", "h1", "w", "1x", "1-2", "web12")
 DNSMASQ, NFDHCPD = Options(dhcp="dnsmasq"), Options(dhcp="nfdhcpd")
 EUI64 = "2001:db8::a800:ff:fe00:1"
 
@@ -68,6 +68,7 @@ def line(one: Nic, options: Options = DNSMASQ) -> str:
         (NETWORK, {"eui64": True}, f",10.0.0.5,[{EUI64}],web1"),
         ({"INTERFACE_INDEX": "1"}, {}, ",10.0.0.5"),
         ({"INSTANCE": "web1.example.org"}, {}, ",10.0.0.5,web1"),
+        ({"INSTANCE": "DB--1.example.org"}, {}, ",10.0.0.5,db--1"),  # with its capitals dnsmasq refuses the whole line
         ({"INSTANCE": "x,10.0.0.9"}, {}, ",10.0.0.5"),
         ({"INSTANCE": "set:x"}, {}, ",10.0.0.5"),
         ({"INSTANCE": "#x"}, {}, ",10.0.0.5"),
@@ -172,6 +173,7 @@ def test_only_the_guests_of_the_network_and_of_dnsmasq() -> None:
         ("a,b", UUIDS[1], UUIDS[1]),
         ("known", UUIDS[1], UUIDS[1]),
         (".hidden", UUIDS[1], UUIDS[1]),
+        ("blue", UUIDS[1], UUIDS[1]),  # the settings call it by its UUID
         ("x" * 64, UUIDS[1], UUIDS[1]),
         ("", UUIDS[1], UUIDS[1]),
     ],
@@ -269,6 +271,31 @@ class TestNetworkFile:
         else:
             self.put(host, self.file(host, 1, 1400))
             assert other.differs(host.view()) == "" and "option:mtu,1400" in self.text(host)
+
+    def test_of_two_words_the_later_one_counts_whoever_repairs(self) -> None:
+        """What is on record is put back as it was said; what was said before it gives way, and an up says today's lines again."""
+        host = MemoryHost()
+        old = self.file(host, 0, 1400)
+        self.put(host, old)
+        new = self.file(host, 1, 1300)
+        self.put(host, new)
+        assert [one.resolve(host.view(), []) for one in (old, new)] == [[old], [new]]
+        host.files.contents.clear()
+        self.put(host, old)
+        assert [one.differs(host.view()) for one in (old, new)] == ["", "it says what was said before"]
+        self.put(host, new)
+        assert [one.differs(host.view()) for one in (old, new)] == ["", ""]
+        again = self.file(host, 0, 1400)  # the first NIC comes up once more
+        assert again.differs(host.view()) == "it says what was said before"
+        self.put(host, again)
+        assert [one.differs(host.view()) for one in (again, new)] == ["", ""] and "option:mtu,1400" in self.text(host)
+
+    def test_a_device_with_the_networks_name(self) -> None:
+        """dnsmasq takes the name of the device that was asked on for a tag: whoever is there would be told."""
+        host = MemoryHost()
+        host.add_bridge("br7", 1500)
+        with pytest.raises(HostRefused, match="the network's name br7 for that of the device"):
+            NetworkFile("/run/options", "br7", UUIDS[0], ("tag:br7,option:mtu,1400",)).resolve(host.view(), [])
 
     def test_the_last_one_removes_it_whoever_has_written_it(self) -> None:
         host = MemoryHost()

@@ -162,6 +162,7 @@ uplinks = []
         ("networks.blue.routes = { '10.1.0.0/16' = '' }", "expected a table of at most 16 IPv4 routes"),
         ("networks.blue.routes = { '10.1.0.0/16' = ['10.0.0.254'] }", "expected a table of at most 16 IPv4 routes"),
         ("networks.blue.routes = { '2001:db8::/32' = '2001:db8::1' }", "DHCP has none for IPv6"),
+        ("dhcp.dnsmasq_folder = '/var/lib/nfdhcpd'", "two of the folders of [dhcp] are one: /var/lib/nfdhcpd, /var/lib/nfdhcpd,"),
         ("networks.blue.mtu = 67", "expected a whole number of bytes, 68 to 65535"),
         ("hook.service_timeout = 31", "hook.service_timeout (31) is more than hook.timeout (30)"),
     ],
