@@ -140,7 +140,9 @@ def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Di
     recorded = execute.decode(record.before or record)[0]
     wanted_now = [one for one in plan(nic, node.settings) if not (record.incoming and one.exclusive())]
     planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
-    gone, made = execute.Among(planned).lacks(recorded), execute.Among(recorded).lacks(planned)
+    gone = execute.Among(planned).lacks(recorded)
+    new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
+    made = [operation for operation in planned if operation in new]
     return Difference(differing(_options(record.nic, node), _options(nic, node)), tuple(gone), tuple(made))
 
 

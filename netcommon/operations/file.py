@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from netcommon.effects.base import Effect
+    from netcommon.host.api.facts import File
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
@@ -42,6 +43,13 @@ class Written(Operation, Protocol):
     def path(self) -> str:
         """For people."""
         return shown(f"{self.folder}/{self.name}")
+
+    def there(self, view: View) -> File | None:
+        """The file as it is, None where there is none. Raises HostRefused for one that is not ours."""
+        found = view.file(self.folder, self.name)
+        if found is not None and not found.owner:
+            raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        return found
 
     def shared(self) -> tuple[str, ...]:
         return (self.identity(),)
@@ -104,9 +112,7 @@ class NicFile(NicFileFields, Written):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         """Raises HostRefused for a file that is not ours, SettingsInvalid for a template that is wrong."""
-        there = view.file(self.folder, self.name)
-        if there is not None and not there.owner:
-            raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        self.there(view)
         if self.warning:
             warnings.append(self.warning)
         text = self.text

@@ -53,14 +53,12 @@ class NetworkFile(NetworkFileFields, Written):
 
         One that is on record goes on saying what it said: today's lines are for an up or a change to say.
         """
-        there = view.file(self.folder, self.name)
-        if there is not None and not there.owner:
-            raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        there = self.there(view)
+        if self.content:
+            return [self]
         if view.link(self.name) is not None:
             why = f"dnsmasq takes the network's name {self.name} for that of the device, and would tell every guest that asks there"
             raise HostRefused(why, "give [networks.UUID] the network's UUID, and the ranges too")
-        if self.content:
-            return [self]
         body = "".join(f"{line}\n" for line in self.lines)
         if there is not None and _unharmed(there) and there.reload == self.reload and _body(there.content) == body:
             return [self._replace(content=there.content, found=OURS)]

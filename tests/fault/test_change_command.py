@@ -106,7 +106,7 @@ def test_killed(changed: Changed, mode: str) -> None:
     every = strace.moments(NETCOMMON, {}, changed.there)
     changed.run(*changed.back)
     failures, longest = [], 0.0
-    chosen = sample(every[1:], SAMPLED)
+    chosen = sample(every, SAMPLED)
     for moment in chosen:
         with Streams(changed.taps, mode) as streams:
             status = strace.killed(NETCOMMON, {}, changed.there, moment)
@@ -153,4 +153,4 @@ def points(changed: Changed) -> tuple[list[Point], int]:
         every = (Point(call, *each) for each in itertools.product(range(1, count + 1), errors, (False, True)))
         found += [point for point in every if not (point.ever and point.error in ONCE)]
     spread = found[:: max(len(found) // MOST, 1) | 1]
-    return sample(spread[1:], SAMPLED), len(found)
+    return sample(spread, SAMPLED), len(found)

@@ -94,7 +94,7 @@ def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subproc
     assert {one["action"] for one in json.loads(netcommon("adopt", "--all", "--json"))["nics"]} == {"managed already"}
 
     qemu.kill()
-    wait_until(lambda: not Path("/sys/class/net/tap1").exists(), what="the taps go")
+    wait_until(lambda: not any(Path("/sys/class/net", tap).exists() for tap in ("tap0", "tap1")), what="the taps go")
     netcommon("gc")
     assert ask("ip", "-j", "rule") == rules
     assert json.loads(netcommon("list", "--json"))["nics"] == []

@@ -440,6 +440,7 @@ def test_the_last_word_of_a_network(client: Client, node: Node) -> None:
         assert "mtu,1300" in path.read_text() and path.read_text().count("mtu") == 1
     assert rundoor("kvm-ifdown", {"INTERFACE_UUID": other["INTERFACE_UUID"]}, "tap1", "hot-remove").status == 0
     settings.write_text(first)
+    assert "mtu,1400" in command("change", "--all", "--dry-run").stdout and "mtu,1300" in path.read_text()
     assert command("change", "--all").returncode == 0 and "mtu,1400" in path.read_text()
     assert up(**other, NETWORK_GATEWAY="10.0.0.66").status == 0 and "router,10.0.0.66" in path.read_text()
     assert rundoor("kvm-ifdown", {"INTERFACE_UUID": other["INTERFACE_UUID"]}, "tap1", "hot-remove").status == 0
