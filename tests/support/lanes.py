@@ -13,9 +13,9 @@
 
 Two processes share the files of kernel, each in namespaces of its own: its tests mostly wait.
 
---full runs every case instead of a sample, file by file (those of kernel and fault two at a time), and remembers in the cache what has
-passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is given goes to pytest (a path too,
-instead of the lane's own).
+--full runs every case instead of a sample, file by file (those of kernel and fault two at a time; those of unit folder by folder), and
+remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is
+given goes to pytest (a path too, instead of the lane's own).
 
 The machine of vm is emulated on one core, mostly, and fault mostly waits; what they print follows the others.
 """
@@ -154,9 +154,11 @@ def marks(options: Options, *excluded: str) -> str:
     return " and ".join(f"not {mark}" for mark in (*excluded, *(() if options.full else ("slow",))))
 
 
-def grouped(options: Options, lane: str, folders: list[str], expression: str, seconds: int, at_once: int = 1) -> Result:
-    """A lane of pytest: so many processes at once, each with its share of the files; in a full run one process for each file, and those
-    that passed before are not run again.
+def grouped(
+    options: Options, lane: str, folders: list[str], expression: str, seconds: int, at_once: int = 1, by_folder: bool = False
+) -> Result:
+    """A lane of pytest: so many processes at once, each with its share of the files; in a full run one process for each file (or for
+    each folder, ``by_folder``: where files take less than a process does to begin), and those that passed before are not run again.
     """
     alone = os.geteuid() == 0
     if options.extra or (at_once == 1 and not options.full):
@@ -180,19 +182,22 @@ def grouped(options: Options, lane: str, folders: list[str], expression: str, se
     def share(number: int) -> Result:
         return process(options, f"part {number + 1} of {at_once} of {lane}", files[number::at_once], seconds)
 
-    def one(file: str) -> Result:
-        before = done.passed(file)
+    def one(name: str) -> Result:
+        before = done.passed(name)
         if before is not None:
-            say(f"{file}: {before} passed earlier")
+            say(f"{name}: {before} passed earlier")
             return Result(before, 0)
-        say(file)
-        part = process(options._replace(figures=done.emptied(file)), file, [file], 4 * seconds)
+        say(name)
+        part = process(options._replace(figures=done.emptied(name)), name, named[name], 4 * seconds)
         if not part.failed:
-            done.remember(file, part.passed)
+            done.remember(name, part.passed)
         return part
 
+    named: dict[str, list[str]] = {}
+    for file in files:
+        named.setdefault(str(Path(file).parent) if by_folder else file, []).append(file)
     with ThreadPoolExecutor(at_once) as pool:
-        parts = list(pool.map(one, files) if options.full else pool.map(share, range(at_once)))
+        parts = list(pool.map(one, named) if options.full else pool.map(share, range(at_once)))
     return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
 
 
@@ -210,7 +215,7 @@ def longest_first(files: Sequence[str]) -> list[str]:
 
 def unit(options: Options) -> Result:
     """tests/unit."""
-    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 600)
+    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 600, by_folder=True)
 
 
 def kernel(options: Options) -> Result:

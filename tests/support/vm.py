@@ -82,7 +82,7 @@ def guest_script(results: Path, expression: str, extra: list[str], environment: 
     folders = [folder for folder in WITH_CASES if any((ROOT / folder).rglob("test_*.py"))]
     chosen = [] if any((ROOT / argument.split("::")[0]).exists() for argument in extra) else folders
     argv = [str(VENV / "bin/python"), "-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "-p", "no:pyfakefs"]
-    argv += [f"--junitxml={results}/vm.xml", "--durations=3", "-m", expression, *chosen, *extra]
+    argv += [f"--junitxml={results}/vm.xml", "--durations=25", "-m", expression, *chosen, *extra]
     full = shlex.quote(environment.get("NETCOMMON_TESTS_FULL", "0"))
     places = {"root": shlex.quote(str(ROOT)), "results": shlex.quote(str(results))}
     noting = {"figures": figures.VARIABLE, "noted": shlex.quote(f"{results}/figures" if environment.get(figures.VARIABLE) else "")}
