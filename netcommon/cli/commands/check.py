@@ -62,7 +62,12 @@ def _reports(app: App, node: Node, names: tuple[str, ...], progress: bool) -> li
     known: execute.Known = {}
 
     def work(record: Record) -> None:
-        reports.append(examine(node, view, record, known))
+        found = examine(node, view, record, known)
+        while not found[0].good and (now := node.store.read(record.key)) != record:  # another call was at work meanwhile
+            if now is None:
+                return
+            record, found = now, examine(node, node.host.view(), now)
+        reports.append(found)
 
     each(records, work, "check", progress)
     return reports

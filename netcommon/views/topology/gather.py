@@ -33,7 +33,7 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
     except NetcommonError as error:
         unread = tuple(str(stored.get("kind")) for stored in execute.decode(record)[1])
         return Report(record, True, (), unread), (Drift("whether its device is there", str(error)),)
-    operations, unknown = execute.decode(record)
+    operations, unknown = execute.decode(record.before or record)
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     for operation in operations if there else ():
         try:

@@ -14,6 +14,7 @@ from netcommon.cli.commands import show
 from netcommon.host.api.facts import AF_INET, Link, Rule
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteRule, SetLink, SetPort
+from netcommon.host.linux.snapshot import Snapshot
 from netcommon.lifecycle.context import Clock
 from netcommon.log import Syslog
 from tests.support.cli import BRIDGED, UUIDS, Cli
@@ -45,6 +46,29 @@ def test_check_and_repair(two: Cli) -> None:
     assert "repaired ip link set dev tap0 master br0" in two("repair", "--all").stdout
     assert [type(request) for request in two.host.requests] == [SetLink, SetPort]
     two("check")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "said"),
+    [
+        (("change", "web1/0", "rate_in=2mbit"), ["web1/0", "web1/1"]),
+        (("down", "tap0", "--force"), ["web1/1"]),
+    ],
+)
+def test_check_tells_what_another_call_does_meanwhile_from_drift(
+    two: Cli, monkeypatch: pytest.MonkeyPatch, meanwhile: tuple[str, ...], said: list[str]
+) -> None:
+    """It reads the records, then the host; between the two another call is at work."""
+    two("change", "web1/0", "rate_in=1mbit")
+    look = two.host.snapshot
+
+    def later() -> Snapshot:
+        monkeypatch.setattr(two.host, "snapshot", look)
+        two(*meanwhile)
+        return look()
+
+    monkeypatch.setattr(two.host, "snapshot", later)
+    assert [(row["nic"], row["good"]) for row in two.json("check")] == [(nic, True) for nic in said]
 
 
 def test_gc_takes_what_a_dead_guest_left(two: Cli) -> None:
