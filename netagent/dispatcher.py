@@ -58,6 +58,9 @@ LONGEST = 300.0
 #: A worker that has been at one thing for so long beyond a hook's time limit will not end any more (seconds).
 HANGS = 60.0
 
+#: When the end of an option that the host has refused is tried again (seconds).
+REFUSED = 30.0
+
 
 class Spent(NamedTuple):
     """How long something took, and how much of a CPU (seconds)."""
@@ -343,8 +346,14 @@ class Dispatcher:
         self._end = None
 
         def job(worker: Worker) -> None:
-            end_due(worker.node, self._call(worker))
-            self._not_before = self._now() + 1.0  # what failed, or a clock that is not the agent's, is no reason to be in a hurry
+            ended = end_due(worker.node, self._call(worker))
+            failed = [f"{uuid}: {became}" for uuid, became in ended if isinstance(became, NetcommonError)]
+            if failed:
+                self._service.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(failed)}")
+            else:
+                self._service.alarms.clear("ends")
+            # what failed, or a clock that is not the agent's, is no reason to be in a hurry
+            self._not_before = self._now() + (REFUSED if failed else 1.0)
             self._loop.tell(self.ends)
 
         self._put(Key(ENDS), job)

@@ -175,10 +175,11 @@ def _moment(name: str, stored: Any) -> Moment:
 # -- the folder
 
 
-def read(paths: Paths, uuid: str, problems: list[str]) -> Wanted:
+def read(paths: Paths, uuid: str, problems: list[str], readonly: bool = False) -> Wanted:
     """Read what was changed of the NIC; nothing where there is no file.
 
-    A file that is damaged goes to quarantine, and one of a newer version stays: ``problems`` says so, and nothing counts as changed.
+    A file that is damaged goes to quarantine (not if ``readonly``), and one of a newer version stays: ``problems`` says so, and nothing
+    counts as changed.
 
     Raises HostRefused where the folder cannot be read, or others could have written there.
     """
@@ -186,18 +187,35 @@ def read(paths: Paths, uuid: str, problems: list[str]) -> Wanted:
     if folder is None:
         return NOTHING
     with folder:
-        return _read(folder, uuid, problems)
+        return _read(folder, uuid, problems, readonly)
 
 
-def _read(folder: Folder, uuid: str, problems: list[str]) -> Wanted:
+def refuse_newer(paths: Paths, uuid: str) -> None:
+    """Raise RecordTooNew where a newer version has written what was changed of the NIC: who writes it anew would lose that."""
+    folder = Folder.find(paths.wanted)
+    if folder is not None:
+        with folder:
+            try:
+                _parsed(folder, uuid)
+            except RecordTooNew as error:
+                raise RecordTooNew(f"{folder.path}/{uuid}.json: {error}") from None
+            except RecordUnreadable:
+                pass  # read() puts it aside
+
+
+def _parsed(folder: Folder, uuid: str) -> Wanted:
+    data = folder.read(f"{uuid}.json", LONGEST)
+    return NOTHING if data is None else from_json(data)
+
+
+def _read(folder: Folder, uuid: str, problems: list[str], readonly: bool = False) -> Wanted:
     name = f"{uuid}.json"
     try:
-        data = folder.read(name, LONGEST)
-        return NOTHING if data is None else from_json(data)
+        return _parsed(folder, uuid)
     except RecordTooNew as error:
         problems.append(f"{folder.path}/{name} is left alone: {error}")
     except RecordUnreadable as error:
-        problems.append(quarantine(folder, name, str(error)))
+        problems.append(f"{folder.path}/{name} is damaged: {error}" if readonly else quarantine(folder, name, str(error)))
     return NOTHING
 
 
@@ -279,12 +297,14 @@ def note_ends(paths: Paths) -> None:
 
 
 def _note_ends(folder: Folder) -> None:
-    """Keeps the link right: the first end, of an earlier boot's any."""
-    ends = [end for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, []))]
+    """Keeps the link right: the first end. Those of several boots cannot be compared: then it tells of no boot, and is due at once."""
+    ends = [end.until for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, [], readonly=True))]
     if not ends:
         folder.remove(ENDS)
         return
-    first = min(ends, key=lambda end: end.until.monotonic).until
+    first = min(ends, key=lambda until: until.monotonic)
+    if {until.boot for until in ends} != {first.boot}:
+        first = first._replace(boot="several")
     folder.link(ENDS, f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
-from netcommon.lifecycle.migration import incoming
+from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
 from netcommon.operations.base import to_json
@@ -38,6 +38,7 @@ class BringUp:
         self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changed: tuple[Changed, ...] | None = None
     ) -> None:
         """``changed``: the options that were changed while it ran; None: those that are kept (netcommon.lifecycle.changed_options)."""
+        self.changes = changed is not None  #: options change, and nothing else: nobody says anything of the guest
         if changed is None and any_changed(node):
             from netcommon.lifecycle.changed_options import in_force  # on most nodes nothing was ever changed
 
@@ -97,7 +98,9 @@ class BringUp:
     def plan(self, current: Record | None) -> list[Operation]:
         """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
         planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
-        if (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
+        if self.changes and current is not None:
+            self.incoming = awaited(self.node, current)
+        elif (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
             self.incoming = incoming(self.node, self.nic, self.call)
         owed = [operation for operation in planned if self.incoming and operation.exclusive()]
         for operation in owed:
@@ -204,7 +207,7 @@ class BringUp:
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
         changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
-            record = current._replace(state=UP, incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
+            record = current._replace(state=self._state(current), incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
                 self.node.store.write(record)
             if self.call.phase == POST or current.incoming != self.incoming:
@@ -271,7 +274,7 @@ class BringUp:
                 self.scripts.up()
             if settled is not None:
                 record = record._replace(operations=settled)
-            record = record._replace(state=UP, before=None)
+            record = record._replace(state=self._state(record), before=None)
             store.write(record, None if run and self.scripts.any else intended)
         except BaseException as error:
             if intended.before is None:
@@ -280,6 +283,10 @@ class BringUp:
                 self._put_back(intended, error)
             raise
         self._announce(record)
+
+    def _state(self, record: Record) -> str:
+        """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""
+        return CLOSING if self.changes and record.closing else UP
 
     def _left_to_do(self, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
         """Select what of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""

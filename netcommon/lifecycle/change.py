@@ -11,6 +11,7 @@ from contextlib import suppress
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
@@ -21,7 +22,7 @@ from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
-from runtime.record import CHANGING, UP
+from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ def change(
     edit: Edit = unchanged,
     tags: Sequence[str] | None = None,
     held_back: Callable[[Difference], None] | None = None,
+    closing: bool = False,
 ) -> Outcome:
     """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
 
-    ``held_back``: only told what would differ; nothing is done.
+    ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
     the NIC is as before.
@@ -93,7 +95,7 @@ def change(
             raise _not_up(key)
         names = {seen.device, name_of(node, node.host.view(), seen)}
         if held_back is not None:
-            held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call)[1], call.log))
+            held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
             return Outcome(False, "")
         with locks(node, call) as held:
             held.devices(names)
@@ -101,7 +103,7 @@ def change(
             record = node.store.read(key)
             if record is None or record.device != seen.device:
                 continue
-            outcome = _changed(node, record, call, edit, tags, held)
+            outcome = _changed(node, record, call, edit, tags, held, closing)
         return outcome()
     raise _not_up(key)
 
@@ -110,11 +112,25 @@ def _not_up(name: str) -> NicInvalid:
     return NicInvalid("NIC", name, "a NIC that is up: netcommon list shows them")
 
 
-def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call) -> tuple[Wanted, Nic]:
+def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags: Sequence[str] | None = None) -> None:
+    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot."""
+    try:
+        _asked(node, record, edit, tags, call._replace(log=recording()[0]))
+    except NicInvalid:
+        raise
+    except NetcommonError:
+        pass  # the host's affair, not that of who has named the NICs
+
+
+def _asked(
+    node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False
+) -> tuple[Wanted, Nic]:
     """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
     view = node.host.view()
-    if record.state not in (UP, CHANGING) or record.moved or not alive(node, view, record):
+    changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
+    if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
+    wanted.refuse_newer(node.paths, record.uuid)
     nic = follow(node, view, record).nic
     if site_scripts.order_of(node, nic).instead:
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
@@ -138,7 +154,8 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
     recorded = execute.decode(record.before or record)[0]
-    wanted_now = [one for one in plan(nic, node.settings) if not (record.incoming and one.exclusive())]
+    later = awaited(node, record)
+    wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
     planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
@@ -161,11 +178,15 @@ def differing(before: Options | None, after: Options | None) -> tuple[tuple[str,
     return tuple((name, getattr(old, name), getattr(new, name)) for name in new._fields if getattr(old, name) != getattr(new, name))
 
 
-def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[str] | None, held: Locks) -> Callable[[], Outcome]:
+def _changed(
+    node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[str] | None, held: Locks, closing: bool
+) -> Callable[[], Outcome]:
     """Does it under the locks; returns what is left to be done without them, which gives the outcome."""
-    after, nic = _asked(node, record, edit, tags, call)
+    after, nic = _asked(node, record, edit, tags, call, closing)
     call = about(call, record)
-    before = changed_options.read(node, record.uuid, [])
+    before = changed_options.settle(node, record.uuid, [])
+    if edit is not unchanged and tags is None:
+        _say_what_else(node, record, call)
     what = differing(_options(record.nic, node), _options(nic, node))
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
@@ -182,7 +203,10 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
             raise failure
 
         return failed
-    _keep(node, record.uuid, before._replace(pending=after.local), after)
+    try:
+        _keep(node, record.uuid, before._replace(pending=after.local), after)
+    except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
+        call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
         give_back(node, attempt.undone, call)
@@ -195,6 +219,15 @@ def _changed(node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[
         return Outcome(outcome.changed or bool(what), text)
 
     return done
+
+
+def _say_what_else(node: Node, record: Record, call: Call) -> None:
+    """Says what of the NIC today's settings make another than it came up with, or has drifted: that is done along with what was asked."""
+    with suppress(NetcommonError):
+        found = difference(node, execute.once(node), record, record.nic, recording()[0])
+        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in found.made)]
+        if more:
+            call.log.warning(f"{record.nic.label} is brought up to date with today's settings too: {'; '.join(more)}")
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
@@ -229,14 +262,18 @@ def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]
     try:
         if not wanted.due(node.paths, now):
             return []
-        kept = {uuid: changed_options.decided(node, uuid, one) for uuid, one in wanted.all_of(node.paths, []).items()}
+        problems: list[str] = []
+        found_on_disk = wanted.all_of(node.paths, problems)
+        for problem in problems:
+            call.log.error(problem)
+        kept = {uuid: (changed_options.decided(node, uuid, one), one.pending is not None) for uuid, one in found_on_disk.items()}
     except NetcommonError as error:
         call.log.error(f"options that were changed for a while may last longer: {error}")
         return []
-    for uuid, one in kept.items():
+    for uuid, (one, pending) in kept.items():
         if one.without(now) == one:
-            if one.rebased(now) != one:
-                with suppress(NetcommonError):  # after a reboot: the boot's clock is another one
+            if pending or one.rebased(now) != one:
+                with suppress(NetcommonError):  # after a reboot the boot's clock is another one
                     _rewrite(node, uuid, call, lambda there: there.rebased(now))
             continue
         try:
@@ -268,15 +305,16 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Edit) -> None:
     """Writes what is wanted of a NIC anew, under its lock: somebody may be changing it."""
     with locks(node, call) as held:
         held.uuids({uuid})
+        wanted.refuse_newer(node.paths, uuid)
         there = wanted.read(node.paths, uuid, [])
         _keep(node, uuid, there, edit(changed_options.decided(node, uuid, there)))
 
 
 def _ended(node: Node, uuid: str, call: Call) -> Outcome:
     record = node.store.read(uuid)
-    if record is None or record.state not in (UP, CHANGING) or not alive(node, node.host.view(), record):
+    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
         _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)))  # its next up has the tags' options
         return Outcome(False, f"NIC {uuid} is not up")
-    outcome = change(node, uuid, about(call, record))
+    outcome = change(node, uuid, about(call, record), closing=True)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle.context import any_changed
 from runtime.errors import NetcommonError, NicInvalid
 from runtime.nic import LOCAL
-from runtime.record import UP
+from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     from runtime import wanted
 
     problems: list[str] = []
-    found = read(node, nic.uuid, problems).force(moment(node))
+    found = settle(node, nic.uuid, problems).force(moment(node))
     try:
         list(of_changed(found))
     except NicInvalid as error:
-        problems.append(wanted.set_aside(node.paths, nic.uuid, str(error)))
+        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, nic.uuid, str(error)))
         found = ()
     for problem in problems:
         log.error(problem)
@@ -48,7 +48,21 @@ def read(node: Node, uuid: str, problems: list[str]) -> Wanted:
     """Give what is wanted of the NIC (runtime.wanted.read), with what was pending decided."""
     from runtime import wanted
 
-    return decided(node, uuid, wanted.read(node.paths, uuid, problems))
+    return decided(node, uuid, wanted.read(node.paths, uuid, problems, node.store.readonly))
+
+
+def settle(node: Node, uuid: str, problems: list[str]) -> Wanted:
+    """As ``read``; what became of what is pending is on disk then. Under the lock of the UUID, before the record says something else."""
+    from runtime import wanted
+
+    found = wanted.read(node.paths, uuid, problems, node.store.readonly)
+    settled = decided(node, uuid, found)
+    if settled != found and not node.store.readonly:
+        try:
+            wanted.write(node.paths, uuid, settled)
+        except NetcommonError as error:  # a full disk: it is decided again by whoever reads it next
+            problems.append(f"what was changed may not be remembered: {error}")
+    return settled
 
 
 def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
@@ -60,7 +74,8 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
     except NetcommonError:
         record = None
     has = {each.option: (each.value, each.until) for each in record.nic.wanted if each.source == LOCAL} if record is not None else None
-    held = record is not None and record.state == UP and has == {each.option: (each.value, each.until) for each in found.pending_force}
+    pending = {each.option: (each.value, each.until) for each in found.pending_force}
+    held = record is not None and record.state in (UP, CLOSING) and has == pending
     return found._replace(local=found.pending if held else found.local, pending=None)
 
 

@@ -11,7 +11,7 @@ from netcommon.operations.link import shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
-from runtime.record import REVERTING
+from runtime.record import CLOSING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
         for note in found.notes:
             named.info(note)
         if found.record is None:
+            _left(node, found.nic.uuid if found.nic is not None else hint.uuid, call)
             if found.nic is not None:
                 return Outcome(False, f"{found.nic.label} ({found.how}) was never set up by us: nothing to undo")
             return Outcome(False, f"nothing is known of {_named(hint)}: nothing to undo")
@@ -51,6 +52,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             held.uuids({found.record.uuid})
             record = node.store.read(found.record.key)
             if record is None:
+                _forget(node, found.record.uuid, call)
                 return Outcome(False, f"{found.record.nic.label} is down already")
             # while we waited for the locks the NIC may have come up on the device that the call names, and here again
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
@@ -99,8 +101,27 @@ def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Ou
         if not record.closing:
             node.store.write(record.closed())
         return Outcome(False, f"{record.device} is still held by {held_by}: {record.nic.label} is closed when the device goes")
+    if not record.moved:
+        _forget(node, record.uuid, call)  # first: who finishes a down that was cut off does not know where the guest has gone
     finish(node, record, call, held, view)
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
+
+
+def _left(node: Node, uuid: str, call: Call) -> None:
+    """Forgets what was changed of a NIC that has left, where gc or the agent has cleaned up before its down came."""
+    if uuid and call.context in LEAVING and any_changed(node):
+        with locks(node, call) as held:
+            held.uuids({uuid})
+            if node.store.read(uuid) is None:
+                _forget(node, uuid, call)
+
+
+def _forget(node: Node, uuid: str, call: Call) -> None:
+    """Drops what was changed of a NIC, if it leaves this node for good."""
+    if call.context in LEAVING and any_changed(node):
+        from netcommon.lifecycle.changed_options import forget
+
+        forget(node, uuid, call.log)
 
 
 def holder(node: Node, view: View, record: Record, call: Call) -> str:
@@ -127,6 +148,13 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
 
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
+    if record.state in (UP, CLOSING) and any_changed(node):
+        from netcommon.lifecycle.changed_options import in_force
+
+        try:
+            in_force(node, record.nic, call.log)  # what is pending is decided as long as the record tells
+        except NetcommonError as error:
+            call.log.error(f"what was changed of it may not be remembered: {error}")
     if record.scripts:
         _note(node, record._replace(state=REVERTING, before=None), call)
         site_scripts.Scripts(node, call, record.nic).down()
@@ -221,7 +249,5 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
         for name in dict.fromkeys((record.device, record.nic.environment.get("INTERFACE", record.device))):  # renamed since, perhaps
             ganeti.remove_nic_file(node.paths, record.nic._replace(interface=name))
     node.store.remove(record)
-    if call.context in LEAVING and not record.moved and any_changed(node):
-        from netcommon.lifecycle.changed_options import forget
-
-        forget(node, record.uuid, call.log)
+    if not record.moved:
+        _forget(node, record.uuid, call)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.context import POST, PRE
 from netcommon.plan.planner import plan
 from runtime import ganeti
@@ -35,6 +36,18 @@ def incoming(node: Node, nic: Nic, call: Call) -> bool:
     if running is None:
         return bool(call.parent) and _migrating(f"{node.paths.proc}/{call.parent}/cmdline")
     return not running and nic.mode != "routed"
+
+
+def awaited(node: Node, record: Record) -> bool:
+    """Whether the guest of a NIC that is up, and is to be changed, is still on its way here: what may be on one node only is owed.
+
+    Of a NIC that had nothing such its record does not tell.
+    """
+    if record.incoming:
+        return not arrived(node, record)
+    if record.nic.mode == "routed" or _running(node, record.nic) is not False:
+        return False
+    return not any(operation.exclusive() for operation in execute.decode(record)[0])
 
 
 def owed(node: Node, record: Record) -> list[Operation]:

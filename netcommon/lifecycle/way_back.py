@@ -18,6 +18,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
@@ -39,7 +40,8 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     if not alive(node, view, record):
         raise HostRefused(f"{record.device} is gone: what is left of {record.nic.label} is gc's to clean up")
     followed = follow(node, view, record)
-    before, made = followed.before or followed, fresh(followed)
+    made = fresh(followed)
+    before = _put_back(view, followed.before or followed, made)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
     mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
     if mending.hopeless:
@@ -72,6 +74,13 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     execute.settle_owners(node, record.key, [*gone, *known], mending.resolved)
     call.log.warning(f"{before.nic.label} on {before.device} is as it was before")
     return back
+
+
+def _put_back(view: View, before: Record, made: Sequence[Operation]) -> Record:
+    """Give the record as it was, with what is told anew where the change has told something else."""
+    operations, unknown = execute.decode(before)
+    again = [operation.put_back(view, made) for operation in operations]
+    return before if again == operations else before._replace(operations=(*unknown, *map(to_json, again)))
 
 
 def _joins_another(operations: Sequence[Operation], others: Sequence[Operation]) -> bool:

@@ -109,6 +109,10 @@ class Operation(Protocol):
         """Tell whether it takes the NIC's device up. Not by default."""
         return False
 
+    def put_back(self, view: View, made: Sequence[Operation]) -> Operation:
+        """Give what is made again where a change that did not hold has ``made`` something else in its place: itself, by default."""
+        return self
+
     def replugs(self) -> bool:
         """Tell whether the device is down while it comes in the stead of another: between the two, frames would go where neither says.
 

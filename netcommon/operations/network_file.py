@@ -78,9 +78,18 @@ class NetworkFile(NetworkFileFields, Written):
             return "it was changed by hand"
         if _body(there.content) == _body(self.content):
             return "" if there.mode == MODE else f"its mode is {there.mode:04o}"
-        if there.owner == self.owner:
+        ours, theirs = _turn(self.content), _turn(there.content)
+        if there.owner == self.owner and theirs == ours:
             return "it says something else"
-        return "it says what was said before" if _turn(there.content) < _turn(self.content) else ""
+        return "it says what was said before" if theirs < ours else ""
+
+    def put_back(self, view: View, made: Sequence[Operation]) -> Operation:
+        """In a turn of its own, for others may have read meanwhile what the change that did not hold has said."""
+        there = view.file(self.folder, self.name)
+        if there is None or not any(isinstance(one, NetworkFile) and one.content == there.content for one in made):
+            return self
+        body = _body(self.content)
+        return self._replace(content=f"{self.content.partition(chr(10))[0]}\n{_seal(_turn(there.content) + 1, body)}\n{body}")
 
     def revert(self, view: View) -> Sequence[Request]:
         there = view.file(self.folder, self.name)

@@ -11,7 +11,7 @@ from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
-from netcommon.lifecycle.change import LONGEST, Difference, change, setting, unchanged
+from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
 from netcommon.lifecycle.context import Node
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
@@ -66,6 +66,13 @@ def command(
     records = _records(app, node, names)
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
     results, found = Results(), list[tuple[Record, Difference]]()
+    refused = Results()
+    for record in records if names else ():  # with --all what one cannot have keeps no other from it
+        with refused.of(record.nic):
+            refuse(node, record, app.call(nic=record.nic), edit, tags)
+    if refused.status:
+        refused.rows = [row for row in refused.rows if row["error"]]
+        ctx.exit(refused.show(as_json))
     for record in records:
         with results.of(record.nic):
             told = (lambda one, record=record: found.append((record, one))) if dry_run else None
@@ -103,7 +110,9 @@ def _tags(path: str) -> list[str]:
     """Read tags. Raises NicInvalid."""
     try:
         if path == "-":
-            return sys.stdin.read().split()
+            if tags := sys.stdin.read().split():
+                return tags
+            raise NicInvalid("--tags-from", path, "tags: a command in front of a pipe may have failed; of none at all an empty file tells")
         with open(path, encoding="utf-8") as file:
             return file.read().split()
     except (OSError, ValueError) as error:

@@ -12,15 +12,17 @@ import pytest
 
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.change import change, differ, end_due, setting
-from netcommon.lifecycle.changed_options import read
+from netcommon.lifecycle.changed_options import moment, read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.options.sources import given
+from netcommon.settings.model import Settings
 from runtime import wanted
 from runtime.environment import environment_of, nic_from_environment
-from runtime.errors import HostRefused, NicInvalid
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew
 from runtime.nic import Changed, Nic
-from runtime.record import UP
+from runtime.record import CHANGING, CLOSING, UP
+from runtime.store import Store
 from tests.support.options import every, text
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
@@ -57,6 +59,15 @@ def operations(sim: Sim) -> object:
     found = settled(sim)
     assert isinstance(found, dict)
     return found["operations"]
+
+
+def told(settings: Settings, mtu: int) -> Settings:
+    """Those in which the guests of the network "told" are told this MTU."""
+    return settings._replace(network_fields={"told": {"mtu": mtu}})
+
+
+def texts(sim: Sim) -> list[str]:
+    return [file.content for file in sim.host.view().files()]
 
 
 @pytest.mark.parametrize(("mode", "name", "value"), CASES)
@@ -274,3 +285,195 @@ def test_a_kill_between_the_record_and_what_is_kept(tmp_path: Path, held: bool) 
     ended = end_due(later, sim.call()._replace(deadline=later.clock.now() + 5))
     assert [uuid for uuid, _outcome in ended] == [UUIDS[0]] * held
     assert (sim.record().nic.wanted == () and wanted.all_of(sim.paths, []) == {}) or not held
+
+
+@pytest.mark.parametrize("after", ["up", "gone", "reboot", "full"])
+def test_what_held_and_was_pending_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    """Whatever the record says next: the change held, and only the last word of it is not on disk."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, seconds=60.0, isolated="yes")
+    real = wanted.write
+
+    def fails(paths: object, uuid: str, one: wanted.Wanted) -> None:
+        if one.pending is None:
+            raise HostRefused("no space left on device")
+        real(paths, uuid, one)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "write", fails)
+        assert to(sim, rate_in="8mbit").changed, "it holds, whatever becomes of the file"
+        if after == "full":
+            sim.up(BASES["bridged"])  # which cannot write it either
+    assert wanted.read(sim.paths, UUIDS[0], []).pending is not None
+    if after == "gone":
+        sim.host.remove_link("tap0")
+        sim.gc()
+    if after == "reboot":
+        sim.reboot()
+    sim.tap("tap0") if after in ("gone", "reboot") else None
+    sim.up(BASES["bridged"])
+    there = wanted.read(sim.paths, UUIDS[0], [])
+    assert {one.option for one in there.local} == {"isolated", "rate_in"} and there.pending is None
+    node = sim.node
+    later = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + 61, wall=lambda: node.clock.wall() + 61))
+    end_due(later, sim.call()._replace(deadline=later.clock.now() + 5))
+    assert not sim.up(BASES["bridged"]).changed
+    assert [one.option for one in sim.record().nic.wanted] == ["rate_in"]
+
+
+@pytest.mark.parametrize("context", ["hot-remove", "migrate"])
+@pytest.mark.parametrize("way", ["gc first", "killed"])
+def test_it_goes_with_a_nic_that_others_take_down(tmp_path: Path, context: str, way: str) -> None:
+    """gc or the agent may be quicker than the down, or finish what one began that was killed."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, allow_ip_spoofing="yes")
+    if way == "killed":
+        with Mortal(sim, 6):
+            sim.down(BASES["bridged"], context)
+            raise AssertionError("it was not killed")
+    sim.host.remove_link("tap0")
+    sim.gc()
+    assert not sim.records()
+    if way == "gc first":
+        sim.down(BASES["bridged"], context)
+    assert wanted.all_of(sim.paths, []) == {}
+
+
+def test_a_nic_whose_guest_shuts_down(tmp_path: Path) -> None:
+    """It can have no change, and stays closing when something ends, also where a change was killed before."""
+    sim = machine(tmp_path, "bridged")
+    was = operations(sim)
+    to(sim, seconds=60.0, allow_ip_spoofing="yes")
+    sim.shutdown(BASES["bridged"])
+    assert sim.record().state == CLOSING
+    with pytest.raises(NicInvalid, match="is up"):
+        to(sim, rate_in="8mbit")
+    node = sim.node
+    later = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + 61))
+    ((_uuid, outcome),) = end_due(later, sim.call()._replace(deadline=later.clock.now() + 5))
+    assert isinstance(outcome, Outcome) and outcome.changed
+    assert sim.record().state == CLOSING and operations(sim) == was and wanted.all_of(sim.paths, []) == {}
+    sim.host.remove_link("tap0")
+    sim.gc()
+    assert not sim.records()
+
+
+def test_a_change_that_was_killed_before_the_guest_shut_down(tmp_path: Path) -> None:
+    for life in range(50):
+        sim = machine(tmp_path / str(life), "bridged")
+        with Mortal(sim, life):
+            to(sim, rate_in="8mbit")
+        if sim.record().state == CHANGING:
+            break
+    sim.shutdown(BASES["bridged"])
+    assert sim.record().closing
+    with pytest.raises(NicInvalid, match="is up"):
+        to(sim, isolated="yes")
+    assert sim.record().closing
+    repair(sim.node, UUIDS[0], sim.call())
+    assert sim.record().state == CLOSING
+
+
+def test_only_who_reads_a_damaged_file_for_its_nic_puts_it_aside(tmp_path: Path) -> None:
+    """And says so; a look leaves it, and so does a change of another NIC."""
+    sim = machine(tmp_path, "bridged")
+    folder = Path(sim.paths.wanted)
+    to(sim, rate_in="8mbit")
+    other = UUIDS[1]
+    (folder / f"{other}.json").write_text("{")
+    to(sim, isolated="yes")
+    assert (folder / f"{other}.json").read_text() == "{"
+    readonly = sim.node._replace(store=Store(sim.paths, 1, "boot-1", readonly=True))
+    problems: list[str] = []
+    assert read(readonly, other, problems) == wanted.NOTHING and "damaged" in problems[0]
+    assert (folder / f"{other}.json").read_text() == "{"
+    os.symlink("boot-1 1.0 1.0", folder / "now")
+    (folder / "now").rename(folder / "ends")
+    end_due(sim.node, sim.call())
+    assert any("damaged" in line for line in sim.lines) and (folder / "quarantine" / f"{other}.json").read_text() == "{"
+
+
+def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
+    sim = machine(tmp_path, "bridged")
+    to(sim, rate_in="8mbit")
+    path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
+    newer = path.read_text().replace('"schema":1', '"schema":2').replace('"schema": 1', '"schema": 2')
+    assert newer != path.read_text()
+    path.write_text(newer)
+    was = sim.picture()
+    with pytest.raises(RecordTooNew, match="newer"):
+        to(sim, isolated="yes")
+    with pytest.raises(RecordTooNew, match="newer"):
+        change(sim.node, UUIDS[0], sim.call())
+    assert path.read_text() == newer and sim.picture() == was
+
+
+def test_ends_of_two_boots(tmp_path: Path) -> None:
+    """They cannot be compared by the boots' clocks, so somebody looks at once, and then both are of this boot."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, seconds=1000.0, rate_in="8mbit")
+    at = wanted.Moment("boot-0", 5e5, sim.node.clock.wall() - 10)
+    old = wanted.Entry("isolated", "yes", wanted.End(at, at._replace(monotonic=6e5, wall=at.wall + 5)))
+    wanted.write(sim.paths, UUIDS[1], wanted.Wanted((old,)))
+    now = moment(sim.node)
+    assert wanted.due(sim.paths, now)
+    end_due(sim.node, sim.call())
+    first = wanted.first_end(sim.paths)
+    assert not wanted.due(sim.paths, now) and first is not None and first.boot == "boot-1"
+    assert list(wanted.all_of(sim.paths, [])) == [UUIDS[0]]
+
+
+def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
+    sim = machine(tmp_path, "bridged")
+    sim.settings = sim.settings._replace(nic={"isolated": True})
+    to(sim, rate_in="8mbit")
+    assert any("brought up to date with today's settings too" in line and "isolated" in line for line in sim.lines)
+    sim.lines.clear()
+    to(sim, rate_in="9mbit")
+    assert not any("today's settings" in line for line in sim.lines)
+
+
+def test_two_nics_of_a_network_and_a_killed_change(tmp_path: Path) -> None:
+    """The network's file says what one of them says, and both are content with it, whatever is repaired how often."""
+    for life in range(4, 40):
+        sim = Sim(str(tmp_path / str(life)))
+        sim.settings = told(sim.settings, 1400)
+        first, second = nic("bridged, told"), nic("bridged, told", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], MAC="aa:00:00:00:00:02")
+        sim.tap("tap1")
+        sim.up(first)
+        sim.settings = told(sim.settings, 1300)
+        with Mortal(sim, life):
+            change(sim.node, UUIDS[0], sim.call())
+            break
+        sim.up(second)
+        for _again in range(3):
+            for uuid in UUIDS[:2]:
+                repair(sim.node, uuid, sim.call())
+        for uuid in UUIDS[:2]:
+            found = check(sim.node, sim.host.view(), sim.record(uuid))
+            assert found.good, (life, found.drift)
+            assert not repair(sim.node, uuid, sim.call()).changed, life
+        sim.close()
+    else:
+        raise AssertionError("it was killed each time")
+
+
+def test_a_killed_change_of_what_a_network_is_told(tmp_path: Path) -> None:
+    """Where nobody else has read it, it says again what it said."""
+    for life in range(4, 40):
+        sim = Sim(str(tmp_path / str(life)))
+        sim.settings = told(sim.settings, 1400)
+        sim.up(nic("bridged, told"))
+        sim.settings = told(sim.settings, 1300)
+        with Mortal(sim, life):
+            change(sim.node, UUIDS[0], sim.call())
+            break
+        if sim.record().state == CHANGING:
+            repair(sim.node, UUIDS[0], sim.call())
+            assert any("mtu,1400" in text for text in texts(sim)) and not any("mtu,1300" in text for text in texts(sim)), life
+            assert check(sim.node, sim.host.view(), sim.record()).good
+        assert change(sim.node, UUIDS[0], sim.call()).changed or life > 10
+        assert any("mtu,1300" in text for text in texts(sim)), life
+        sim.close()
+    else:
+        raise AssertionError("it was killed each time")

@@ -12,6 +12,7 @@ from netcommon.host.api.facts import AF_INET, LEARNED, PROTOCOL, Route
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SendFrame
 from netcommon.host.simulated.view import MemoryView
+from netcommon.lifecycle.change import Difference, change, setting
 from netcommon.lifecycle.check import Report, check, repair
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
@@ -212,3 +213,39 @@ def test_an_uplink_that_goes_is_told_no_more(sim: Sim) -> None:
     ((_delays, again),) = sim.scheduled
     sim.host.remove_link("eth-br0")
     assert again() and frames(sim) == 2
+
+
+def changed(sim: Sim, *unset: str, **options: str) -> None:
+    node = sim.node
+    change(node, sim.record().key, sim.call(), setting(node, options, unset))
+
+
+def test_a_change_takes_nothing_over_that_is_owed(sim: Sim) -> None:
+    """Who changes an option says nothing of the guest; it is not foretold either."""
+    sim.up(ROUTED, phase="pre")
+    assert sim.record().incoming and sim.host.view().routes(AF_INET, sim.index("tap0")) == []
+    told: list[Difference] = []
+    node = sim.node
+    change(node, sim.record().key, sim.call(), setting(node, {"rate_in": "8mbit"}, ()), held_back=told.append)
+    changed(sim, rate_in="8mbit")
+    assert sim.record().incoming and sim.host.view().routes(AF_INET, sim.index("tap0")) == [] and frames(sim) == 0
+    assert not any(operation.exclusive() for operation in told[0].made)
+    change(sim.node, sim.record().key, sim.call())
+    assert sim.record().incoming and sim.host.view().routes(AF_INET, sim.index("tap0")) == [] and frames(sim) == 0
+    sim.up(ROUTED, phase="post")
+    assert not sim.record().incoming and frames(sim) > 0 and sim.record().nic.wanted
+
+
+def test_a_change_of_a_nic_that_had_nothing_to_wait_for(sim: Sim) -> None:
+    """What it gets while its guest is on the way waits as what an up gives it; what it has when Ganeti stops the guest it keeps."""
+    plain = nic("bridged")
+    ganeti(sim, "other")
+    sim.up(plain)
+    assert not sim.record().incoming
+    changed(sim, static_fdb="yes")
+    assert sim.record().incoming and not pinned(sim) and looked(sim).good
+    ganeti(sim, "web1")
+    assert complete_instance(sim.node, "web1", sim.call()) and pinned(sim)
+    Path(sim.paths.kvm_run, "conf", "web1.runtime").unlink()
+    changed(sim, rate_in="8mbit")
+    assert pinned(sim) and not sim.record().incoming

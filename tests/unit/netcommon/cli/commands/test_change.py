@@ -55,9 +55,26 @@ def test_settings_that_have_changed(cli: Cli) -> None:
     assert cli("change", "--all").stdout.splitlines() == ["web1/0 on tap0: is so already", "web1/1 on tap1: is so already"]
 
 
+def test_of_several_none_is_touched_if_one_cannot_have_it(cli: Cli) -> None:
+    """The routed one has no bridge port whose flags could be changed to what is asked; with --all the others have it all the same."""
+    before = [Path(cli.paths.state, "nics", f"{uuid}.json").read_bytes() for uuid in UUIDS[:2]]
+    done = cli("change", "tap0", "tap1", "dhcp=dnsmasq", status=64)
+    assert "web1/0" in done.stderr + done.stdout and not Path(cli.paths.wanted).exists()
+    assert [Path(cli.paths.state, "nics", f"{uuid}.json").read_bytes() for uuid in UUIDS[:2]] == before
+
+
 def test_new_tags(cli: Cli) -> None:
     assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
     assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout
+
+
+def test_a_pipe_that_gave_nothing(cli: Cli) -> None:
+    """The command in front of it may have failed: that takes no tag away. An empty file does."""
+    cli("change", "web1", "--tags-from", "-", stdin="netcommon:*:isolated\n")
+    assert "--tags-from='-'" in cli("change", "web1", "--tags-from", "-", stdin=" \n", status=64).stderr
+    assert "isolated = true" in cli("plan", "tap0").stdout
+    cli("change", "web1", "--tags-from", "/dev/null")
+    assert "isolated = true" not in cli("plan", "tap0").stdout
 
 
 def test_it_goes_with_the_definition(cli: Cli) -> None:
