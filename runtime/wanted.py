@@ -30,6 +30,7 @@ SCHEMA = 1
 LONGEST = 1 << 20  #: bytes of a file
 ENDS = "ends"  #: the link that tells when the first option ends
 QUARANTINE = "quarantine"
+BOOT = 64  #: characters of a boot's id
 
 
 class Moment(NamedTuple):
@@ -60,11 +61,21 @@ class End(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One option that was set: its name, its value as a tag would give it, and when it ends, None for never."""
+    """One option that was set: its name, its value as a tag would give it, and when it ends, None for never.
+
+    ``then``: the value that it was set to for good before, and has again after its end; None for none.
+    """
 
     option: str
     value: str
     end: End | None = None
+    then: str | None = None
+
+    def at(self, now: Moment) -> Entry | None:
+        """Give what is in force of it; None where it has ended."""
+        if self.end is None or not self.end.over(now):
+            return self
+        return None if self.then is None else Entry(self.option, self.then)
 
 
 class Wanted(NamedTuple):
@@ -79,8 +90,8 @@ class Wanted(NamedTuple):
         return tuple(
             _changed(entry, source)
             for source, entries in ((REGISTRY, self.registry), (LOCAL, self.local))
-            for entry in entries
-            if entry.end is None or not entry.end.over(now)
+            for each in entries
+            if (entry := each.at(now)) is not None
         )
 
     @property
@@ -89,8 +100,8 @@ class Wanted(NamedTuple):
         return tuple(_changed(entry, LOCAL) for entry in self.pending or ())
 
     def without(self, now: Moment) -> Wanted:
-        """The same without what has ended."""
-        kept = [tuple(one for one in part if one.end is None or not one.end.over(now)) for part in (self.local, self.registry)]
+        """The same without what has ended; what that had hidden holds again."""
+        kept = [tuple(one for each in part if (one := each.at(now)) is not None) for part in (self.local, self.registry)]
         return self._replace(local=kept[0], registry=kept[1])
 
     def rebased(self, now: Moment) -> Wanted:
@@ -124,7 +135,7 @@ def to_json(wanted: Wanted) -> bytes:
 
 def _entry(one: Entry) -> dict[str, object]:
     end = None if one.end is None else {"since": one.end.since._asdict(), "until": one.end.until._asdict()}
-    return {"value": one.value, "end": end}
+    return {"value": one.value, "end": end, "then": one.then}
 
 
 def from_json(data: bytes) -> Wanted:
@@ -150,16 +161,18 @@ def _part(stored: Any) -> tuple[Entry, ...]:
 
 
 def _read_entry(name: str, stored: Any) -> Entry:
-    if not (isinstance(stored, dict) and set(stored) == {"value", "end"} and isinstance(stored["value"], str)):
-        raise RecordUnreadable(f"{escaped(name)}: not a value and an end")
+    if not (isinstance(stored, dict) and set(stored) == {"value", "end", "then"} and isinstance(stored["value"], str)):
+        raise RecordUnreadable(f"{escaped(name)}: not a value, an end, and what holds then")
     if not (name and name.isascii() and name.replace("_", "").isalnum()):
         raise RecordUnreadable(f"{escaped(name)} is no option's name")
-    end = stored["end"]
+    end, then = stored["end"], stored["then"]
+    if not (then is None or (isinstance(then, str) and end is not None)):
+        raise RecordUnreadable(f"{name}: what holds after its end is none")
     if end is None:
         return Entry(name, stored["value"])
     if not isinstance(end, dict) or set(end) != {"since", "until"}:
         raise RecordUnreadable(f"{name}: its end is none")
-    return Entry(name, stored["value"], End(_moment(name, end["since"]), _moment(name, end["until"])))
+    return Entry(name, stored["value"], End(_moment(name, end["since"]), _moment(name, end["until"])), then)
 
 
 def _moment(name: str, stored: Any) -> Moment:
@@ -169,7 +182,10 @@ def _moment(name: str, stored: Any) -> Moment:
     # NaN and infinity do not pass the comparison
     if not all(type(each) in (int, float) and 0 <= each <= 1e15 for each in times):
         raise RecordUnreadable(f"{name}: no time in seconds")
-    return Moment(stored["boot"], float(times[0]), float(times[1]))
+    boot = stored["boot"]
+    if not (boot.isascii() and boot.isprintable() and 0 < len(boot) <= BOOT and " " not in boot):  # it goes into a link
+        raise RecordUnreadable(f"{name}: {escaped(boot)} is no boot's id")
+    return Moment(boot, float(times[0]), float(times[1]))
 
 
 # -- the folder
@@ -270,16 +286,17 @@ def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
 
 
 def first_end(paths: Paths) -> Moment | None:
-    """When the first option ends; None if none does, or nobody can tell. For a look that costs next to nothing."""
+    """When the first option ends; None if none does. A link that says nothing is due at once. For a look that costs next to nothing."""
     folder = Folder.find(paths.wanted)
     if folder is None:
         return None
     with folder:
-        words = folder.target(ENDS).split(" ")
+        told = folder.target(ENDS)
     try:
-        return Moment(words[0], float(words[1]), float(words[2])) if len(words) == 3 else None
+        boot, monotonic, wall = told.split(" ")
+        return Moment(boot, float(monotonic), float(wall))
     except ValueError:
-        return None
+        return Moment("unreadable", 0.0, 0.0) if told else None
 
 
 def due(paths: Paths, now: Moment) -> bool:
@@ -319,5 +336,7 @@ def _uuids(folder: Folder) -> list[str]:
 
 def changed(entries: Iterable[Entry], sets: Mapping[str, str], unset: Iterable[str], end: End | None) -> tuple[Entry, ...]:
     """``entries`` with some options set, all of which end at ``end``, and others unset."""
-    kept = [one for one in entries if one.option not in sets and one.option not in set(unset)]
-    return (*kept, *(Entry(option, value, end) for option, value in sets.items()))
+    entries, unset = list(entries), set(unset)
+    kept = [one for one in entries if one.option not in sets and one.option not in unset]
+    lasting = {one.option: one.value if one.end is None else one.then for one in entries} if end is not None else {}
+    return (*kept, *(Entry(option, value, end, lasting.get(option)) for option, value in sets.items()))

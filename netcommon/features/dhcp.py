@@ -8,6 +8,7 @@ from netcommon.options.addresses import addresses_of, eui64
 from netcommon.options.networks import fields_of, tables_of
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
+from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
     from netcommon.operations.network_file import NetworkFile
@@ -85,13 +86,14 @@ def _network_file(nic: Nic, settings: Settings, told: NetworkFields, reload: str
 def tag_of(network: Network, settings: Settings) -> str:
     """The tag that dnsmasq's ranges of the network set, which is its file's name too: its name.
 
-    Its UUID where the settings call it by that, for two may have one name, or where the name will not do.
+    Its UUID where the settings call it by that, for two may have one name, or where the name will not do: a network may be called by
+    another one's UUID.
     """
     name = network.name
     if any(key.lower() == network.uuid for key in settings.network_fields if key):
         return network.uuid
     plain = _TAG.issuperset(name) and name[:1] not in ("", ".", "-") and len(name) <= LABEL and name not in _TAKEN
-    return name if plain else network.uuid
+    return name if plain and not is_uuid(name.lower()) else network.uuid
 
 
 def network_lines(tag: str, told: NetworkFields) -> tuple[str, ...]:

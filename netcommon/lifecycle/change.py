@@ -135,10 +135,15 @@ def _asked(
     if site_scripts.order_of(node, nic).instead:
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
+    now = changed_options.moment(node)
     before = changed_options.read(node, record.uuid, problems)
+    try:
+        list(of_changed(before.force(now)))
+    except NicInvalid as error:  # as an up takes it
+        before = wanted.NOTHING
+        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, record.uuid, str(error)))
     for problem in problems:
         call.log.error(problem)
-    now = changed_options.moment(node)
     after = edit(before).without(now)
     if tags is not None:
         nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})

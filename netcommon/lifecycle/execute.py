@@ -257,8 +257,13 @@ def stages(
 
 
 def early_and_late(gone: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up."""
-    return [operation for operation in gone if not operation.unbroken()], [operation for operation in gone if operation.unbroken()]
+    """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up.
+
+    Where the network changes too the device is down meanwhile, and what was of its former port goes before it leaves that.
+    """
+    stays = not any(operation.network() for operation in gone)
+    late = [operation for operation in gone if operation.unbroken() or (stays and operation.confines())]
+    return [operation for operation in gone if operation not in late], late
 
 
 def retire(node: Node, operations: Sequence[Operation], key: str, log: Log) -> None:

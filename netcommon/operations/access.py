@@ -47,6 +47,9 @@ class AccessTable(AccessTableFields, SharedTable):
     PURPOSE = "rules of node_access"
     WITHOUT = WITHOUT
 
+    def confines(self) -> bool:
+        return True
+
     def place_of(self) -> tuple[int, str]:
         return place_of(self.nfproto)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from runtime.errors import escaped
 from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class Said(NamedTuple):
 
 def tables_of(network: Network, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Those of the settings' [networks.NAME] that are the network's, by name and then by UUID: each one's place, and what it says."""
-    named = [key for key in tables if key and key == network.name]
+    named = [key for key in tables if key and key == network.name and not (is_uuid(key.lower()) and key.lower() != network.uuid)]
     identified = [key for key in tables if key and key.lower() == network.uuid]
     for key in dict.fromkeys([*named, *identified]):
         yield f"[networks.{key if set(key) <= BARE else escaped(key)}]", tables[key]

@@ -101,7 +101,7 @@ def _parted(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 def _seconds(text: str) -> float:
     """Read a duration. Raises NicInvalid."""
     number, unit = text[:-1], text[-1:]
-    if not (unit in UNITS and number.isascii() and number.isdecimal() and 0 < int(number) * UNITS[unit] <= LONGEST):
+    if not (unit in UNITS and number.isascii() and number.isdecimal() and len(number) <= 12 and 0 < int(number) * UNITS[unit] <= LONGEST):
         raise NicInvalid("--for", text, "a whole number and a unit: 90s, 30m, 2h, 7d or 4w, ten years at most")
     return int(number) * UNITS[unit]
 

@@ -17,9 +17,11 @@ from runtime.wanted import End, Entry, Moment, Wanted, from_json, to_json
 from tests.support.nics import U1
 
 U2 = U1[:-1] + ("0" if U1[-1] != "0" else "1")
-moments = st.builds(Moment, st.text(max_size=5), st.floats(0, 1e12), st.floats(0, 1e12))
+boots = st.from_regex(r"\A[!-~]{1,9}\Z")
+moments = st.builds(Moment, boots, st.floats(0, 1e12), st.floats(0, 1e12))
 names = st.from_regex(r"\A[a-z][a-z0-9_]{0,8}\Z")
-entry = st.builds(Entry, names, st.text(max_size=9), st.none() | st.builds(End, moments, moments))
+ending = st.builds(Entry, names, st.text(max_size=9), st.builds(End, moments, moments), st.none() | st.text(max_size=9))
+entry = st.builds(Entry, names, st.text(max_size=9)) | ending
 entries = st.lists(entry, max_size=3, unique_by=lambda one: one.option)
 
 
@@ -29,7 +31,7 @@ def test_round_trip(local: list[Entry], registry: list[Entry], pending: list[Ent
     assert from_json(to_json(one)) == one and to_json(one).isascii()
 
 
-GOOD = {"schema": 1, "local": {"rate_in": {"value": "8mbit", "end": None}}, "registry": {}, "pending": None}
+GOOD = {"schema": 1, "local": {"rate_in": {"value": "8mbit", "end": None, "then": None}}, "registry": {}, "pending": None}
 AT = {"boot": "b", "monotonic": 1, "wall": 2}
 
 
@@ -49,14 +51,17 @@ AT = {"boot": "b", "monotonic": 1, "wall": 2}
                 {"more": 1},
                 {"local": []},
                 {"local": {"rate_in": "8mbit"}},
-                {"local": {"rate_in": {"value": 8, "end": None}}},
-                {"local": {"rate in": {"value": "8", "end": None}}},
-                {"local": {"": {"value": "8", "end": None}}},
+                {"local": {"rate_in": {"value": 8, "end": None, "then": None}}},
+                {"local": {"rate in": {"value": "8", "end": None, "then": None}}},
+                {"local": {"": {"value": "8", "end": None, "then": None}}},
                 {"registry": None},
                 {"pending": {"a": {"value": "b"}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT}}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "wall": -1}}}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": 3}}}}},
+                {"local": {"a": {"value": "b", "end": {"since": AT}, "then": None}}},
+                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "wall": -1}}, "then": None}}},
+                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": 3}}, "then": None}}},
+                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": "b c"}}, "then": None}}},
+                {"local": {"a": {"value": "b", "end": None, "then": "c"}}},
+                {"local": {"a": {"value": "b", "end": {"since": AT, "until": AT}, "then": 4}}},
             )
         ),
         json.dumps(GOOD).replace("null", "NaN").encode(),
@@ -98,7 +103,7 @@ def test_the_first_end(tmp_path: Path) -> None:
     wanted.write(paths, U1, wanted.NOTHING)
     assert os.listdir(paths.wanted) == []
     os.symlink("no time at all", f"{paths.wanted}/ends")
-    assert wanted.first_end(paths) is None
+    assert wanted.due(paths, since), "somebody looks"
 
 
 def test_who_else_can_write_there_is_refused(tmp_path: Path) -> None:

@@ -176,12 +176,19 @@ def test_only_the_guests_of_the_network_and_of_dnsmasq() -> None:
         ("blue", UUIDS[1], UUIDS[1]),  # the settings call it by its UUID
         ("x" * 64, UUIDS[1], UUIDS[1]),
         ("", UUIDS[1], UUIDS[1]),
+        (UUIDS[2], UUIDS[1], UUIDS[1]),  # another network's
+        (UUIDS[2].upper(), UUIDS[1], UUIDS[1]),
     ],
 )
 def test_the_tag_of_a_network(name: str, identity: str, tag: str) -> None:
     """It is a word of dnsmasq's and a file's name: no name that somebody has chosen is anything else there."""
     (made,) = told(nic(NETWORK_NAME=name, NETWORK_UUID=identity), FIELDS, key=identity.upper() or name)
     assert made.name == tag and all(each.startswith(f"tag:{tag},option") for each in made.lines)
+
+
+def test_a_network_that_is_called_by_anothers_uuid() -> None:
+    """It is told nothing of what the settings say of that one."""
+    assert told(nic(NETWORK_NAME=UUIDS[2], NETWORK_UUID=UUIDS[1]), FIELDS, key=UUIDS[2]) == ()
 
 
 def test_a_network_that_no_tag_can_stand_for() -> None:

@@ -181,7 +181,7 @@ def test_a_nic_that_is_not_up(tmp_path: Path) -> None:
 
 def test_a_damaged_file_goes_to_quarantine(tmp_path: Path) -> None:
     """And the NIC comes up with its tags' options; what cannot be an option's value counts as damage."""
-    wrong = {"schema": 1, "local": {"rate_in": {"value": "fast", "end": None}}, "registry": {}, "pending": None}
+    wrong = {"schema": 1, "local": {"rate_in": {"value": "fast", "end": None, "then": None}}, "registry": {}, "pending": None}
     for number, text_of in enumerate(["{", json.dumps(wrong)]):
         sim = Sim(str(tmp_path / str(number)))
         folder = Path(sim.paths.wanted)
@@ -477,3 +477,69 @@ def test_a_killed_change_of_what_a_network_is_told(tmp_path: Path) -> None:
         sim.close()
     else:
         raise AssertionError("it was killed each time")
+
+
+def later(sim: Sim, seconds: float) -> None:
+    """Ends what is due so many seconds from now."""
+    node = sim.node
+    there = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + seconds))
+    end_due(there, sim.call()._replace(deadline=there.clock.now() + 5))
+
+
+def test_for_a_while_over_what_was_set_for_good(tmp_path: Path) -> None:
+    """Then it is as before; what is unset meanwhile does not come back."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, isolated="yes")
+    was = operations(sim)
+    to(sim, seconds=60.0, isolated="no")
+    to(sim, seconds=90.0, isolated="no")
+    assert operations(sim) != was
+    later(sim, 91)
+    assert operations(sim) == was and [one[:2] for one in sim.record().nic.wanted] == [("isolated", "yes")]
+    to(sim, seconds=60.0, isolated="no")
+    to(sim, "isolated")
+    later(sim, 61)
+    assert wanted.all_of(sim.paths, []) == {} and operations(sim) != was
+
+
+@pytest.mark.parametrize("boot", ["a\0b", "a b", "\ud800", "x" * 5000, "", "é"])
+def test_an_end_in_a_boot_that_there_is_not(tmp_path: Path, boot: str) -> None:
+    """Of whichever NIC: the others change, leave and end all the same."""
+    sim = machine(tmp_path, "bridged")
+    moments = {name: {"boot": boot, "monotonic": 1.0, "wall": 4e9} for name in ("since", "until")}
+    wrong = {"schema": 1, "local": {"isolated": {"value": "yes", "end": moments, "then": None}}, "registry": {}, "pending": None}
+    folder = Path(sim.paths.wanted)
+    folder.mkdir(parents=True)
+    (folder / f"{UUIDS[4]}.json").write_text(json.dumps(wrong))
+    was = operations(sim)
+    to(sim, seconds=60.0, rate_in="8mbit")
+    later(sim, 61)
+    assert operations(sim) == was and (folder / "quarantine" / f"{UUIDS[4]}.json").exists()
+    to(sim, isolated="yes")
+    sim.down(BASES["bridged"])
+    assert wanted.all_of(sim.paths, []) == {}
+
+
+def test_a_link_of_the_ends_that_says_nothing(tmp_path: Path) -> None:
+    """Somebody looks, rather than that nothing ends for ever."""
+    sim = machine(tmp_path, "bridged")
+    was = operations(sim)
+    to(sim, seconds=60.0, rate_in="8mbit")
+    path = Path(sim.paths.wanted, "ends")
+    path.unlink()
+    path.symlink_to("one two three four")
+    later(sim, 61)
+    assert operations(sim) == was
+
+
+def test_an_option_that_there_is_not_keeps_no_other(tmp_path: Path) -> None:
+    """The file goes to quarantine, as at an up, and the NIC has its tags' options."""
+    sim = machine(tmp_path, "bridged")
+    was = operations(sim)
+    to(sim, seconds=60.0, allow_ip_spoofing="yes")
+    path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
+    stored = json.loads(path.read_text())
+    stored["local"]["no_such"] = {"value": "1", "end": None, "then": None}
+    path.write_text(json.dumps(stored))
+    later(sim, 61)
+    assert operations(sim) == was and not path.exists() and any("no_such" in line for line in sim.lines)

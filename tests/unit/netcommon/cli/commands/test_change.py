@@ -22,7 +22,7 @@ def test_one_option_of_one_nic(cli: Cli) -> None:
     assert "set by change" in cli("explain", "tap0").stdout
     assert "good" in cli("check", "tap0").stdout
     kept = json.loads(Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text())
-    assert kept["local"] == {"rate_in": {"value": "8mbit", "end": None}} and kept["pending"] is None
+    assert kept["local"] == {"rate_in": {"value": "8mbit", "end": None, "then": None}} and kept["pending"] is None
     assert "rate_in is 0, was 8000000" in cli("change", "web1/0", "--unset", "rate_in").stdout
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
 
