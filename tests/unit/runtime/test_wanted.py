@@ -21,7 +21,7 @@ boots = st.from_regex(r"\A[!-~]{1,9}\Z")
 moments = st.builds(Moment, boots, st.floats(0, 1e12), st.floats(0, 1e12))
 names = st.from_regex(r"\A[a-z][a-z0-9_]{0,8}\Z")
 ending = st.builds(Entry, names, st.text(max_size=9), st.builds(End, moments, moments), st.none() | st.text(max_size=9))
-entry = st.builds(Entry, names, st.text(max_size=9), st.none()) | ending
+entry = st.builds(Entry, names, st.text(max_size=9), st.none(), st.none()) | ending
 entries = st.lists(entry, max_size=3, unique_by=lambda one: one.option)
 
 
