@@ -1,4 +1,4 @@
-"""What keeps a guest to its own is swapped for something else while it runs: at no moment does a frame pass that both refuse."""
+"""Swap what keeps a running guest to its own for something else: at no moment does a frame pass that both refuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAIRS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, str]]] = {
 
 @contextmanager
 def heard_by(whom: str, guest: Tap) -> Iterator[Callable[[], int]]:
-    """How many of the frames have come to the other guest, or to a socket of the node, since it was last asked."""
+    """Counts the frames that have come to the other guest, or to a socket of the node, since it was last asked."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("0.0.0.0", 2000))
         listening.setblocking(False)
