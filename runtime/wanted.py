@@ -286,7 +286,7 @@ def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
 
 
 def first_end(paths: Paths) -> Moment | None:
-    """Tell when the first option ends; None if none does. A link that says nothing is due at once. For a look that costs next to nothing."""
+    """Tell when the first option ends; None if none does. A link that says nothing is due at once. The look costs next to nothing."""
     folder = Folder.find(paths.wanted)
     if folder is None:
         return None

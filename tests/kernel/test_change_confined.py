@@ -1,4 +1,4 @@
-"""Swap what keeps a running guest to its own for something else: at no moment does a frame pass that both refuse."""
+"""Swap what keeps a running guest to its own: at no moment does a frame pass that both refuse."""
 
 from __future__ import annotations
 
