@@ -14,7 +14,7 @@ from netcommon.lifecycle.context import Call
 from netcommon.log import recording
 from tests.kernel.test_doors_parallel import environment
 from tests.support import frames
-from tests.support.forged import ethernet, ipv4, udp
+from tests.support.forged import ethernet, heard_by_host, ipv4, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.routed import ours
@@ -39,15 +39,7 @@ def heard_by(whom: str, guest: Tap) -> Iterator[Callable[[], int]]:
         listening.bind(("0.0.0.0", 2000))
         listening.setblocking(False)
 
-        def by_node() -> int:
-            count = 0
-            while True:
-                try:
-                    count += listening.recv(100) == TEXT
-                except BlockingIOError:
-                    return count
-
-        yield by_node if whom == "node" else lambda: sum(TEXT in frame for frame in guest.drain())
+        yield lambda: heard_by_host(listening, TEXT) if whom == "node" else sum(TEXT in frame for frame in guest.drain())
 
 
 def to(options: Mapping[str, str], between: Callable[[], None]) -> None:

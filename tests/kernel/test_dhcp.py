@@ -426,7 +426,7 @@ def test_no_field_of_a_network_for_one_nic(guest: Guest) -> None:
 
 
 def test_the_last_word_of_a_network(client: Client, node: Node) -> None:
-    """What another NIC has said stays when it goes; the next up or change says today's, and repair never an older one's."""
+    """Keep what another NIC has said when it goes; the next up or change says today's, and repair never an older one's."""
     node.tap("tap1")
     other = {"INTERFACE": "tap1", "INTERFACE_UUID": UUID.replace("1", "2"), "MAC": "aa:00:00:12:34:57", "IP": "10.0.0.6", "TAGS": ""}
     settings, path = Path("/etc/netcommon/config.toml"), OPTIONS / "blue"

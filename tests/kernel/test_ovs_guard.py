@@ -83,11 +83,14 @@ UFO_WITH_CHECKSUM = struct.pack("=BBHHHH", NEEDS_CSUM, GSO_UDP, 42, SEGMENT, 34,
 def segments(wire: Wire) -> list[str]:
     """What arrives of a later fragment that the kernel is to segment (UFO) and begins with offset 0: a DHCP server's message, in hex.
 
-    The switch has an entry for later fragments by then.
+    The switch has an entry for later fragments by then: each is waited for, as the first goes through ovs-vswitchd, whose threads let
+    a frame that was sent after another overtake it.
     """
     whole = udp(67, 68, bytes(FRAGMENTED - 8))
+    fragment = ethernet(frames.IPV4, ipv4(IP, bytes(64), fragment=1))
     for _ in range(3):
-        assert wire.passes(ethernet(frames.IPV4, ipv4(IP, bytes(64), fragment=1)))
+        wire.guest.send(fragment)
+        assert wire.other.receive(lambda frame: frame == fragment, seconds=20) == fragment
     for header in (UFO, UFO_WITH_CHECKSUM):
         os.write(wire.guest.descriptor, header + ethernet(frames.IPV4, ipv4(IP, whole, fragment=1)))
     arrived = []

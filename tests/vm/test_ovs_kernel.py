@@ -14,7 +14,7 @@ from tests.kernel.test_doors_parallel import good
 from tests.kernel.test_ovs_guard import KINDS, NIC, Wire, counters, segments
 from tests.kernel.test_ovs_windows import DOWN, FORGED, OFF, Chatter, lose_the_port, move
 from tests.support import frames
-from tests.support.forged import IP, OTHER, ethernet, ipv4, udp
+from tests.support.forged import IP, OTHER, ethernet, heard_by_host, ipv4, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -65,16 +65,6 @@ def test_a_later_fragment_that_the_kernel_segments(wire: Wire) -> None:
     assert segments(wire) == []
 
 
-def host_heard(listener: socket.socket) -> int:
-    """How many of the forged frames the host's own IPv4 got since it was last asked."""
-    count = 0
-    while True:
-        try:
-            count += listener.recv(2048) == FORGED
-        except BlockingIOError:
-            return count
-
-
 def come_and_go(wire: Wire, tags: str) -> None:
     for _ in range(2):
         wire.up(tags)
@@ -93,13 +83,13 @@ def test_no_frame_of_the_guest_passes_unguarded(wire: Wire, node: Node, action: 
         wire.up(OFF)
         for number in range(20):
             wire.guest.send(FORGED if number else ethernet(frames.IPV4, ipv4(IP, udp(1, 9))))
-        wait_until(lambda: host_heard(listener) > 0, 20, "without the guard the host hears it")
+        wait_until(lambda: heard_by_host(listener, FORGED) > 0, 20, "without the guard the host hears it")
         assert rundoor(*DOWN).status == 0
         wait_until(lambda: wire.other.receive(seconds=1) is None, 60, "silence")
-        host_heard(listener)
+        heard_by_host(listener, FORGED)
         with Chatter(wire.guest, wire.other, second) as chatter:
             action(wire, "netcommon:*:spoof_guard")
-        heard = host_heard(listener)
+        heard = heard_by_host(listener, FORGED)
     print(f"FIGURES {action.__name__}: tried {chatter.tried}, sent {chatter.sent}, heard {chatter.heard}, by the host {heard}")
     assert chatter.sent > 0 and chatter.heard == 0
     # between the port's removal by hand and the repair the tap is in no switch: then the host itself hears it, as any device of its own

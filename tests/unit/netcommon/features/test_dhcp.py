@@ -282,7 +282,7 @@ class TestNetworkFile:
             assert other.differs(host.view()) == "" and "option:mtu,1400" in self.text(host)
 
     def test_of_two_words_the_later_one_counts_whoever_repairs(self) -> None:
-        """What is on record is put back as it was said; what was said before it gives way, and an up says today's lines again."""
+        """Put back what is on record as it was said; what was said before it gives way, and an up says today's lines again."""
         host = MemoryHost()
         old = self.file(host, 0, 1400)
         self.put(host, old)

@@ -504,7 +504,7 @@ def test_for_a_while_over_what_was_set_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("boot", ["a\0b", "a b", "\ud800", "x" * 5000, "", "é"])
 def test_an_end_in_a_boot_that_there_is_not(tmp_path: Path, boot: str) -> None:
-    """Of whichever NIC: the others change, leave and end all the same."""
+    """Change, leave and end the other NICs all the same, whosever end it is."""
     sim = machine(tmp_path, "bridged")
     moments = {name: {"boot": boot, "monotonic": 1.0, "wall": 4e9} for name in ("since", "until")}
     wrong = {"schema": 1, "local": {"isolated": {"value": "yes", "end": moments, "then": None}}, "registry": {}, "pending": None}

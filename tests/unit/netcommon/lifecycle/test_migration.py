@@ -221,7 +221,7 @@ def changed(sim: Sim, *unset: str, **options: str) -> None:
 
 
 def test_a_change_takes_nothing_over_that_is_owed(sim: Sim) -> None:
-    """Who changes an option says nothing of the guest; it is not foretold either."""
+    """Say nothing of the guest with a change of an option; it is not foretold either."""
     sim.up(ROUTED, phase="pre")
     assert sim.record().incoming and sim.host.view().routes(AF_INET, sim.index("tap0")) == []
     told: list[Difference] = []
@@ -237,7 +237,7 @@ def test_a_change_takes_nothing_over_that_is_owed(sim: Sim) -> None:
 
 
 def test_a_change_of_a_nic_that_had_nothing_to_wait_for(sim: Sim) -> None:
-    """What it gets while its guest is on the way waits as what an up gives it; what it has when Ganeti stops the guest it keeps."""
+    """Let wait what it gets while its guest is on the way, as what an up gives it; what it has when Ganeti stops the guest it keeps."""
     plain = nic("bridged")
     ganeti(sim, "other")
     sim.up(plain)

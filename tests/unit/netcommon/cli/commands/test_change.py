@@ -56,11 +56,14 @@ def test_settings_that_have_changed(cli: Cli) -> None:
 
 
 def test_of_several_none_is_touched_if_one_cannot_have_it(cli: Cli) -> None:
-    """The routed one has no bridge port whose flags could be changed to what is asked; with --all the others have it all the same."""
+    """The second has no MAC for an entry; with --all the other has the option all the same."""
     before = [Path(cli.paths.state, "nics", f"{uuid}.json").read_bytes() for uuid in UUIDS[:2]]
-    done = cli("change", "tap0", "tap1", "dhcp=dnsmasq", status=64)
-    assert "web1/0" in done.stderr + done.stdout and not Path(cli.paths.wanted).exists()
+    done = cli("change", "tap1", "tap0", "static_fdb=yes", status=64)
+    assert "web1/0" in done.stderr + done.stdout and "web1/1" not in done.stderr + done.stdout
+    assert not Path(cli.paths.wanted).exists()
     assert [Path(cli.paths.state, "nics", f"{uuid}.json").read_bytes() for uuid in UUIDS[:2]] == before
+    cli("change", "--all", "static_fdb=yes", status=64)
+    assert "static_fdb = true, set by change" in cli("plan", "tap1").stdout
 
 
 def test_new_tags(cli: Cli) -> None:
