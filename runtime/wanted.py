@@ -8,7 +8,7 @@ One object for each NIC:
 
 An option has a value, as a tag would give it, and may end by itself: at a time of the boot clock in the boot in which it was set, and in
 every other boot by wall time. Both are kept, so that a clock set forward or back keeps nothing for ever. A link ``ends`` holds the
-first of all ends: who looks whether something is due reads that alone.
+first of all ends, or an earlier time: who looks whether something is due reads that alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 LONGEST = 1 << 20  #: bytes of a file
 ENDS = "ends"  #: the link that tells when the first option ends
+SEVERAL = "several"  #: the boot of a link where the ends are of several boots
 QUARANTINE = "quarantine"
 BOOT = 64  #: characters of a boot's id
 
@@ -260,7 +261,7 @@ def write(paths: Paths, uuid: str, wanted: Wanted) -> None:
             folder.flush()
         else:
             folder.write(f"{uuid}.json", to_json(wanted), sync=True)
-        _note_ends(folder)
+        _note_end(folder, wanted)
 
 
 def remove(paths: Paths, uuid: str) -> bool:
@@ -272,7 +273,6 @@ def remove(paths: Paths, uuid: str) -> bool:
         gone = folder.remove(f"{validate.uuid(uuid)}.json")
         if gone:
             folder.flush()
-            _note_ends(folder)
         return gone
 
 
@@ -286,12 +286,16 @@ def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
 
 
 def first_end(paths: Paths) -> Moment | None:
-    """Tell when the first option ends; None if none does. A link that says nothing is due at once. The look costs next to nothing."""
+    """Tell before when no option ends; None if none does. A link that says nothing is due at once. The look costs next to nothing."""
     folder = Folder.find(paths.wanted)
     if folder is None:
         return None
     with folder:
-        told = folder.target(ENDS)
+        return _told(folder)
+
+
+def _told(folder: Folder) -> Moment | None:
+    told = folder.target(ENDS)
     try:
         boot, monotonic, wall = told.split(" ")
         return Moment(boot, float(monotonic), float(wall))
@@ -306,23 +310,44 @@ def due(paths: Paths, now: Moment) -> bool:
 
 
 def note_ends(paths: Paths) -> None:
-    """Makes the link of the first end anew, by the files. Raises HostRefused."""
+    """Make the link of the first end anew, by all files. Raises HostRefused."""
     folder = Folder.find(paths.wanted)
     if folder is not None:
         with folder:
             _note_ends(folder)
 
 
+def _note_end(folder: Folder, wanted: Wanted) -> None:
+    """Make the link tell of the ends of one file, which has just been written.
+
+    A link that tells of an earlier end stays: whoever looks then makes it anew. So a change of one NIC reads the file of no other.
+    """
+    told, ends = _told(folder), [end.until for end in _ends(wanted)]
+    if told is None and ends:
+        _note_ends(folder)
+    elif told is not None and told.boot != SEVERAL and any(end.boot != told.boot or end.monotonic < told.monotonic for end in ends):
+        _note_ends(folder)
+
+
 def _note_ends(folder: Folder) -> None:
-    """Keeps the link right: the first end. Those of several boots cannot be compared: then it tells of no boot, and is due at once."""
-    ends = [end.until for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, [], readonly=True))]
-    if not ends:
-        folder.remove(ENDS)
-        return
-    first = min(ends, key=lambda until: until.monotonic)
-    if {until.boot for until in ends} != {first.boot}:
-        first = first._replace(boot="several")
-    folder.link(ENDS, f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}")
+    """Make the link tell of the first end. Ends of several boots cannot be compared: then it tells of no boot, and is due at once.
+
+    No lock is held: another process may write a file, and read the link, between our look at the files and our change of the link. So
+    the files are read again after each change, until the link is what they say.
+    """
+    while True:
+        ends = [end.until for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, [], readonly=True))]
+        if not ends:
+            if not folder.remove(ENDS):
+                return
+            continue
+        first = min(ends, key=lambda until: until.monotonic)
+        if {until.boot for until in ends} != {first.boot}:
+            first = first._replace(boot=SEVERAL)
+        target = f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}"
+        if folder.target(ENDS) == target:
+            return
+        folder.link(ENDS, target)
 
 
 def _ends(wanted: Wanted) -> Iterator[End]:

@@ -286,9 +286,8 @@ def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]
         except NetcommonError as error:
             call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
             found.append((uuid, error))
-    if not found:  # what was said of an end is not so any more
-        with suppress(NetcommonError):
-            wanted.note_ends(node.paths)
+    with suppress(NetcommonError):
+        wanted.note_ends(node.paths)
     return found
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runtime import wanted
 from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable
+from runtime.folder import Folder
 from runtime.paths import Paths
 from runtime.wanted import End, Entry, Moment, Wanted, from_json, to_json
 from tests.support.nics import U1
@@ -99,11 +100,63 @@ def test_the_first_end(tmp_path: Path) -> None:
     assert not wanted.due(paths, since._replace(monotonic=19)) and wanted.due(paths, since._replace(monotonic=20))
     assert wanted.due(paths, since._replace(boot="another"))
     assert wanted.remove(paths, U2) and not wanted.remove(paths, U2)
+    assert wanted.due(paths, since._replace(monotonic=20)), "who looks then reads the files"
+    wanted.note_ends(paths)
     assert wanted.first_end(paths) == Moment("b", 50, 1e9 + 50)
     wanted.write(paths, U1, wanted.NOTHING)
+    wanted.note_ends(paths)
     assert os.listdir(paths.wanted) == []
     os.symlink("no time at all", f"{paths.wanted}/ends")
     assert wanted.due(paths, since), "somebody looks"
+
+
+def ending(monotonic: float, boot: str = "b") -> Wanted:
+    """Give a rate that ends at ``monotonic``."""
+    since = Moment(boot, 0.0, 1e9)
+    return Wanted((Entry("rate_in", "8mbit", End(since, Moment(boot, monotonic, 1e9 + monotonic))),))
+
+
+def test_a_change_of_one_nic_reads_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change 300 NICs one after the other: what is read does not grow with the number of files that are there."""
+    paths, reads = Paths.under(str(tmp_path)), list[str]()
+    real = Folder.read
+
+    def read(self: Folder, name: str, limit: int) -> bytes | None:
+        reads.append(name)
+        return real(self, name, limit)
+
+    monkeypatch.setattr(Folder, "read", read)
+    for number in range(300):
+        wanted.write(paths, f"{number:08x}-1111-4111-8111-111111111111", ending(50.0 + number) if number % 2 else wanted.Wanted())
+        wanted.write(paths, f"{number:08x}-2222-4222-8222-222222222222", Wanted((Entry("rate_in", "8mbit"),)))
+    assert len(reads) < 20
+    assert wanted.first_end(paths) == Moment("b", 51.0, 1e9 + 51)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_the_first_end_while_another_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Let another process write an earlier end, and look at the link, at each point between our look at the files and our link."""
+    paths, points = Paths.under(str(tmp_path)), iter(range(100))
+    real_names, real_link = Folder.names, Folder.link
+
+    def other() -> None:
+        if next(points) == at:
+            wanted.write(paths, U2, ending(20))
+
+    def names(self: Folder) -> list[str]:
+        found = real_names(self)
+        other()
+        return found
+
+    def link(self: Folder, name: str, target: str) -> None:
+        other()
+        real_link(self, name, target)
+
+    monkeypatch.setattr(Folder, "names", names)
+    monkeypatch.setattr(Folder, "link", link)
+    wanted.write(paths, U1, ending(50))
+    wanted.write(paths, U1, ending(40))
+    assert next(points) > at and wanted.first_end(paths) == Moment("b", 20, 1e9 + 20)
 
 
 def test_who_else_can_write_there_is_refused(tmp_path: Path) -> None:
