@@ -323,9 +323,9 @@ def _note_end(folder: Folder, wanted: Wanted) -> None:
     A link that tells of an earlier end stays: whoever looks then makes it anew. So a change of one NIC reads the file of no other.
     """
     told, ends = _told(folder), [end.until for end in _ends(wanted)]
-    if told is None and ends:
-        _note_ends(folder)
-    elif told is not None and told.boot != SEVERAL and any(end.boot != told.boot or end.monotonic < told.monotonic for end in ends):
+    if told is not None and told.boot == SEVERAL:
+        return
+    if any(told is None or end.boot != told.boot or end.monotonic < told.monotonic for end in ends):
         _note_ends(folder)
 
 

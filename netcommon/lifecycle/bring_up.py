@@ -256,9 +256,15 @@ class BringUp:
                 site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
                 self.held.keys(keys)
             lasting = record._replace(operations=record.operations if settled is None else settled)
-            wanted = execute.decode(lasting)[0] if outdated else todo
-            early, late = execute.early_and_late(execute.Among(wanted).leaves(outdated) if outdated else [])
-            for comes, operations in execute.stages(first, early, lambda: self._left_to_do(wanted, todo) if early else todo, late):
+            shut = bool(first) and settled is not None
+            wanted = execute.decode(lasting)[0] if outdated or shut else todo
+            early, late = execute.early_and_late(outdated, wanted) if outdated else ([], [])
+
+            def make() -> list[Operation]:
+                """Give what is to be applied by now: what goes may have taken along what stays, and so does a device that goes down."""
+                return self._left_to_do(record, wanted, todo) if early or shut else todo
+
+            for comes, operations in execute.stages(first, early, make, late):
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -288,11 +294,15 @@ class BringUp:
         """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""
         return CLOSING if self.changes and record.closing else UP
 
-    def _left_to_do(self, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
+    def _left_to_do(self, record: Record, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
         """Select what of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
-        lost = {operation for operation, _text in execute.drift(execute.once(self.node), wanted)}
+        from netcommon.lifecycle.reconcile import confining_first
+
+        view = execute.once(self.node)
+        lost = {operation for operation, _text in execute.drift(view, wanted)}
         lost.update(todo)
-        return [operation for operation in wanted if operation in lost]
+        found = [operation for operation in wanted if operation in lost]
+        return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""

@@ -253,15 +253,18 @@ def stages(
     yield True, shut
     yield False, early
     yield True, make()
-    yield False, late
+    yield False, [one for one in late if not one.confines()]
+    yield False, [one for one in late if one.confines()]  # if what the guest had beside it could not be removed, this stays too
 
 
-def early_and_late(gone: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
     """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up.
 
-    Where the network changes too the device is down meanwhile, and what was of its former port goes before it leaves that.
+    Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. Where the network changes
+    too the device is down meanwhile, and what was of its former port goes before it leaves that.
     """
-    stays = not any(operation.network() for operation in gone)
+    gone = Among(wanted).leaves(outdated)
+    stays = not any(operation.network() for operation in outdated)
     late = [operation for operation in gone if operation.unbroken() or (stays and operation.confines())]
     return [operation for operation in gone if operation not in late], late
 
@@ -282,8 +285,25 @@ def settle_owners(node: Node, key: str, before: Iterable[Operation], lasting: It
 
 
 def requests_of(operations: Sequence[Operation]) -> list[tuple[Operation, Request]]:
-    """What applies them, each request with the operation that it is of."""
-    return [(operation, request) for operation in operations for request in operation.apply()]
+    """What applies them, each request with the operation that it is of, or with the first of those that one transaction changes.
+
+    What keeps the guest to its own is changed by one transaction of nftables, where it is side by side: no frame meets a part of it.
+    """
+    pairs: list[tuple[Operation, Request]] = []
+    for operation in operations:
+        for request in operation.apply():
+            operation_before, before = pairs[-1] if pairs else (operation, None)
+            if isinstance(before, NftChange) and isinstance(request, NftChange) and _own(operation_before) and _own(operation):
+                both = NftChange(f"{before.what}, {request.what}", (*before.steps, *request.steps), request.otherwise)
+                pairs[-1] = (operation_before, both)
+            else:
+                pairs.append((operation, request))
+    return pairs
+
+
+def _own(operation: Operation) -> bool:
+    """Tell whether it keeps this one guest to its own; tables are of all NICs."""
+    return bool(operation.confines()) and not operation.common()
 
 
 def _carry_out(node: Node, pairs: Sequence[tuple[Operation, Request]], answers: Sequence[Answer]) -> None:

@@ -86,12 +86,17 @@ class Operation(Protocol):
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
-    def confines(self) -> bool:
-        """Tell whether it keeps the guest from what is not its own. Not by default.
+    def confines(self) -> str:
+        """Name what it keeps the guest to, such as its addresses; "", the default, where it keeps the guest to nothing.
 
-        While it cannot be put back the NIC's device is not put where its frames go, nor taken up.
+        While it cannot be put back the NIC's device is not put where its frames go, nor taken up. Two operations of one name decide alike,
+        each for other frames, or in another place that the same frames pass.
         """
-        return False
+        return ""
+
+    def anywhere(self) -> Operation:
+        """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
+        return self
 
     def joins(self) -> bool:
         """Tell whether it puts the NIC's device where its frames go: into a bridge or a switch. Not by default."""
@@ -129,7 +134,7 @@ class Operation(Protocol):
         return False
 
     def network(self) -> tuple[object, ...]:
-        """In which network the NIC's device is by it: a bridge, VLANs. By default it says nothing of that. Known after resolve."""
+        """In which network the NIC's device is by it: a bridge, VLANs, a routing table. By default nothing. Known after resolve."""
         return ()
 
     def of_guest(self) -> bool:

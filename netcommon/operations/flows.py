@@ -69,8 +69,11 @@ class Flows(FlowsFields, Operation):
     def cookie(self) -> int:
         return cookie_of(self.owner, self.device)
 
-    def confines(self) -> bool:
-        return True
+    def anywhere(self) -> Operation:
+        return self._replace(bridge="", lists=tuple(each for each in self.lists if each[0] != "vlans"))
+
+    def confines(self) -> str:
+        return "its addresses"
 
     def renamed(self, before: str, now: str) -> Operation:
         words = tuple((name, now if (name, word) == ("device", before) else word) for name, word in self.words)

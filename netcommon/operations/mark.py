@@ -176,6 +176,9 @@ class TapMark(TapMarkFields, Operation):
     CHOSEN = frozenset({"number", "ifindex"})
     BEFORE = frozenset[str]()
 
+    def network(self) -> tuple[object, ...]:
+        return ("table", self.number)
+
     def unbroken(self) -> bool:
         return True
 

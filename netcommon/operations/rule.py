@@ -92,6 +92,9 @@ class PolicyRule(PolicyRuleFields, Ruling):
         """The rule as the kernel has it."""
         return Rule(self.family, self.preference, self.device, self.number)
 
+    def network(self) -> tuple[object, ...]:
+        return ("table", self.number)
+
     def taken_over(self, view: View) -> Operation:
         return self._replace(found=ABSENT) if self.found == FOREIGN else self
 

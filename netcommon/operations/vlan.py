@@ -50,8 +50,8 @@ class PortVlans(PortVlansFields, Operation):
     CHOSEN = frozenset({"ifindex", "master", "default", "now", "was"})
     BEFORE = frozenset({"was"})
 
-    def confines(self) -> bool:
-        return True
+    def confines(self) -> str:
+        return "its VLANs"
 
     def of_port(self) -> bool:
         return True

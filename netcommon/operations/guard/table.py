@@ -79,6 +79,9 @@ class GuardTable(GuardTableFields, SharedTable):
     def place_of(self) -> tuple[int, str]:
         return NETDEV, self.name
 
+    def confines(self) -> str:
+        return "its addresses"
+
     def unbroken(self) -> bool:
         """The guard of a name that the device had before stands until that of its new name does."""
         return True
@@ -135,8 +138,11 @@ class NicGuard(NicGuardFields, Operation):
     def table(self) -> str:
         return table_of(self.device)
 
-    def confines(self) -> bool:
-        return True
+    def anywhere(self) -> Operation:
+        return self._replace(vlans=(), bridge="")
+
+    def confines(self) -> str:
+        return "its addresses"
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         if not in_front(view, self.bridge):
