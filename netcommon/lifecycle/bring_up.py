@@ -126,7 +126,10 @@ class BringUp:
 
         self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
         try:
-            return change_back(self.node, record, about(self.call, record), self.held)
+            back = change_back(self.node, record, about(self.call, record), self.held)
+            if back.state == UP:
+                self._settle(back)
+            return back
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")
             return self.node.store.read(record.key) or record
