@@ -14,7 +14,8 @@ from netcommon.lifecycle.changed_options import read
 from netcommon.lifecycle.context import Outcome
 from runtime.nic import Nic
 from runtime.record import CHANGING
-from tests.support.sim import UUIDS, Mortal, Sim, nic
+from tests.support.cut_off import cut_off
+from tests.support.sim import UUIDS, Sim, nic
 
 FIRST = nic("bridged", IP="10.0.0.5")
 MOVED = nic("bridged", IP="10.0.0.5", LINK="br1")
@@ -26,28 +27,13 @@ def to(sim: Sim, *unset: str, seconds: float = 0.0, **options: str) -> Outcome:
     return change(sim.node, UUIDS[0], sim.call(), setting(sim.node, options, unset, seconds))
 
 
-def cut_off(folder: Path, doing: Callable[[Sim], object], before: Callable[[Sim], object] = lambda sim: None, first: Nic = FIRST) -> Sim:
-    """Give a node with ``first`` up, and ``doing`` killed as late as its NIC is in a change."""
-    with Mortal(begun(folder / "whole", before, first)) as whole:
-        doing(whole.sim)
-    for life in reversed(range(len(whole.steps))):
-        sim = begun(folder / str(life), before, first)
-        with Mortal(sim, life):
-            doing(sim)
-            raise AssertionError("it was not killed")
-        if sim.record().state == CHANGING:
-            sim.lines.clear()
-            sim.host.requests.clear()
-            return sim
-        sim.close()
-    raise AssertionError("there was no change")
+def first(sim: Sim) -> None:
+    sim.up(FIRST)
 
 
-def begun(folder: Path, before: Callable[[Sim], object], first: Nic) -> Sim:
-    sim = Sim(str(folder))
-    sim.up(first)
-    before(sim)
-    return sim
+def for_a_while(sim: Sim) -> None:
+    sim.up(FIRST)
+    to(sim, seconds=60.0, rate_in="8mbit")
 
 
 def standing(sim: Sim) -> tuple[str, Nic, object]:
@@ -72,7 +58,7 @@ def test_only_what_is_asked_now(tmp_path: Path, what: str) -> None:
     fresh = Sim(str(tmp_path / "fresh"))
     fresh.up(FIRST)
     to(fresh, rate_in="8mbit")
-    sim = cut_off(tmp_path, killed[what])
+    sim = cut_off(tmp_path, first, killed[what])
     assert to(sim, rate_in="8mbit").changed
     assert standing(sim) == standing(fresh)
     assert [one.option for one in read(sim.node, UUIDS[0], []).local] == ["rate_in"]
@@ -82,7 +68,7 @@ def test_the_end_of_an_option_moves_nobody(tmp_path: Path) -> None:
     """It comes before gc and repair put the NIC back."""
     fresh = Sim(str(tmp_path / "fresh"))
     fresh.up(FIRST)
-    sim = cut_off(tmp_path, lambda sim: sim.up(MOVED), lambda sim: to(sim, seconds=60.0, rate_in="8mbit"))
+    sim = cut_off(tmp_path, for_a_while, lambda sim: sim.up(MOVED))
     end(sim, 61)
     assert standing(sim) == standing(fresh)
 
@@ -97,7 +83,7 @@ def test_nothing_is_asked(tmp_path: Path, what: str) -> None:
     }
     fresh = Sim(str(tmp_path / "fresh"))
     fresh.up(ROUTED)
-    sim = cut_off(tmp_path, lambda sim: sim.up(ANOTHER), first=ROUTED)
+    sim = cut_off(tmp_path, lambda sim: sim.up(ROUTED), lambda sim: sim.up(ANOTHER))
     assert again[what](sim).changed or what == "up"
     assert standing(sim) == standing(fresh)
     assert any(isinstance(request, SendFrame) for request in sim.host.requests)
@@ -105,7 +91,7 @@ def test_nothing_is_asked(tmp_path: Path, what: str) -> None:
 
 def test_the_same_change_again_is_told_as_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the site's scripts, to who asks what would differ, and to who has asked for it; nothing of it is of today's settings."""
-    sim = cut_off(tmp_path, lambda sim: to(sim, isolated="yes", rate_in="8mbit"))
+    sim = cut_off(tmp_path, first, lambda sim: to(sim, isolated="yes", rate_in="8mbit"))
     foretold: list[Difference] = []
     edit = setting(sim.node, {"isolated": "yes", "rate_in": "8mbit"}, ())
     change(sim.node, UUIDS[0], sim.call(), edit, held_back=foretold.append)
@@ -119,7 +105,7 @@ def test_the_same_change_again_is_told_as_a_change(tmp_path: Path, monkeypatch: 
 
 
 def test_todays_settings_are_said_all_the_same(tmp_path: Path) -> None:
-    sim = cut_off(tmp_path, lambda sim: to(sim, rate_in="8mbit"))
+    sim = cut_off(tmp_path, first, lambda sim: to(sim, rate_in="8mbit"))
     sim.settings = sim.settings._replace(nic={"isolated": True})
     to(sim, rate_in="8mbit")
     (line,) = [line for line in sim.lines if "today's settings" in line]
@@ -128,6 +114,6 @@ def test_todays_settings_are_said_all_the_same(tmp_path: Path) -> None:
 
 def test_what_was_for_this_nic_alone_is_warned_of_again(tmp_path: Path) -> None:
     """An option that means nothing for the NIC is said to, whether or not the change that was killed had it."""
-    sim = cut_off(tmp_path, lambda sim: to(sim, blackhole="yes", isolated="yes"))
+    sim = cut_off(tmp_path, first, lambda sim: to(sim, blackhole="yes", isolated="yes"))
     to(sim, blackhole="yes", isolated="yes")
     assert any("blackhole means" in line for line in sim.lines)
