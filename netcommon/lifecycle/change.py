@@ -204,9 +204,12 @@ def _changed(
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:
         outcome = attempt.run(record, None)
-    except NetcommonError as error:
+    except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
-        _keep(node, record.uuid, before._replace(pending=after.local), before)
+        try:
+            _keep(node, record.uuid, before._replace(pending=after.local), before)
+        except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
+            call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
         def failed() -> Outcome:
             give_back(node, attempt.undone, call)
