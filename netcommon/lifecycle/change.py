@@ -20,7 +20,7 @@ from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import nic_from_environment
+from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -147,7 +147,10 @@ def _asked(
         call.log.error(problem)
     after = edit(before).without(now)
     if tags is not None:
-        nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
+        text = " ".join(tags)
+        # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
+        given = nic_from_environment({**environment_of(nic), "TAGS": text})
+        nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
     nic = nic._replace(wanted=after.force(now))
     list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
