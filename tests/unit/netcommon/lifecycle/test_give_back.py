@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddRoute
 from netcommon.lifecycle.batch import up_all
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.changed_options import read
 from runtime import wanted
 from runtime.errors import HostRefused
 from runtime.record import UP
+from tests.support.cut_off import cut_off
 from tests.support.sim import UUIDS, Mortal, Sim, nic
 
 OTHER = {"INTERFACE": "tap1", "INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02"}
@@ -113,3 +115,24 @@ def test_what_is_pending_cannot_be_taken_back(tmp_path: Path, monkeypatch: pytes
         assert any("pending" in line for line in sim.lines) and not read(sim.node, UUIDS[1], []).local
         assert not sim.up(SECOND).changed
         sim.close()
+
+
+def test_a_change_that_was_cut_off_and_one_that_is_refused(tmp_path: Path) -> None:
+    """The first had taken the address; the second goes back from it, and then back from itself."""
+
+    def first(sim: Sim) -> None:
+        sim.tap("tap1")
+        sim.up(nic("routed, table", IP="10.0.0.6"))
+        sim.up(nic("routed, table", **OTHER))
+
+    fresh = Sim(str(tmp_path / "fresh"))
+    first(fresh)
+    sim = cut_off(tmp_path, first, lambda sim: change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {"addresses": "10.0.0.5"}, ())))
+
+    def refuse(request: object) -> Answer | None:
+        return Answer(errno.EINVAL, "no") if isinstance(request, AddRoute) and request.route.destination == "10.0.0.9/32" else None
+
+    sim.host.fail = refuse
+    with pytest.raises(HostRefused):
+        change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {"addresses": "10.0.0.9"}, ()))
+    assert sim.picture() == fresh.picture()
