@@ -149,6 +149,7 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
     """The results of those that could be done together."""
     calls = {number: calling(nic) for number, nic in nics.items()}
     done: dict[int, Result] = {}
+    attempts: dict[int, BringUp] = {}
     try:
         with locks(node, next(iter(calls.values()))) as held:
             held.devices({nic.interface for nic in nics.values()})
@@ -159,8 +160,9 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
                 done[number] = result
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
-    for one in ready.values():
-        give_back(node, one.attempt.undone, one.attempt.call)
+    finally:  # after Ctrl-C too
+        for attempt in attempts.values():
+            give_back(node, attempt.undone, attempt.call)
     _tell(node, [one.attempt for one in ready.values()])
     return done
 

@@ -124,9 +124,12 @@ class BringUp:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
         from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
 
-        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
+        self._takes_back(record, fresh(record))
         try:
-            return change_back(self.node, record, about(self.call, record), self.held)
+            back = change_back(self.node, record, about(self.call, record), self.held)
+            if back.state == UP:
+                self._settle(back)
+            return back
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")
             return self.node.store.read(record.key) or record
@@ -304,6 +307,11 @@ class BringUp:
         found = [operation for operation in wanted if operation in lost]
         return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
 
+    def _takes_back(self, record: Record, operations: Sequence[Operation]) -> None:
+        """Notes what a change had taken from others, beside what one that was cut off before it had."""
+        earlier = self.undone.operations if self.undone is not None else ()
+        self.undone = record._replace(operations=(*earlier, *map(to_json, operations)))
+
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
         from netcommon.lifecycle.way_back import change_back, fresh
@@ -311,7 +319,7 @@ class BringUp:
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
+        self._takes_back(record, fresh(record))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place

@@ -20,7 +20,7 @@ from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import nic_from_environment
+from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -131,7 +131,8 @@ def _asked(
     if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
     wanted.refuse_newer(node.paths, record.uuid)
-    nic = follow(node, view, record).nic
+    standing = _standing(record)
+    nic = follow(node, view, standing).nic
     if site_scripts.order_of(node, nic).instead:
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
@@ -146,26 +147,35 @@ def _asked(
         call.log.error(problem)
     after = edit(before).without(now)
     if tags is not None:
-        nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
+        text = " ".join(tags)
+        # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
+        given = nic_from_environment({**environment_of(nic), "TAGS": text})
+        nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
     nic = nic._replace(wanted=after.force(now))
     list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
-        if any(each.option == option.name and each not in record.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
+        if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
             call.log.warning(f"{option.name} means {void}")
     return after, nic
 
 
+def _standing(record: Record) -> Record:
+    """Give what the NIC is, and goes back to first where a change of it was cut off: what that was to make of it nobody asks for now."""
+    return record.before or record
+
+
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
-    recorded = execute.decode(record.before or record)[0]
-    later = awaited(node, record)
+    standing = _standing(record)
+    recorded = execute.decode(standing)[0]
+    later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
     planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(differing(_options(record.nic, node), _options(nic, node)), tuple(gone), tuple(made))
+    return Difference(differing(_options(standing.nic, node), _options(nic, node)), tuple(gone), tuple(made))
 
 
 def _options(nic: Nic, node: Node) -> Options | None:
@@ -192,14 +202,17 @@ def _changed(
     before = changed_options.settle(node, record.uuid, [])
     if edit is not unchanged and tags is None:
         _say_what_else(node, record, call)
-    what = differing(_options(record.nic, node), _options(nic, node))
+    what = differing(_options(_standing(record).nic, node), _options(nic, node))
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:
         outcome = attempt.run(record, None)
-    except NetcommonError as error:
+    except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
-        _keep(node, record.uuid, before._replace(pending=after.local), before)
+        try:
+            _keep(node, record.uuid, before._replace(pending=after.local), before)
+        except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
+            call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
         def failed() -> Outcome:
             give_back(node, attempt.undone, call)
@@ -220,8 +233,9 @@ def _changed(
         if what:
             site_scripts.changed(node, call, nic, what)
         said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)
-        text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if outcome.changed else 'is so already')}"
-        return Outcome(outcome.changed or bool(what), text)
+        done_so = outcome.changed or record.state == CHANGING
+        text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
+        return Outcome(done_so or bool(what), text)
 
     return done
 
@@ -229,14 +243,19 @@ def _changed(
 def _say_what_else(node: Node, record: Record, call: Call) -> None:
     """Says what of the NIC today's settings make another than it came up with, or has drifted: that is done along with what was asked."""
     with suppress(NetcommonError):
-        found = difference(node, execute.once(node), record, record.nic, recording()[0])
-        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in found.made)]
+        standing = _standing(record)
+        found = difference(node, execute.once(node), standing, standing.nic, recording()[0])
+        # what a change that was cut off has left undone is put back, and that is said
+        made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
+        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in made)]
         if more:
             call.log.warning(f"{record.nic.label} is brought up to date with today's settings too: {'; '.join(more)}")
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
     """Tell whether what says where the guest is has changed, or what is told of that: else nobody is told again."""
+    if before.state == CHANGING:
+        return True  # its frames may have come from where the change that was cut off has put it
     old, new = (execute.decode(record)[0] for record in (before, after))
     changed = [*execute.Among(old).lacks(new), *execute.Among(new).lacks(old)]
     if any(operation.exclusive() for operation in changed):

@@ -6,7 +6,7 @@ from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
 from netcommon.lifecycle.context import Outcome, alive, locks
 from netcommon.lifecycle.renamed_device import name_of
-from runtime.errors import NetcommonError, TryAgain
+from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
             attempt = BringUp(node, nic, call, held, run_scripts)
-            failure: NetcommonError | None = None
+            failure: BaseException | None = None
             try:
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
-            except NetcommonError as error:
+            except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
         give_back(node, attempt.undone, call)
         if attempt.settled is not None:

@@ -52,6 +52,7 @@ class Foretold(NamedTuple):
     options: tuple[OptionChange, ...]
     undone: tuple[str, ...]  #: what would be undone, as it was done
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
+    error: str = ""  #: why it cannot be told, and would fail; "" where it can
 
 
 class Change(NamedTuple):

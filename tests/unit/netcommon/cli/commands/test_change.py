@@ -48,6 +48,33 @@ def test_dry_run_touches_nothing(cli: Cli) -> None:
     assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
 
 
+def test_dry_run_says_what_would_become_of_the_others(cli: Cli) -> None:
+    """One that cannot have the option (the first has no MAC for an entry) hides no other, and the exit status is that of the change."""
+    done = cli("change", "--all", "static_fdb=yes", "--dry-run", status=64)
+    assert "web1/1 on tap1: would be on record, and change nothing\n  static_fdb = true, is false" in done.stdout
+    assert "web1/0" in done.stderr and "web1/0" not in done.stdout
+    first, second = cli.json("change", "--all", "static_fdb=yes", "--dry-run", status=64)
+    assert (first["device"], first["options"], first["undone"], first["done"]) == ("tap0", [], [], []) and "MAC" in first["error"]
+    assert (second["device"], second["error"]) == ("tap1", "")
+    assert second["options"] == [{"name": "static_fdb", "before": "false", "after": "true"}]
+    assert not Path(cli.paths.wanted).exists()
+
+
+def test_dry_run_of_several_of_which_one_cannot_have_it(cli: Cli) -> None:
+    """None of those that were named would be touched, so only what keeps them from it is said, in the same document."""
+    done = cli("change", "tap1", "tap0", "static_fdb=yes", "--dry-run", status=64)
+    assert "web1/0" in done.stderr and done.stdout == ""
+    said = json.loads(cli("change", "tap1", "tap0", "static_fdb=yes", "--dry-run", "--json", status=64).stdout)
+    assert said["schema"] == "netcommon-change"
+    assert [(row["device"], row["error"] != "", row["done"]) for row in said["nics"]] == [("tap0", True, [])]
+
+
+def test_dry_run_of_no_nics(tmp_path: Path) -> None:
+    empty = equipped(tmp_path)
+    assert empty("change", "--all", "--dry-run").stdout == "no NICs: nothing to do\n"
+    assert empty.json("change", "--all", "--dry-run") == []
+
+
 def test_settings_that_have_changed(cli: Cli) -> None:
     Path(cli.paths.config).write_text("[nic]\nrate_in = 8000000\n")
     assert cli("change", "--all", "--dry-run").stdout.count("would change") == 2
