@@ -248,7 +248,7 @@ def stages(
     """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
 
     Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile.
+    the guest to its own meanwhile, or has led to it.
     """
     yield True, shut
     yield False, early
@@ -257,12 +257,12 @@ def stages(
 
 
 def early_and_late(gone: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up.
+    """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
 
     Where the network changes too the device is down meanwhile, and what was of its former port goes before it leaves that.
     """
     stays = not any(operation.network() for operation in gone)
-    late = [operation for operation in gone if operation.unbroken() or (stays and operation.confines())]
+    late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
     return [operation for operation in gone if operation not in late], late
 
 

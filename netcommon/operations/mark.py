@@ -31,7 +31,7 @@ from netcommon.operations.base import Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.rule import refuse_strange
 from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
-from netcommon.operations.table import MAIN, called, table_number
+from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -114,6 +114,9 @@ class MarkTable(MarkTableFields, SharedTable):
             return []
         value_of(number, self.mask)
         return SharedTable.resolve(replaced(self, number=number), view, warnings)  # type: ignore[arg-type]
+
+    def differs(self, view: View) -> str:
+        return renumbered(view, self.table, self.number) or SharedTable.differs(self, view)
 
     def contents(self) -> Contents:
         family, name = self.place_of()
@@ -202,6 +205,8 @@ class TapMark(TapMarkFields, Operation):
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:
             return "the device is gone"
+        if moved := renumbered(view, self.table, self.number):
+            return moved
         gone = [each for each in self._elements() if each not in _of(view, each)]
         return " and ".join(f"it is not in nftables table {FAMILIES[each.family]} {each.table}" for each in gone)
 

@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
-from netcommon.operations.table import called, table_number
+from netcommon.operations.table import called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -91,6 +91,8 @@ class ThroughTap(Operation, Protocol):
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
+        if moved := renumbered(view, self.table, self.number):
+            return moved
         routes = view.routes(self.family, self.number, self.destination)
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:

@@ -17,6 +17,12 @@ def called(table: str, number: int) -> str:
     return "table main" if number == MAIN or not table else f"table {table}"
 
 
+def renumbered(view: View, table: str, number: int) -> str:
+    """Tell in words that ``table``, which was resolved as ``number``, has another number now; "" if not, or if nothing names it now."""
+    now = view.table(table) if table else number
+    return "" if now in (None, number) else f"table {table} is number {now} now, not {number}"
+
+
 def table_number(view: View, table: str, warnings: list[str]) -> int:
     """The number of the table that ``table`` names; "" is main.
 
