@@ -366,7 +366,7 @@ def undo(node: Node, view: View, operations: Sequence[Operation], record_key: st
     pairs: list[tuple[Operation, Request]] = []
     for operation in reversed(operations):
         try:
-            others = [other for key in operation.shared() for other in _sharer(node, key, record_key)]
+            others = [other for key in operation.shared() for other in _sharer(node, operation, key, record_key)]
             if not others and operation.unmarked() and node.store.quarantined():
                 others = ["whoever is in quarantine"]
             if others:
@@ -405,8 +405,11 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
     return failures
 
 
-def _sharer(node: Node, key: str, record_key: str) -> list[str]:
-    """One other record that needs what ``key`` names, if there is any.
+def _sharer(node: Node, operation: Operation, key: str, record_key: str) -> list[str]:
+    """One other record that needs what ``operation`` has made, which ``key`` names, if there is any.
+
+    A key names it by a name that another device may have by now, or by that of a table with another number: what is of another identity
+    is another thing, and needs nothing of this one.
 
     A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. A NIC of an
     earlier boot needs nothing any more. What cannot be read may need it.
@@ -417,9 +420,13 @@ def _sharer(node: Node, key: str, record_key: str) -> list[str]:
         except RecordTooNew:
             return [other]
         now = record is None or record.boot == node.identity.boot
-        if now and (record is None or any(key in operation.shared() for operation in decode(record)[0])):
+        if now and (record is None or any(_same(operation, theirs) and key in theirs.shared() for theirs in decode(record)[0])):
             return [other]
     return []
+
+
+def _same(operation: Operation, theirs: Operation) -> bool:
+    return theirs.KIND == operation.KIND and theirs.identity() == operation.identity()
 
 
 def drift(view: View, operations: Iterable[Operation], known: Known | None = None) -> list[tuple[Operation, str]]:
