@@ -107,8 +107,10 @@ def _resolve(
                     made += known.get(intent(operation)) or [resolved]
                     continue
                 like = before.like(resolved) or before.in_place_of(resolved)
-                made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
-                if like is None and resolved.leads_to() and resolved._asdict()["found"] == OURS:
+                took = resolved.leads_to() and resolved._asdict()["found"] == OURS
+                one = inherit(resolved, like) if like else resolved
+                made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
+                if like is None and took:
                     from netcommon.lifecycle.address_conflict import contested
 
                     warnings += contested(node, view, resolved, record_key)

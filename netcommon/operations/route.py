@@ -72,7 +72,7 @@ class ThroughTap(Operation, Protocol):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
-                found = OURS
+                found = OURS if other.index != link.index else found
                 away = view.link_at(other.index)
                 if away is not None and other.index != link.index and away.holders > 0:
                     warnings.append(f"{self.destination} leads to {away.name}: its guest loses it, two NICs have one address")

@@ -12,11 +12,13 @@ from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SetLink
 from netcommon.host.linux.sockets import merged
 from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle import batch, check
+from netcommon.lifecycle.check import repair
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
 from netcommon.operations.link import LinkSetting
 from netcommon.plan.planner import plan
 from netcommon.settings.model import Settings
+from runtime.environment import DownHint
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Nic
 from runtime.record import CLOSING, UP, Record
@@ -104,6 +106,62 @@ def test_an_up_that_fails_gives_the_address_back(sim: Sim, together: bool, monke
             sim.up(other())
     assert leads_to(sim) == [sim.index("tap0")] and len(sim.records()) == 1
     assert any("has its address back: web1/0 on tap0: repaired ip -4 route replace 10.0.0.5/32 dev tap0" in line for line in sim.lines)
+
+
+def third(**changes: str) -> Nic:
+    return other(**{"INTERFACE": "tap2", "INTERFACE_UUID": UUIDS[2], "INSTANCE": "web3", **changes})
+
+
+@pytest.mark.parametrize("by", ["down", "many", "gc", "device gone", "another address", "another NIC on its device", "another mode"])
+def test_who_goes_gives_the_address_back(sim: Sim, by: str) -> None:
+    """To the NIC that had it before, at once, whichever way the other one lets go of it."""
+    sim.tap("tap1")
+    sim.up(nic("routed"))
+    sim.up(other())
+    assert leads_to(sim) == [sim.index("tap1")]
+    gone = other()
+    if by == "down":
+        sim.down(gone)
+    elif by == "many":
+        hint = DownHint(gone.uuid, gone.interface, gone.instance, gone.index, gone.mac)
+        assert [result.changed for _hint, result in batch.down_all(sim.node, [hint], lambda _hint: sim.call("hot-remove"))] == [True]  # type: ignore[union-attr]
+    elif by in ("gc", "device gone"):
+        sim.host.remove_link("tap1")
+        assert sim.gc() if by == "gc" else sim.down(gone).changed
+    elif by == "another address":
+        sim.up(other(IP="10.0.0.9"))
+    elif by == "another mode":
+        sim.up(nic("bridged", INTERFACE="tap1", INTERFACE_UUID=gone.uuid))
+    else:
+        sim.host.remove_link("tap1")
+        sim.tap("tap1")
+        sim.up(third(INTERFACE="tap1", IP="10.0.0.9"))
+    assert leads_to(sim) == [sim.index("tap0")]
+    assert any("has its address back: web1/0 on tap0" in line for line in sim.lines)
+
+
+def test_who_had_it_last_gets_it_back(sim: Sim) -> None:
+    """And the one before that when it goes too; who took it back by a repair lets go of it as well."""
+    sim.tap("tap1")
+    sim.tap("tap2")
+    for each in (nic("routed"), other(), third()):
+        sim.up(each)
+    sim.down(third())
+    assert leads_to(sim) == [sim.index("tap1")]
+    assert repair(sim.node, nic("routed").uuid, sim.call()).changed and leads_to(sim) == [sim.index("tap0")]
+    sim.down(nic("routed"))
+    assert leads_to(sim) == [sim.index("tap1")]
+    sim.down(other())
+    assert leads_to(sim) == []
+
+
+def test_an_address_that_a_third_has_stays_there(sim: Sim) -> None:
+    sim.tap("tap1")
+    sim.tap("tap2")
+    for each in (nic("routed"), other(), third()):
+        sim.up(each)
+    sim.down(other())
+    assert leads_to(sim) == [sim.index("tap2")]
 
 
 def test_two_nics_with_one_address_in_one_batch(sim: Sim) -> None:
