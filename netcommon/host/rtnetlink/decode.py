@@ -58,6 +58,7 @@ VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
+RTN_LOCAL = 2
 RTA_MULTIPATH, RTA_VIA = 9, 18
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
@@ -165,6 +166,11 @@ def route(body: bytes) -> Route | None:
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
     paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
     return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+
+
+def leads_here(body: bytes) -> bool:
+    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own."""
+    return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
 
 
 def _paths(data: bytes) -> Iterator[int]:
