@@ -45,7 +45,9 @@ def marks(patient: Patient) -> Iterator[Finding]:
     tables = {operation.place(): operation for operation in known if isinstance(operation, MarkTable)}
     for table in tables.values():
         if text := table.differs(patient.view):
-            yield Finding("error", "guards", f"{FAMILIES[table.nfproto]} {name_of(table.number, table.mask)}: {text}", "netcommon repair --all")
+            yield Finding(
+                "error", "guards", f"{FAMILIES[table.nfproto]} {name_of(table.number, table.mask)}: {text}", "netcommon repair --all"
+            )
     rules = [operation for operation in known if isinstance(operation, MarkRule)]
     for family in sorted({rule.family for rule in rules if not kept_from_main(patient.view, rule.family)}):
         count, version = sum(rule.family == family for rule in rules), 4 if family == AF_INET else 6
