@@ -77,10 +77,22 @@ def resolve(
 def resolve_each(
     node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
 ) -> tuple[list[Operation], list[Failure]]:
-    """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same."""
-    made, refused, warnings = _resolve(node, view, planned, earlier, record_key)
+    """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same.
+
+    What is in table main and has another one by now is refused too: of its rule, which main needs none of, nothing is on record.
+    """
+    from netcommon.operations.table import out_of_main  # where something is repaired
+
+    planned = list(planned)
+    staying = [old for old in earlier if out_of_main(view, old)]
+    stays = {intent(old) for old in staying}
+    made, refused, warnings = _resolve(node, view, [one for one in planned if intent(one) not in stays], earlier, record_key)
     for text in warnings:
         log.warning(text)
+    if staying:
+        order = {intent(one): number for number, one in enumerate(planned)}
+        made = sorted([*made, *staying], key=lambda one: order.get(intent(one), len(order)))
+        refused += [(old, HostRefused(old.differs(view), "the NIC uses table main until its next up")) for old in staying]
     return made, refused
 
 

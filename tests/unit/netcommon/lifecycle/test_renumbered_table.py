@@ -9,7 +9,9 @@ import pytest
 
 from netcommon.host.api.facts import AF_INET6, PROTOCOL, Route
 from netcommon.lifecycle.check import check, repair
+from netcommon.operations.table import MAIN
 from netcommon.settings.model import Settings
+from runtime.errors import HostRefused
 from tests.support.sim import MODES, UUIDS, Sim, nic
 
 NEW = 300
@@ -106,3 +108,23 @@ def test_an_uplink_of_the_table_is_looked_for_under_its_new_number(tmp_path: Pat
     sim.host.kernel.add_route(old._replace(table=NEW, index=sim.index("eth-br2")))
     assert repair(sim.node, UUIDS[0], sim.call()).changed and drift(sim) == []
     assert [entry.index for entry in sim.host.kernel.neighbours if entry.protocol == PROTOCOL] == [sim.index("eth-br2")]
+
+
+@pytest.mark.parametrize("settings", [{}, MARK], ids=["rules", "mark"])
+@pytest.mark.parametrize("name", ["br0", "guests"])
+def test_what_was_in_main_waits_for_an_up(tmp_path: Path, name: str, settings: dict[str, Any]) -> None:
+    """The rule that leads to a table was none of its own before: a repair changes nothing, and says so."""
+    sim = node(tmp_path, **settings)
+    guest = nic("routed, all options", LINK=name)
+    if name == "guests":
+        sim.host.tables[name] = MAIN
+    sim.up(guest)
+    sim.host.tables[name] = NEW
+    assert {text for _operation, text in drift(sim)} == {f"table {name} is number 300 now, not 254"}
+    picture = sim.picture()
+    with pytest.raises(HostRefused, match="the NIC uses table main until its next up"):
+        repair(sim.node, UUIDS[0], sim.call())
+    assert sim.picture() == picture and ours(sim) == {MAIN}
+    assert sim.up(guest).changed and ours(sim) == {NEW} and drift(sim) == [] and sim.gc() == []
+    sim.down(guest)
+    assert sim.picture() == sim.before and sim.files() == []
