@@ -84,8 +84,8 @@ def collect(node: Node, record: Record, call: Call) -> str:
     action = _collected(node, record, call, undone)
     try:
         give_back(node, undone, call)
-    except NetcommonError as error:
-        call.log.error(str(error))
+    except Exception as error:  # one record must not keep the others from being collected
+        call.log.error(str(error) if isinstance(error, NetcommonError) else f"{type(error).__name__}: {error}")
     return action
 
 
