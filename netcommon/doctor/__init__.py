@@ -28,6 +28,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("networkd", networkd.check),
     ("firewall", limits.connections),
     ("ovs", services.ovs),
+    ("guards", limits.marks),
     ("ovs", limits.switches),
     ("syslog", services.syslog),
     ("doors", files.doors),

@@ -15,11 +15,11 @@ from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import Outcome, about, alive, locks
-from netcommon.lifecycle.down import close, down, farewell, holder
+from netcommon.lifecycle.down import close, down, farewell, give_back, holder
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
-from netcommon.lifecycle.up import give_back, up
+from netcommon.lifecycle.up import up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import NetcommonError
@@ -369,6 +369,8 @@ def undo_together(
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
+    for number in done:
+        give_back(node, [now[number][0]], calls[number])
     return done
 
 

@@ -50,7 +50,7 @@ class BringUp:
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: Record | None = None  #: the record, with what was taken back, where the up failed
+        self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -113,6 +113,7 @@ class BringUp:
         Returns what is still on record.
         """
         try:
+            self.undone.append(record)
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
             self.log.warning(f"still not undone: {error}")
@@ -124,7 +125,7 @@ class BringUp:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
         from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
 
-        self._takes_back(record, fresh(record))
+        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, about(self.call, record), self.held)
             if back.state == UP:
@@ -139,6 +140,7 @@ class BringUp:
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
         self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
+        self.undone.append(record)
         try:
             finish(self.node, record, call, self.held)
         except NetcommonError as error:
@@ -231,6 +233,7 @@ class BringUp:
             nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
         )
         settled = (*unknown, *map(to_json, resolved))
+        self.undone += [current] if difference.gone else []
         left = current if run and current.scripts and self.run_scripts else None
         self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -307,11 +310,6 @@ class BringUp:
         found = [operation for operation in wanted if operation in lost]
         return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
 
-    def _takes_back(self, record: Record, operations: Sequence[Operation]) -> None:
-        """Notes what a change had taken from others, beside what one that was cut off before it had."""
-        earlier = self.undone.operations if self.undone is not None else ()
-        self.undone = record._replace(operations=(*earlier, *map(to_json, operations)))
-
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
         from netcommon.lifecycle.way_back import change_back, fresh
@@ -319,7 +317,7 @@ class BringUp:
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self._takes_back(record, fresh(record))
+        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
@@ -404,5 +402,4 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
-        self.undone = record
-
+        self.undone.append(record)

@@ -11,9 +11,9 @@ from contextlib import suppress
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
-from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
@@ -122,9 +122,7 @@ def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags:
         pass  # the host's affair, not that of who has named the NICs
 
 
-def _asked(
-    node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False
-) -> tuple[Wanted, Nic]:
+def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False) -> tuple[Wanted, Nic]:
     """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
     view = node.host.view()
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)

@@ -6,7 +6,7 @@ from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
-from netcommon.operations.base import orphan, to_json
+from netcommon.operations.base import OURS, orphan, to_json
 from netcommon.operations.link import shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from runtime.locks import Locks
     from runtime.record import Record
 
+
+#: What the other NICs have at least to get their addresses back, when the call has used its time (seconds).
+GIVE_BACK_SECONDS = 2.0
 
 #: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
 LEAVING = frozenset({HOT_REMOVE, MIGRATE})
@@ -62,8 +65,25 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             strange = _another(node, view, device, hint, record, call)
             if strange:
                 return Outcome(False, strange)
-            return _down(node, view, record, call, held)
+            failure: NetcommonError | None = None
+            try:
+                outcome = _down(node, view, record, call, held)
+            except NetcommonError as error:
+                failure = error
+        give_back(node, [record], call)
+        if failure is not None:
+            raise failure
+        return outcome
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
+
+
+def give_back(node: Node, undone: Sequence[Record], call: Call) -> None:
+    """Restore the routes that other NICs have lost to those of ``undone``, which were undone in part or whole. Call without locks."""
+    for record in undone:
+        if record.boot == node.identity.boot and any(each.get("found") == OURS and "destination" in each for each in record.operations):
+            from netcommon.lifecycle.check import restore  # where two NICs have one address
+
+            restore(node, record, call._replace(deadline=max(call.deadline, node.clock.now() + GIVE_BACK_SECONDS)))
 
 
 def _as_recorded(node: Node, view: View, hint: DownHint) -> DownHint:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import run_effects
-from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
+from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, alive, locks
+from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
@@ -12,7 +13,6 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
-    from runtime.record import Record
 
 
 def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
@@ -53,11 +53,3 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             raise failure
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
-
-
-def give_back(node: Node, undone: Record | None, call: Call) -> None:
-    """What the NIC of ``undone`` took from others they get again. Under no locks."""
-    if undone is not None:
-        from netcommon.lifecycle.check import restore  # where an up has failed, or a change was cut off
-
-        restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))

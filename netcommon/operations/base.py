@@ -64,7 +64,10 @@ class Operation(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
     def shared(self) -> tuple[str, ...]:
-        """The shared keys: what another NIC may claim too. Known before resolve, up to an "@"; none by default."""
+        """The shared keys: what another NIC may claim too. Known before resolve, up to an "@"; none by default.
+
+        Two NICs share what has a key in common and the same ``identity``.
+        """
         return ()
 
     def exclusive(self) -> bool:

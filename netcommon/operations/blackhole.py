@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.route import METRIC
-from netcommon.operations.table import called, table_number
+from netcommon.operations.table import called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -74,6 +74,8 @@ class Blackhole(BlackholeFields, Operation):
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
+        if moved := renumbered(view, self.table, self.number):
+            return moved
         there = self._there(view)
         return "" if there is not None and there.type == BLACKHOLE else "the route is gone"
 

@@ -7,7 +7,7 @@ from netcommon.host.api.requests import AddNeighbour, DeleteNeighbour
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
-from netcommon.operations.table import table_number
+from netcommon.operations.table import renumbered, table_number
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -67,13 +67,14 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return [one._replace(found=_found(view, one.neighbour())) for one in made]
 
     def waits(self, view: View) -> bool:
-        return bool(self.port) and absent(view, self.family, self.number, self.found_by)
+        known = bool(self.port) and not renumbered(view, self.table, self.number)  # of another table nothing is known yet
+        return known and absent(view, self.family, self.number, self.found_by)
 
     def apply(self) -> Sequence[Request]:
         return [AddNeighbour(self.neighbour())] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
-        away = moved(view, self.family, self.number, self.uplinks, self.found_by)
+        away = renumbered(view, self.table, self.number) or moved(view, self.family, self.number, self.uplinks, self.found_by)
         if away or not self.port or _entry(view, self.neighbour()):
             return away
         gone = view.link_at(self.ifindex) is None and self.waits(view)  # it comes back with its uplink, which has another index then

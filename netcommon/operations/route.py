@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
-from netcommon.operations.table import called, table_number
+from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.requests import Request
 
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
+BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
 
 
@@ -67,12 +68,14 @@ class ThroughTap(Operation, Protocol):
                 f"ip link set dev {self.device} nomaster, or correct the NIC's MODE",
             )
         number = table_number(view, self.table, warnings)
+        if mine := own(view, self.family, self.destination, number):
+            raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
         for other in view.routes(self.family, number, self.destination):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
-                found = OURS
+                found = OURS if other.index != link.index else found
                 away = view.link_at(other.index)
                 if away is not None and other.index != link.index and away.holders > 0:
                     warnings.append(f"{self.destination} leads to {away.name}: its guest loses it, two NICs have one address")
@@ -91,6 +94,10 @@ class ThroughTap(Operation, Protocol):
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
+        if moved := renumbered(view, self.table, self.number):
+            return moved
+        if mine := own(view, self.family, self.destination, self.number):
+            return mine
         routes = view.routes(self.family, self.number, self.destination)
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:
@@ -121,6 +128,19 @@ class ThroughTap(Operation, Protocol):
 
     def undo(self) -> str:
         return self.describe().replace(" route replace ", " route del ", 1)
+
+
+def own(view: View, family: int, destination: str, table: int) -> str:
+    """Say that a guest's address is one of the node's own, which then gets what is for it; "" where it is not.
+
+    The kernel looks for its own addresses before any table. A VRF's table is of a network of its own, which may use them again.
+    """
+    address, _, length = destination.partition("/")
+    if int(length) < BITS[family] or not view.local(family, address):
+        return ""
+    if table != MAIN and any(vrf.table == table for vrf in view.links_of("vrf")):
+        return ""
+    return f"{address} is an address of this node itself, which gets what is for it: no route leads it to a guest"
 
 
 class GuestRouteFields(NamedTuple):

@@ -56,6 +56,12 @@ class Rule(NamedTuple):
     plain: bool = True  #: False: it has other selectors, or both, so it is not one that we could have made
     mark: int = 0  #: of a packet, in the bits of ``mask``
     mask: int = 0  #: 0: it does not look at the mark
+    action: int = 1  #: FR_ACT_TO_TBL; what drops is one of DROPPING
+    inverted: bool = False  #: it is for what it does not select ("not iif lo")
+
+
+#: FR_ACT_BLACKHOLE, FR_ACT_UNREACHABLE and FR_ACT_PROHIBIT (linux/fib_rules.h).
+DROPPING = frozenset({6, 7, 8})
 
 
 class Route(NamedTuple):

@@ -88,6 +88,10 @@ class View(Protocol):
         """The addresses of both families, of one device or of all."""
         ...
 
+    def local(self, family: int, address: str) -> bool:
+        """Tell whether the address is the node's own: what is for it goes no further, whichever route there is."""
+        ...
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         """The VLANs of a port of a bridge, VIDs rising."""
         ...

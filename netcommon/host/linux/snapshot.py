@@ -105,6 +105,9 @@ class Snapshot:
             return addresses
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
+    def local(self, family: int, address: str) -> bool:
+        return (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()})
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
         return self._once(("vlans", index), lambda: [vlan for _, vlan in by_index.get(index, [])])

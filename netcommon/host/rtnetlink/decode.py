@@ -58,6 +58,8 @@ VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
+RTN_LOCAL = 2
+FIB_RULE_INVERT = 2
 RTA_MULTIPATH, RTA_VIA = 9, 18
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
@@ -144,7 +146,8 @@ def rule(body: bytes) -> Rule:
     )
     protocol = found.get(FRA_PROTOCOL, b"\0")
     number = protocol[0] if protocol else 0
-    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, u32(found.get(FRA_TABLE), table), number, plain, mark, mask)
+    number_of, inverted = u32(found.get(FRA_TABLE), table), bool(flags & FIB_RULE_INVERT)
+    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, number_of, number, plain, mark, mask, action, inverted)
 
 
 def route(body: bytes) -> Route | None:
@@ -165,6 +168,11 @@ def route(body: bytes) -> Route | None:
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
     paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
     return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+
+
+def leads_here(body: bytes) -> bool:
+    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own."""
+    return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
 
 
 def _paths(data: bytes) -> Iterator[int]:

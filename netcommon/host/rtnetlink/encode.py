@@ -193,6 +193,11 @@ def dump_routes(family: int, table: int = 0) -> Encoded:
     return Encoded(RTM_GETROUTE, 0, body + (number(RTA_TABLE, table) if table else b""))
 
 
+def get_route(family: int, address: bytes) -> Encoded:
+    """The route by which the node itself would send to an address."""
+    return Encoded(RTM_GETROUTE, 0, RTMSG.pack(family, 8 * len(address), 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, address))
+
+
 def dump_neighbours(family: int, index: int = 0) -> Encoded:
     """All proxy neighbours, or those of one device."""
     body = NDMSG.pack(family, 0, 0, NTF_PROXY, 0)

@@ -13,6 +13,7 @@ from netcommon.host.rtnetlink.attributes import (
     attribute,
     attributes,
     number,
+    pack_address,
     search,
     split_prefix,
     string,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 NOTHING: frozenset[int] = frozenset()
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
+NO_WAY = NO_TABLE | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}  #: unreachable, prohibit, blackhole
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
@@ -190,6 +192,15 @@ class KernelView:
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return []
         raise untold("addresses", found)
+
+    def local(self, family: int, address: str) -> bool:
+        """One lookup: a node has thousands of addresses where each tap has some."""
+        found = self._netlink.get(encode.get_route(family, pack_address(family, address)))
+        if isinstance(found, bytes):
+            return _sane(decode.leads_here, found)
+        if found.errno in NO_WAY:
+            return False
+        raise untold("routes", found)
 
     # -- how the outside reaches this node
 

@@ -98,6 +98,9 @@ class MemoryView:
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
 
+    def local(self, family: int, address: str) -> bool:
+        return any((each.family, each.address) == (family, address) for each in self._kernel.addresses)
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         return sorted(self._kernel.vlans.get(index, {}).values())
 
