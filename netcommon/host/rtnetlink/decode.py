@@ -58,7 +58,7 @@ VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
-RTA_MULTIPATH, RTA_VIA = 9, 18
+RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
 
@@ -148,7 +148,10 @@ def rule(body: bytes) -> Rule:
 
 
 def route(body: bytes) -> Route | None:
-    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0."""
+    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0.
+
+    So has one by the id of a nexthop where net.ipv4.nexthop_compat_mode is 0: ask for the nexthop (netcommon.host.rtnetlink.nexthop).
+    """
     family, length, _, _, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
     if flags & RTM_F_CLONED or family not in ANYWHERE:
         return None
@@ -164,7 +167,7 @@ def route(body: bytes) -> Route | None:
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
     paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
-    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)))
 
 
 def _paths(data: bytes) -> Iterator[int]:
