@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.dropped import dropped
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -36,10 +37,11 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
+    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
 
     @property
     def good(self) -> bool:
-        return self.alive and self.record.state == UP and not self.drift and not self.unknown
+        return self.alive and self.record.state == UP and not (self.drift or self.unknown or self.dropped)
 
 
 def check(node: Node, view: View, record: Record, known: execute.Known | None = None) -> Report:
@@ -59,7 +61,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix))
+    lost = tuple(dropped(view, record.nic, operations)) if there else ()
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:

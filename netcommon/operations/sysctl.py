@@ -38,6 +38,12 @@ def path_of(family: int, device: str, name: str) -> str:
     return f"net/{'ipv4' if family == AF_INET else 'ipv6'}/conf/{device}/{name}"
 
 
+def reverse_path(view: View, device: str) -> tuple[int, int]:
+    """Return rp_filter of the device and of all devices; the larger one counts."""
+    own, every = (view.sysctl(path_of(AF_INET, each, RP_FILTER)) or "0" for each in (device, "all"))
+    return int(own), int(every)
+
+
 class DeviceSysctlFields(NamedTuple):
     """The fields of DeviceSysctl."""
 

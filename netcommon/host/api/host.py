@@ -83,6 +83,13 @@ class View(Protocol):
         """The same routes, listed once for several destinations to be looked for."""
         ...
 
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        """Return the route by which the kernel would forward a packet that comes in by a device and bears ``mark``; None if it would not.
+
+        One by the rules and tables of now, and by the reverse path filter; no filter of packets is asked.
+        """
+        ...
+
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         """The addresses of both families, of one device or of all."""

@@ -93,6 +93,9 @@ class Snapshot:
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
 
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        return self._view.way(source, target, index, mark)
+
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))
         if index is None:

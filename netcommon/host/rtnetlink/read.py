@@ -92,6 +92,11 @@ class KernelView:
         found = self._netlink.listing(encode.dump_routes(family, table or 0))
         return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
 
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        from netcommon.host.rtnetlink import way  # few hooks ask
+
+        return _sane(lambda asked: way.way(self._netlink, *asked), (source, target, index, mark))
+
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
         bodies = self._dump("neighbours", encode.dump_neighbours(family, index or 0), gone=gone)

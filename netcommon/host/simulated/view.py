@@ -6,6 +6,7 @@ from netcommon.host.api.facts import AF_INET6, PROTOCOL
 from netcommon.host.api.host import EVERY, Listed
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
+from netcommon.host.simulated.way import way
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -91,6 +92,9 @@ class MemoryView:
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
+
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        return way(self._kernel, source, target, index, mark)
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]

@@ -91,6 +91,7 @@ class Explanation(NamedTuple):
     owed: tuple[str, ...]
     today: tuple[str, ...]  #: how a start with today's settings would differ
     advice: tuple[str, ...]  #: what to do next; empty where nothing is to be done
+    dropped: tuple[str, ...] = ()  #: what of the guest's packets is dropped, though all that was done holds
 
 
 def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
@@ -120,6 +121,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
         report.owed,
         tuple(today),
         tuple(_advice(view, report, bool(untold), today)),
+        tuple(why for why, _remedy in report.dropped),
     )
 
 
@@ -237,6 +239,7 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield "nobody has set it up: the site has no script and no extension for mode ext (docs/custom-scripts.md)"
     if report.drift:
         yield f"`netcommon repair {record.device}` makes it again; where it does not last, `journalctl` tells what else ran at that moment"
+    yield from (remedy for _why, remedy in report.dropped)
     if report.owed:
         yield "nothing: what is owed is done when the guest, which is still migrating in, is here"
     if today:
