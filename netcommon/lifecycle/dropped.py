@@ -20,6 +20,6 @@ def dropped(view: View, nic: Nic, operations: Sequence[Operation]) -> Sequence[t
 
     if not any(reverse_path(view, nic.interface)):
         return ()
-    from netcommon.lifecycle import reverse_path as filtering  # where no such filter is on, nothing is asked
+    from netcommon.operations import reverse_path as filtering  # where no such filter is on, nothing is asked
 
     return filtering.dropped(view, operations)

@@ -50,7 +50,8 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
     moves = moves or (_apart(recorded, wanted) and any(one.lets_in() for one in wanted))
     wrong |= set(map(id, new))  # one that holds by chance may not any more when the others have come: an entry in every VLAN of the port
     make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
-    return Delta(tuple(new), tuple(gone), tuple(make), (down,) if moves or early else ())
+    leaves = [out for one in gone if (out := one.unplugged()) is not None] if networks(recorded) != networks(wanted) else []
+    return Delta(tuple(new), tuple(gone), tuple(make), (down, *leaves) if moves or early else ())
 
 
 def _apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
