@@ -43,6 +43,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("leftovers", stale_state.ports),
     ("leftovers", stale_state.records),
     ("guards", stale_state.unguarded_nics),
+    ("guards", dropped.guards),
 )
 
 

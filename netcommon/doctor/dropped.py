@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.dropped import dropped
 from netcommon.lifecycle.execute import decode
+from netcommon.operations.guard.counters import nothing_passes
+from netcommon.operations.guard.table import NicGuard
 from netcommon.operations.link import link_of
 from runtime.record import UP, Record
 
@@ -24,6 +26,15 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     text, remedy = found[0][1]
     yield Finding("error", "reverse path", f"nothing gets out of {', '.join(names[:SHOWN])}{more}: {text}", remedy)
+
+
+def guards(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each NIC of whose frames the spoof guard has let none pass."""
+    for record in _up(patient):
+        found = [nothing_passes(one, patient.view) for one in decode(record)[0] if isinstance(one, NicGuard)]
+        for text in filter(None, found):
+            remedy = f"compare the guest's MAC and addresses with the NIC's: netcommon explain {record.device}"
+            yield Finding("warning", "guards", f"{record.nic.label} on {record.device}: {text}", remedy)
 
 
 def _up(patient: Patient) -> Iterator[Record]:

@@ -13,6 +13,8 @@ from netcommon.lifecycle.renamed_device import left
 from netcommon.lifecycle.site_scripts import order_of
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.bridge import BridgePort
+from netcommon.operations.guard.counters import nothing_passes
+from netcommon.operations.guard.table import NicGuard
 from netcommon.options.model import DEFAULTS, INSTANCE_COMMUNICATION, mode_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import given
@@ -29,6 +31,9 @@ SCHEMA, VERSION = "netcommon-explain", 1
 
 #: The state of a NIC that is described beforehand and on no record.
 DEFINED = "defined"
+
+#: What to do where nothing passes the spoof guard.
+GUARDED = "compare the guest's MAC and addresses with the NIC's: `netcommon show` counts what the spoof guard drops, by reason"
 
 NOBODY: Mapping[str, str] = {}
 
@@ -120,9 +125,18 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
         tuple(seen),
         report.owed,
         tuple(today),
-        tuple(_advice(view, report, bool(untold), today)),
-        tuple(why for why, _remedy in report.dropped),
+        (*_advice(view, report, bool(untold), today), *([GUARDED] if _guarded(view, operations, report) else [])),
+        (*(why for why, _remedy in report.dropped), *_guarded(view, operations, report)),
     )
+
+
+def _guarded(view: View, operations: Sequence[Operation], report: Report) -> list[str]:
+    """What the spoof guard makes of the guest's frames, where none of them passes."""
+    try:
+        found = [nothing_passes(one, view) for one in operations if isinstance(one, NicGuard)] if report.alive else []
+    except NetcommonError:  # it is told of the guard's own step that it cannot be told
+        return []
+    return [each for each in found if each]
 
 
 def _caller(door: str) -> str:
