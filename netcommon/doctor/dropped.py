@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.lifecycle.dropped import dropped
 from netcommon.lifecycle.execute import decode
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.operations.link import link_of
+from netcommon.operations.sysctl import dropped
 from runtime.record import UP, Record
 
 SHOWN = 3  #: NICs that are named; netcommon check names all
@@ -19,7 +19,8 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
     """Yield one finding for all routed NICs whose packets the kernel's reverse path filter drops, with what helps the first."""
     found: list[tuple[Record, tuple[str, str]]] = []
     for record in _up(patient):
-        found += [(record, each) for each in dropped(patient.view, record.nic, decode(record)[0])[:1]]
+        if record.nic.mode == "routed":
+            found += [(record, each) for each in dropped(patient.view, record.device, decode(record)[0])[:1]]
     if not found:
         return
     names = [record.nic.label for record, _ in found]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
-from netcommon.lifecycle.dropped import dropped
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
@@ -368,8 +367,12 @@ class BringUp:
 
     def _warn(self, operations: Sequence[Operation]) -> None:
         """Say what the kernel drops of the guest's packets all the same; that it cannot be told keeps no NIC from its network."""
+        if self.nic.mode != "routed":
+            return
+        from netcommon.operations.sysctl import dropped  # other modes do without
+
         try:
-            for text, remedy in dropped(execute.once(self.node), self.nic, operations):
+            for text, remedy in dropped(execute.once(self.node), self.nic.interface, operations):
                 self.log.warning(f"{text}: {remedy}")
         except NetcommonError as error:
             self.log.info(f"whether the kernel takes its packets is not known: {error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.context import Outcome, about, alive, locks
-from netcommon.lifecycle.dropped import dropped
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -12,6 +11,7 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import OURS, to_json
+from netcommon.operations.sysctl import dropped
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -61,7 +61,7 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    lost = tuple(dropped(view, record.nic, operations)) if there else ()
+    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
 
 

@@ -11,7 +11,6 @@ from netcommon.host.api.facts import AF_INET, PROTOCOL
 from netcommon.operations.mark import TapMark, value_of
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.routed_uplink import DEFAULT, UNICAST
-from netcommon.operations.sysctl import reverse_path
 from netcommon.operations.table import MAIN
 from runtime.typed import TYPE_CHECKING
 
@@ -25,16 +24,19 @@ if TYPE_CHECKING:
 ANYWHERE = "198.18.0.1"
 
 
-def dropped(view: View, operations: Sequence[Operation]) -> list[tuple[str, str]]:
-    """Find the guest's addresses from which nothing gets out by the default routes of its table: why, and what helps. Raises TryAgain."""
+def dropped(view: View, operations: Sequence[Operation], own: int, every: int) -> list[tuple[str, str]]:
+    """Find the guest's addresses from which nothing gets out by the default routes of its table: why, and what helps. Raises TryAgain.
+
+    ``own``, ``every``: rp_filter of the guest's device, and of all devices.
+    """
     routes = [one for one in operations if isinstance(one, GuestRoute) and one.family == AF_INET]
-    if not routes or not any(reverse_path(view, routes[0].device)):
-        return []
     mark = next((value_of(one.number, one.mask) for one in operations if isinstance(one, TapMark)), 0)
-    return [found for route in routes for found in _of(view, route, mark)]
+    lost = [(route, source, out) for route in routes for source, out in _of(view, route, mark)]
+    return [_said(view, route, source, out, own, every) for route, source, out in lost]
 
 
-def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, str]]:
+def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, int]]:
+    """Yield the address of ``route``, and by which device what comes from it should get out, if none of it does."""
     source, out = route.destination.partition("/")[0], 0
     for target, device in _targets(view, route.number):
         if target == source:
@@ -46,7 +48,7 @@ def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, str]]:
             return  # it would pass this filter: the kernel has another reason
         out = out or device
     if out:
-        yield _said(view, route, source, out)
+        yield source, out
 
 
 def _targets(view: View, table: int) -> list[tuple[str, int]]:
@@ -59,10 +61,9 @@ def _targets(view: View, table: int) -> list[tuple[str, int]]:
     return []
 
 
-def _said(view: View, route: GuestRoute, source: str, out: int) -> tuple[str, str]:
+def _said(view: View, route: GuestRoute, source: str, out: int, own: int, every: int) -> tuple[str, str]:
     device, link = route.device, view.link_at(out)
     uplink, name = link.name if link else "its uplink", device.replace(".", "/")
-    own, every = reverse_path(view, device)
     text = f"rp_filter of {device} is {max(own, every)}: the kernel drops what comes from {source}, for what comes in by {uplink} "
     text += "finds no way to it through this device"
     remedies = []
