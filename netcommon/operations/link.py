@@ -161,13 +161,15 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def _fitting(self, view: View, bridge: Link, link: Link, warnings: list[str]) -> tuple[int, int]:
         """The MTU, and what is kept of the bridge. A device that is the NIC's already, behind which a guest may run, is lowered only if
-        ports that are no guests' say so, and then it is said.
+        ports that are no guests' say so, or it joins another bridge, and then it is said.
         """
         kept, larger = self.master == bridge.index | ALONE, (bool(self.ifindex) or marked(link)) and link.mtu > bridge.mtu
         if not (kept or larger or bridge.mtu == ETHERNET):
             return bridge.mtu, bridge.index
         value, alone = _room(view, bridge, link, kept)
-        if larger and alone:
+        before = view.link_at(self.master & ~ALONE) if self.ifindex and self.master else None
+        elsewhere = before is not None and before.kind == "bridge" and before.index != bridge.index  # else it is the same one, made anew
+        if larger and alone and not elsewhere:
             value = link.mtu
         elif larger and value < link.mtu:
             warnings.append(f"the MTU of {self.device} goes from {link.mtu} to {value}, as {bridge.name} has it: its guest may be running")
