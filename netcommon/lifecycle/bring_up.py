@@ -212,6 +212,7 @@ class BringUp:
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
         changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
+            self._warn(resolved)
             record = current._replace(state=self._state(current), incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
                 self.node.store.write(record)
@@ -372,12 +373,25 @@ class BringUp:
     def _announce(self, record: Record) -> None:
         """Tells Ganeti's files, and whoever is to be told."""
         node = self.node
+        self._warn(execute.decode(record)[0])
         if node.settings.ganeti_nic_files != "off":
             try:
                 ganeti.write_nic_file(node.paths, self.nic)
             except (OSError, NetcommonError) as error:
                 self.log.warning(f"Ganeti's nic file was not written: {error}")
         self._settle(record)
+
+    def _warn(self, operations: Sequence[Operation]) -> None:
+        """Say what the kernel drops of the guest's packets all the same; that it cannot be told keeps no NIC from its network."""
+        if self.nic.mode != "routed":
+            return
+        from netcommon.operations.sysctl import dropped  # other modes do without
+
+        try:
+            for text, remedy in dropped(execute.once(self.node), self.nic.interface, operations):
+                self.log.warning(f"{text}: {remedy}")
+        except NetcommonError as error:
+            self.log.info(f"whether the kernel takes its packets is not known: {error}")
 
     def _settle(self, record: Record) -> None:
         """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""

@@ -15,6 +15,7 @@ from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import OURS, to_json
 from netcommon.operations.routed_uplink import UNICAST
+from netcommon.operations.sysctl import dropped
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -40,10 +41,11 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
+    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
 
     @property
     def good(self) -> bool:
-        return self.alive and self.record.state == UP and not self.drift and not self.unknown
+        return self.alive and self.record.state == UP and not (self.drift or self.unknown or self.dropped)
 
 
 def check(node: Node, view: View, record: Record, known: execute.Known | None = None) -> Report:
@@ -63,7 +65,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix))
+    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:

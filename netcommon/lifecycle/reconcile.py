@@ -51,7 +51,8 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
     moves = moves or ((apart(recorded, wanted) or unlike(recorded, new)) and any(one.lets_in() for one in wanted))
     wrong |= set(map(id, new))  # one that holds by chance may not any more when the others have come: an entry in every VLAN of the port
     make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
-    shut = (down,) if moves or early else ()
+    leaves = [out for one in gone if (out := one.unplugged()) is not None] if networks(recorded) != networks(wanted) else []
+    shut = (down, *leaves) if moves or early else ()
     return Delta(tuple(new), tuple(gone), tuple(confining_first(view, recorded, make)), shut)
 
 

@@ -38,6 +38,25 @@ def path_of(family: int, device: str, name: str) -> str:
     return f"net/{'ipv4' if family == AF_INET else 'ipv6'}/conf/{device}/{name}"
 
 
+def reverse_path(view: View, device: str) -> tuple[int, int]:
+    """Return rp_filter of the device and of all devices; the larger one counts."""
+    own, every = (view.sysctl(path_of(AF_INET, each, RP_FILTER)) or "0" for each in (device, "all"))
+    return int(own), int(every)
+
+
+def dropped(view: View, device: str, operations: Sequence[Operation]) -> Sequence[tuple[str, str]]:
+    """Return what the kernel's reverse path filter drops of a routed guest's packets though all that was done holds: why, and what helps.
+
+    Raises TryAgain.
+    """
+    own, every = reverse_path(view, device)
+    if not (own or every):
+        return ()
+    from netcommon.operations import reverse_path as filtering  # where no such filter is on, nothing is asked
+
+    return filtering.dropped(view, operations, own, every)
+
+
 class DeviceSysctlFields(NamedTuple):
     """The fields of DeviceSysctl."""
 

@@ -76,6 +76,11 @@ class Untold(NamedTuple):
     why: str  #: which service does not answer
 
 
+class Lost(NamedTuple):
+    why: str  #: what of the guest's packets is dropped, and by what
+    remedy: str  #: what to type or to do
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -89,6 +94,7 @@ class Checked(NamedTuple):
     owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
     idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
     unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start
+    dropped: tuple[Lost, ...]  #: what is dropped though all that was done holds
 
 
 class Check(NamedTuple):

@@ -77,6 +77,7 @@ class Route(NamedTuple):
     metric: int = 0
     type: int = 1  #: RTN_UNICAST; 6 is RTN_BLACKHOLE
     paths: tuple[int, ...] = ()  #: of a multipath route, whose ``index`` is 0: the output interfaces; read only
+    nexthop: int = 0  #: the id of the nexthop object that it names, 0 none; read only
 
 
 class Neighbour(NamedTuple):
@@ -171,6 +172,7 @@ class OvsPort(NamedTuple):
     policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
+    internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
 
     @property
     def owner(self) -> str:

@@ -57,6 +57,15 @@ class Listed(NamedTuple):
         return self.view.routes(self.family, self.table, destination)
 
 
+#: How the names of guests' devices mostly begin.
+TAPS = ("tap", "vif", "vnet", "gnt.com.")
+
+
+def taps_last(names: Iterable[str]) -> Sequence[str]:
+    """Sort names of devices, those last that guests' devices mostly have."""
+    return sorted(names, key=lambda name: (name.startswith(TAPS), name))
+
+
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -70,6 +79,14 @@ class View(Protocol):
         """Return the ports of a bridge, or of another master."""
         ...
 
+    def assigned(self, link: Link) -> bool:
+        """Tell whether somebody has given the device its MAC; False where the kernel has made it up, or does not say."""
+        ...
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        """Return the names of a Linux bridge's ports, those last that guests' devices mostly have."""
+        ...
+
     def links_of(self, kind: str) -> Sequence[Link]:
         """Return the links of a kind, such as "vlan" (of both protocols) or "vrf"."""
         ...
@@ -81,6 +98,13 @@ class View(Protocol):
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         """The same routes, listed once for several destinations to be looked for."""
+        ...
+
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        """Return the route by which the kernel would forward a packet that comes in by a device and bears ``mark``; None if it would not.
+
+        One by the rules and tables of now, and by the reverse path filter; no filter of packets is asked.
+        """
         ...
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...

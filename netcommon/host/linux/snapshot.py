@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View
+from netcommon.host.api.host import EVERY, Listed, View, taps_last
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ class Snapshot:
             return []
         return self._once("ports", lambda: _grouped(self.links(), lambda link: link.master)).get(bridge, [])
 
+    def assigned(self, link: Link) -> bool:
+        return self._view.assigned(link)
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        return self._once(("port names", bridge.index), lambda: taps_last(port.name for port in self.ports(bridge.index)))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])
 
@@ -92,6 +98,9 @@ class Snapshot:
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
+
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        return self._view.way(source, target, index, mark)
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))

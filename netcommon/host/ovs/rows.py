@@ -27,7 +27,7 @@ class Fake(NamedTuple):
 
 
 PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos"]
-INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "ingress_policing_rate", "ingress_policing_burst"]
+INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "type", "ingress_policing_rate", "ingress_policing_burst"]
 QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
 
 #: Our keys: of the port that a QoS row was made for, and of the policing that we have set on an Interface row.
@@ -126,6 +126,7 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         policing=number(interface["ingress_policing_rate"]) if interface and limited else 0,
         burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
         shaping=_shaping(port, shapers),
+        internal=interface is not None and interface.get("type") == "internal",
     )
 
 

@@ -60,7 +60,7 @@ FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
 RTN_LOCAL = 2
 FIB_RULE_INVERT = 2
-RTA_MULTIPATH, RTA_VIA = 9, 18
+RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
 
@@ -151,7 +151,10 @@ def rule(body: bytes) -> Rule:
 
 
 def route(body: bytes) -> Route | None:
-    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0."""
+    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0.
+
+    So has one by the id of a nexthop where net.ipv4.nexthop_compat_mode is 0: ask for the nexthop (netcommon.host.rtnetlink.nexthop).
+    """
     family, length, _, _, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
     if flags & RTM_F_CLONED or family not in ANYWHERE:
         return None
@@ -167,7 +170,7 @@ def route(body: bytes) -> Route | None:
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
     paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
-    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)))
 
 
 def leads_here(body: bytes) -> bool:

@@ -88,11 +88,16 @@ class KernelView:
         if destination is not None:
             return self.route_list(family, table).to(destination)
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
-        return _routes(found, family, table)
+        return _routes(self._netlink, found, family, table)
 
     def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
         found = self._netlink.listing(encode.dump_routes(family, table or 0))
-        return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
+        return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
+
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        from netcommon.host.rtnetlink import way  # few hooks ask
+
+        return _sane(lambda asked: way.way(self._netlink, *asked), (source, target, index, mark))
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
@@ -260,6 +265,7 @@ class KernelRoutes(NamedTuple):
     family: int
     table: int | None  #: None: of all tables
     datagrams: Sequence[bytes]
+    netlink: Netlink
 
     def to(self, destination: str) -> Sequence[Route]:
         try:
@@ -268,13 +274,19 @@ class KernelRoutes(NamedTuple):
             return []
         # struct rtmsg: a default route has a length, 0, and no destination
         needle, at = (attribute(encode.RTA_DST, address), None) if length else (b"\0", 1)
-        found = _routes(_sane(lambda datagrams: search(datagrams, needle, at), self.datagrams), self.family, self.table)
+        bodies = _sane(lambda datagrams: search(datagrams, needle, at), self.datagrams)
+        found = _routes(self.netlink, bodies, self.family, self.table)
         return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
 
 
-def _routes(bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:
+def _routes(netlink: Netlink, bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:
     found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
-    return [route for route in found if route.family == family and table in (None, route.table)]
+    wanted = [route for route in found if route.family == family and table in (None, route.table)]
+    if not any(route.nexthop and not (route.index or route.paths) for route in wanted):
+        return wanted
+    from netcommon.host.rtnetlink import nexthop  # few nodes have such routes
+
+    return _sane(lambda routes: nexthop.with_devices(netlink, routes), wanted)
 
 
 def _there(what: str, found: list[bytes] | Reply, gone: frozenset[int]) -> list[bytes]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed
+from netcommon.host.api.host import EVERY, Listed, taps_last
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
+from netcommon.host.simulated.way import way
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -76,6 +77,12 @@ class MemoryView:
     def ports(self, bridge: int) -> Sequence[Link]:
         return self._kernel.ports(bridge) if bridge > 0 else []
 
+    def assigned(self, link: Link) -> bool:
+        return link.index in self._kernel.assigned
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        return taps_last(port.name for port in self.ports(bridge.index))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]
 
@@ -91,6 +98,9 @@ class MemoryView:
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
+
+    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
+        return way(self._kernel, source, target, index, mark)
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]
