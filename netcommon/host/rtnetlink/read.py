@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 from _socket import AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, socket
 
-from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.api.facts import PROTOCOL, up_to
 from netcommon.host.rtnetlink import decode, encode
 from netcommon.host.rtnetlink.attributes import (
+    NLMSG_DONE,
     MalformedError,
     as_bytes,
     attribute,
     attributes,
+    messages,
     number,
     search,
     split_prefix,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
+    from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
     from netcommon.host.rtnetlink.socket import Netlink
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
+ENOUGH = 1 << 19  #: bytes of a table's routes (some thousands) after which single destinations are asked for
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
@@ -82,15 +86,40 @@ class KernelView:
         found = [_sane(decode.rule, body) for body in bodies]
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+    def routes(
+        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
         if destination is not None:
-            return self.route_list(family, table).to(destination)
+            return self.route_list(family, table).to(destination, metric)
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
         return _routes(found, family, table)
 
-    def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
-        found = self._netlink.listing(encode.dump_routes(family, table or 0))
-        return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        """The routes, or after ENOUGH bytes of them what can be asked for one by one."""
+        found, whole = self._netlink.beginning(encode.dump_routes(family, table or 0), ENOUGH)
+        datagrams = _there("routes", found, NO_TABLE)
+        if whole:
+            return KernelRoutes(family, table, datagrams)
+        from netcommon.host.rtnetlink.full_table import FullTable  # few nodes have one
+
+        return FullTable(self, self._netlink, family, table, datagrams, lambda: self.whole_list(family, table))
+
+    def few_routes(self, family: int) -> Sequence[Route] | None:
+        """All routes, None where they are more than are worth listing."""
+        found, whole = self._netlink.beginning(encode.dump_routes(family), ENOUGH)
+        return KernelRoutes(family, None, _there("routes", found, NO_TABLE)).all() if whole else None
+
+    def whole_list(self, family: int, table: int | None) -> KernelRoutes:
+        """All routes as the kernel lists them, however many."""
+        return KernelRoutes(family, table, _there("routes", self._netlink.listing(encode.dump_routes(family, table or 0)), NO_TABLE))
+
+    def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        found = self._dump("routes", encode.dump_routes(family, table, protocol, kind, index), gone=NO_TABLE | {errno.ENODEV})
+        return [
+            route
+            for route in _routes(found, family, table or None)
+            if protocol in (0, route.protocol) and kind in (0, route.type) and (not index or index in (route.index, *route.paths))
+        ]
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
@@ -250,7 +279,7 @@ class KernelRoutes(NamedTuple):
     table: int | None  #: None: of all tables
     datagrams: Sequence[bytes]
 
-    def to(self, destination: str) -> Sequence[Route]:
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         try:
             address, length = split_prefix(self.family, destination)
         except (OSError, ValueError):
@@ -258,7 +287,16 @@ class KernelRoutes(NamedTuple):
         # struct rtmsg: a default route has a length, 0, and no destination
         needle, at = (attribute(encode.RTA_DST, address), None) if length else (b"\0", 1)
         found = _routes(_sane(lambda datagrams: search(datagrams, needle, at), self.datagrams), self.family, self.table)
-        return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
+        found = [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
+        return up_to(metric, found) if length else found
+
+    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.to(destination, metric)
+
+    def all(self) -> Sequence[Route]:
+        """Every route."""
+        bodies = (body for data in self.datagrams for kind, _flags, _sequence, body in messages(data) if kind > NLMSG_DONE)
+        return _routes(list(bodies), self.family, self.table)
 
 
 def _routes(bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:

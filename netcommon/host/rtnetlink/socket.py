@@ -42,6 +42,7 @@ RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h
+SOON = 1 << 11  #: bytes after which a listing is given up that was too long before: less than the kernel's first datagram of it has
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
 
@@ -50,6 +51,14 @@ class Reply(NamedTuple):
 
     errno: int = 0
     text: str = ""
+
+
+#: The listings of each network namespace that were given up at their limit, and are soon given up the next time, by whichever thread.
+LONG: set[tuple[int | None, Encoded]] = set()
+
+
+class _EnoughError(Exception):
+    """Say that a listing is longer than was asked for."""
 
 
 class Netlink:
@@ -123,21 +132,35 @@ class Netlink:
         """As ``dump``, but what was received of it as it is, datagram by datagram: for ``search``, as often as one likes."""
         return self._whole(request, None)
 
-    def _whole(self, request: Encoded, needle: bytes | None) -> list[bytes] | Reply:
+    def beginning(self, request: Encoded, limit: int) -> tuple[list[bytes] | Reply, bool]:
+        """As ``listing``, but given up after ``limit`` bytes; whether it is whole. One that was given up before: soon."""
+        kept: list[bytes] = []
+        listing = self.cookie(), request
+        try:
+            found = self._whole(request, None, kept, min(limit, SOON) if listing in LONG else limit)
+        except _EnoughError:
+            self.close()  # the kernel goes on with a dump until it is read, or nobody is there to read it
+            LONG.add(listing)
+            return kept, False
+        LONG.discard(listing)
+        return found, True
+
+    def _whole(self, request: Encoded, needle: bytes | None, kept: list[bytes] | None = None, limit: int = 0) -> list[bytes] | Reply:
         for _ in range(INTERRUPTED):
             self.dumps += 1
-            found, complete = self._dump(request, needle)
+            datagrams = [] if kept is None else kept
+            datagrams.clear()
+            found, complete = self._dump(request, needle, datagrams, limit)
             if complete:
                 return found
         raise TryAgain("the kernel's tables changed each time while they were read")
 
-    def _dump(self, request: Encoded, needle: bytes | None) -> tuple[list[bytes] | Reply, bool]:
+    def _dump(self, request: Encoded, needle: bytes | None, datagrams: list[bytes], limit: int) -> tuple[list[bytes] | Reply, bool]:
         """The bodies with ``needle``, or (None) all datagrams; and whether they belong together."""
         sequence = self._send((request,), NLM_F_DUMP)
         found: list[bytes] = []
-        datagrams: list[bytes] = []
         complete = True
-        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None):
+        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None, limit):
             if got != sequence:
                 continue
             if flags & NLM_F_DUMP_INTR:
@@ -195,10 +218,13 @@ class Netlink:
             raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
-    def _messages(self, needle: bytes | None = b"", kept: list[bytes] | None = None) -> Iterator[tuple[int, int, int, bytes]]:
+    def _messages(
+        self, needle: bytes | None = b"", kept: list[bytes] | None = None, limit: int = 0
+    ) -> Iterator[tuple[int, int, int, bytes]]:
         """Type, flags, sequence number and body of what comes in, without end: see ``messages``. Raises TryAgain and closes when nothing
-        does. ``kept``: where each datagram goes, too.
+        does. ``kept``: where each datagram goes, too; _EnoughError is raised after one that exceeds ``limit`` bytes in all, if given.
         """
+        size = 0
         try:
             while True:
                 data, sender = self._open().recvfrom(RECEIVE)
@@ -207,6 +233,9 @@ class Netlink:
                 if kept is not None and len(data) >= HEADER.size:
                     kept.append(data)
                 yield from messages(data, needle)
+                size += len(data)
+                if 0 < limit < size:
+                    raise _EnoughError
         except OSError as problem:
             self.close()
             raise _unanswered(problem, self.timeout, self.NAME) from problem
