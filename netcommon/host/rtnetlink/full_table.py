@@ -42,13 +42,11 @@ class Asked(Protocol):
 
 
 class FullTable:
-    """A table whose beginning was listed; ``table`` None: all tables."""
+    """A table that is too long to be listed; ``table`` None: all tables."""
 
-    def __init__(
-        self, view: Asked, netlink: Netlink, family: int, table: int | None, beginning: Sequence[bytes], whole: Callable[[], RouteList]
-    ) -> None:
-        """``beginning``: the first datagrams of the kernel's list. ``whole`` lists all of it."""
-        self._view, self._netlink, self._beginning, self._whole = view, netlink, beginning, whole
+    def __init__(self, view: Asked, netlink: Netlink, family: int, table: int | None, whole: Callable[[], RouteList]) -> None:
+        """``whole`` lists all of it."""
+        self._view, self._netlink, self._whole = view, netlink, whole
         self.family, self.table = family, table
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
@@ -90,7 +88,7 @@ class FullTable:
     def _first_ones(self) -> Sequence[Route] | None:
         """The default routes of IPv4: the kernel lists a table by rising addresses (fib_trie.c), so they come before any but 0.0.0.0."""
         found: list[Route] = []
-        for data in self._beginning:
+        for data in self._netlink.first(encode.dump_routes(self.family, self.table or 0)):
             for kind, _flags, _sequence, body in messages(data):
                 if kind == encode.RTM_NEWROUTE and (route := decode.route(body)) is not None and self._is_of(route):
                     if not route.destination.startswith("0.0.0.0/"):

@@ -96,17 +96,21 @@ class KernelView:
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         """The routes, or after ENOUGH bytes of them what can be asked for one by one."""
-        found, whole = self._netlink.beginning(encode.dump_routes(family, table or 0), ENOUGH)
-        datagrams = _there("routes", found, NO_TABLE)
-        if whole:
-            return KernelRoutes(family, table, datagrams)
+        request = encode.dump_routes(family, table or 0)
+        if not self._netlink.long(request):
+            found, whole = self._netlink.beginning(request, ENOUGH)
+            if whole:
+                return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
         from netcommon.host.rtnetlink.full_table import FullTable  # few nodes have one
 
-        return FullTable(self, self._netlink, family, table, datagrams, lambda: self.whole_list(family, table))
+        return FullTable(self, self._netlink, family, table, lambda: self.whole_list(family, table))
 
     def few_routes(self, family: int) -> Sequence[Route] | None:
         """All routes, None where they are more than are worth listing."""
-        found, whole = self._netlink.beginning(encode.dump_routes(family), ENOUGH)
+        request = encode.dump_routes(family)
+        if self._netlink.long(request):
+            return None
+        found, whole = self._netlink.beginning(request, ENOUGH)
         return KernelRoutes(family, None, _there("routes", found, NO_TABLE)).all() if whole else None
 
     def whole_list(self, family: int, table: int | None) -> KernelRoutes:

@@ -42,7 +42,7 @@ RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h
-SOON = 1 << 11  #: bytes after which a listing is given up that was too long before: less than the kernel's first datagram of it has
+ANEW = 64  #: of so many times that a listing is known to be long it is begun once
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
 
@@ -53,8 +53,8 @@ class Reply(NamedTuple):
     text: str = ""
 
 
-#: The listings of each network namespace that were given up at their limit, and are soon given up the next time, by whichever thread.
-LONG: set[tuple[int | None, Encoded]] = set()
+#: The listings of each network namespace that were given up at their limit, by whichever thread: how often that was asked.
+LONG: dict[tuple[int | None, Encoded], int] = {}
 
 
 class _EnoughError(Exception):
@@ -132,18 +132,36 @@ class Netlink:
         """As ``dump``, but what was received of it as it is, datagram by datagram: for ``search``, as often as one likes."""
         return self._whole(request, None)
 
+    def long(self, request: Encoded) -> bool:
+        """Whether a listing was too long the last time, as ``beginning`` found out; now and then that is to be found out anew."""
+        listing = self.cookie(), request
+        asked = LONG.get(listing, 0)
+        if asked:
+            LONG[listing] = asked + 1
+        return asked % ANEW > 0
+
     def beginning(self, request: Encoded, limit: int) -> tuple[list[bytes] | Reply, bool]:
-        """As ``listing``, but given up after ``limit`` bytes; whether it is whole. One that was given up before: soon."""
+        """As ``listing``, but given up after ``limit`` bytes; whether it is whole."""
         kept: list[bytes] = []
         listing = self.cookie(), request
         try:
-            found = self._whole(request, None, kept, min(limit, SOON) if listing in LONG else limit)
+            found = self._whole(request, None, kept, limit)
         except _EnoughError:
             self.close()  # the kernel goes on with a dump until it is read, or nobody is there to read it
-            LONG.add(listing)
+            LONG[listing] = 1
             return kept, False
-        LONG.discard(listing)
+        LONG.pop(listing, None)
         return found, True
+
+    def first(self, request: Encoded) -> list[bytes]:
+        """The first datagram of a listing, a small one: to a socket that has not received any the kernel sends no other."""
+        self.close()
+        kept: list[bytes] = []
+        try:
+            self._whole(request, None, kept, 1)
+        except _EnoughError:
+            self.close()
+        return kept
 
     def _whole(self, request: Encoded, needle: bytes | None, kept: list[bytes] | None = None, limit: int = 0) -> list[bytes] | Reply:
         for _ in range(INTERRUPTED):
