@@ -45,6 +45,10 @@ class RouteList(Protocol):
         """Those to ``destination`` exactly; ``metric``: see View.routes."""
         ...
 
+    def all(self) -> Sequence[Route] | None:
+        """Every route; None of a table that is too long for that."""
+        ...
+
     def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
         """The same without listing a table of very many routes; None where that does not tell."""
         ...
@@ -59,6 +63,9 @@ class Listed(NamedTuple):
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         return self.view.routes(self.family, self.table, destination, metric)
+
+    def all(self) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table)
 
     def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
         return self.to(destination, metric)

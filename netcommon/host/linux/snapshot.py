@@ -115,6 +115,11 @@ class Snapshot:
     def _asked(self, family: int, table: int, destination: str, metric: int | None) -> Sequence[Route]:
         """Those to one destination: what the kernel tells of nothing but that; a few it is asked to look for; or else by a list of all."""
         routes: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        every = self._once(("every", family, table), routes.all)
+        if every is not None:
+            by_destination = self._once(("to", family, table), lambda: _grouped(every, lambda route: route.destination))
+            own = by_destination.get(destination, [])
+            return own if destination.endswith("/0") else up_to(metric, own)
         found = routes.asked(destination, metric)
         if found is None and ("routes", family) not in self._read:
             searched = self._once(("searched", family), list[str])

@@ -42,17 +42,20 @@ class Asked(Protocol):
 
 
 class FullTable:
-    """A table that is too long to be listed; ``table`` None: all tables."""
+    """Table main of one family, which is too long to be listed."""
 
-    def __init__(self, view: Asked, netlink: Netlink, family: int, table: int | None, whole: Callable[[], RouteList]) -> None:
+    def __init__(self, view: Asked, netlink: Netlink, family: int, whole: Callable[[], RouteList]) -> None:
         """``whole`` lists all of it."""
         self._view, self._netlink, self._whole = view, netlink, whole
-        self.family, self.table = family, table
+        self.family = family
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         """See netcommon.host.api.host.RouteList."""
         found = self.asked(destination, metric)
         return self.listed(destination) if found is None else found
+
+    def all(self) -> None:
+        """Tell that the table is not to be listed."""
 
     def listed(self, destination: str) -> Sequence[Route]:
         """All routes to ``destination``: of what the kernel lists only they are kept."""
@@ -60,7 +63,7 @@ class FullTable:
             address, length = split_prefix(self.family, destination)
         except (OSError, ValueError):
             return []
-        request = encode.dump_routes(self.family, self.table or 0)
+        request = encode.dump_routes(self.family, MAIN)
         found = self._netlink.dump(request, attribute(encode.RTA_DST, address)) if length else Reply()
         if isinstance(found, Reply):
             return self._whole().to(destination)  # also where it was refused: that says what there is to be said
@@ -75,20 +78,20 @@ class FullTable:
             return []
         try:
             if not length and self.family == AF_INET:
-                return self._first_ones() if self.table is not None else None
-            if self.table != MAIN or metric is None:
+                return self._first_ones()
+            if metric is None:
                 return None
             return self._looked_up(address, length, metric) if length else self._defaults()
         except MalformedError as problem:
             raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
 
     def _is_of(self, route: Route) -> bool:
-        return route.family == self.family and self.table in (None, route.table)
+        return (route.family, route.table) == (self.family, MAIN)
 
     def _first_ones(self) -> Sequence[Route] | None:
         """The default routes of IPv4: the kernel lists a table by rising addresses (fib_trie.c), so they come before any but 0.0.0.0."""
         found: list[Route] = []
-        for data in self._netlink.first(encode.dump_routes(self.family, self.table or 0)):
+        for data in self._netlink.first(encode.dump_routes(self.family, MAIN)):
             for kind, _flags, _sequence, body in messages(data):
                 if kind == encode.RTM_NEWROUTE and (route := decode.route(body)) is not None and self._is_of(route):
                     if not route.destination.startswith("0.0.0.0/"):
@@ -106,7 +109,7 @@ class FullTable:
                 if found.errno == errno.EINVAL and not ones:
                     return self._blackhole(address, length, metric)
                 return [] if found.errno == errno.ENETUNREACH and self._rules_only_look_up() else None
-            if found is None or found.table != self.table:
+            if found is None or found.table != MAIN:
                 return None
             there, bits = split_prefix(self.family, found.destination)
             if bits < length:
@@ -117,7 +120,7 @@ class FullTable:
 
     def _blackhole(self, address: bytes, length: int, metric: int) -> Sequence[Route] | None:
         """The first route to an address that a blackhole was found for: a guest's own, while it is down."""
-        holes = self._view.routes_of(self.family, 0, RTN_BLACKHOLE, 0, self.table or 0)
+        holes = self._view.routes_of(self.family, 0, RTN_BLACKHOLE, 0, MAIN)
         own = [route for route in holes if split_prefix(self.family, route.destination) == (address, length)]
         first = min(own, key=lambda route: route.metric, default=None)
         return None if first is None or first.metric < metric else [first]
@@ -146,7 +149,7 @@ class FullTable:
             route = self._lookup(pack_address(AF_INET6, probe), index)
             if isinstance(route, Reply):
                 return route if route.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) else None
-            if route is None or route.table != self.table:
+            if route is None or route.table != MAIN:
                 return None
             if route.destination == decode.ANYWHERE[AF_INET6]:
                 return route

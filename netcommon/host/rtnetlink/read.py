@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
-ENOUGH = 1 << 19  #: bytes of a table's routes (some thousands) after which single destinations are asked for
+ENOUGH = 1 << 17  #: bytes of main's routes (one or two thousand) after which single destinations are asked for
+MAIN = 254
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
@@ -95,15 +96,17 @@ class KernelView:
         return _routes(found, family, table)
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
-        """The routes, or after ENOUGH bytes of them what can be asked for one by one."""
+        """The routes, or of main after ENOUGH bytes of them what can be asked for one by one."""
         request = encode.dump_routes(family, table or 0)
+        if table != MAIN:  # by a lookup the kernel tells of main alone
+            return self.whole_list(family, table)
         if not self._netlink.long(request):
             found, whole = self._netlink.beginning(request, ENOUGH)
             if whole:
                 return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
         from netcommon.host.rtnetlink.full_table import FullTable  # few nodes have one
 
-        return FullTable(self, self._netlink, family, table, lambda: self.whole_list(family, table))
+        return FullTable(self, self._netlink, family, lambda: self.whole_list(family, table))
 
     def few_routes(self, family: int) -> Sequence[Route] | None:
         """All routes, None where they are more than are worth listing."""

@@ -18,6 +18,7 @@ import pytest
 from netagent.script_launcher import __file__ as launch
 from netcommon.doors.agent_report import folder, tell
 from tests.kernel.test_doors_parallel import environment
+from tests.support import bootstrap
 from tests.support.agent import PYTHON, Agent, agent, watched
 from tests.support.bootstrap import ROOT
 from tests.support.netns import mounted_over, run, slowness, wait_until
@@ -51,6 +52,13 @@ def said(running: Agent, seconds: float, until: str = "") -> list[str]:
         except TimeoutError:
             break
     return lines
+
+
+def well_formed(text: str) -> bool:
+    """Whether Prometheus finds nothing wrong with metrics."""
+    promtool = bootstrap.unpacked("prometheus") / "usr/bin/promtool"
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=60)
+    return (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def scraped() -> dict[str, float]:
@@ -172,7 +180,9 @@ def test_hooks_are_counted(bridged: Node, path: str) -> None:
         assert found[f'netcommon_hook_seconds_count{{door="kvm-ifup",mode="bridged",path="{path}"}}'] == 5
         assert 0 < found[f'netcommon_hook_seconds_sum{{door="kvm-ifup",mode="bridged",path="{path}"}}'] < 5 * 30
         text = Path("/run/netcommon.prom").read_text()
-        assert re.search(r"(?m)^process_open_fds \d+$", text)
+        assert set(re.findall(r"(?m)^([a-z]+)_", text)) == {"netcommon"}, "node_exporter has process_* of its own, and would drop both"
+        assert "process_open_fds" in found
+        assert well_formed(text)
         assert running.stop() == 0
     assert not Path("/run/netcommon.prom").exists()
 
