@@ -354,8 +354,8 @@ def in_use(view: View, link: Link) -> bool:
 
     if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
         return True
-    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes(family))
-    return any(route.index == link.index and route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
+    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes_of(family, 0, 0, link.index))
+    return any(route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
 
 
 def in_order(operations: Sequence[Operation]) -> list[Operation]:

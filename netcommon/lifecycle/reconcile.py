@@ -9,6 +9,7 @@ from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.link import shut
+from netcommon.operations.route import METRIC
 from runtime.errors import HostRefused
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -193,7 +194,10 @@ def kept_up(view: View, record: Record, operation: Operation) -> bool:
         return False
     way = operation.leads_to()
     index = operation._asdict().get("ifindex")
-    return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
+    if not way:
+        return True
+    routes = view.routes(*way, METRIC[way[0]])  # type: ignore[call-arg,arg-type,index]
+    return all(route.index in (0, index) for route in routes if route.protocol == PROTOCOL)
 
 
 def examine(

@@ -109,12 +109,13 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
     def owned(cls, view: View) -> Iterable[Owned]:
         """Entries on taps too. The device of one is the tap to which a route of ours leads: the guest may be alive behind it."""
         for family, bits in ((AF_INET, 32), (AF_INET6, 128)):
-            for entry in view.neighbours(family):
-                if entry.protocol != PROTOCOL:
-                    continue
+            entries = [entry for entry in view.neighbours(family) if entry.protocol == PROTOCOL]
+            indices: dict[str, list[int]] = {}
+            for route in view.routes_of(family, PROTOCOL) if entries else ():
+                indices.setdefault(route.destination, []).append(route.index)
+            for entry in entries:
                 at = view.link_at(entry.index)
-                routes = view.routes(family, None, f"{entry.address}/{bits}")
-                ways = [view.link_at(route.index) for route in routes if route.protocol == PROTOCOL]
+                ways = [view.link_at(index) for index in indices.get(f"{entry.address}/{bits}", ())]
                 device = next((link.name for link in [*ways, at] if link is not None and link.holders >= 0), "")
                 text = f"proxy neighbour {entry.address} on {at.name if at else f'device {entry.index}'}"
                 keys = _keys(entry.address, at.name if at else "", entry.index)

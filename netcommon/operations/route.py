@@ -71,7 +71,7 @@ class ThroughTap(Operation, Protocol):
         if mine := own(view, self.family, self.destination, number):
             raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
-        for other in view.routes(self.family, number, self.destination):
+        for other in view.routes(self.family, number, self.destination, METRIC[self.family]):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
@@ -98,7 +98,7 @@ class ThroughTap(Operation, Protocol):
             return moved
         if mine := own(view, self.family, self.destination, self.number):
             return mine
-        routes = view.routes(self.family, self.number, self.destination)
+        routes = self._there(view)
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:
             out = view.link_at(first.index)
@@ -112,7 +112,13 @@ class ThroughTap(Operation, Protocol):
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
         # the kernel alone would take another one too: IPv4's of any metric, IPv6's of any gateway
-        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
+        return [DeleteRoute(self.route())] if self.route() in self._there(view) else []
+
+    def _there(self, view: View) -> Sequence[Route]:
+        """The routes to the destination; all of them where ours does not show, as one by a device without carrier may not."""
+        routes = view.routes(self.family, self.number, self.destination, METRIC[self.family])
+        shows = any((each.index, each.metric) == (self.ifindex, METRIC[self.family]) for each in routes)
+        return routes if shows else view.routes(self.family, self.number, self.destination)
 
     def identity(self) -> str:
         return _identity(self.route())
@@ -187,8 +193,8 @@ class GuestRoute(GuestRouteFields, ThroughTap):
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         for family in (AF_INET, AF_INET6):
-            for route in view.routes(family):
-                link = view.link_at(route.index) if route.protocol == PROTOCOL and route.index else None
+            for route in view.routes_of(family, PROTOCOL):
+                link = view.link_at(route.index) if route.index else None
                 # what is no host route of a guest's device was made by another with our number
                 if link is not None and (link.holders >= 0 or marked(link)) and route in (GuestRoute.like(route), PrefixRoute.like(route)):
                     text = f"route {route.destination} in table {route.table} through {link.name}"
