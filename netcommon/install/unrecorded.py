@@ -25,11 +25,13 @@ def lost(root: str, installs: Installs) -> dict[str, tuple[Change, ...]]:
 
     What serves several kinds (systemd-networkd's settings) is each one's that has a door of its own.
     """
+    recorded = _placed(root, (change.path for changes in installs.values() for change in changes))
+    shared = _placed(root, [targets.NETWORKD])
     found = {}
     for kind in targets.KINDS:
         if kind not in installs:
             changes = [change for path in _placed(root, places(kind, root)) if (change := _change(root, path))]
-            if any(change.path != targets.NETWORKD for change in changes):
+            if any(change.path not in (*recorded, *shared) for change in changes):
                 found[kind] = tuple(changes)
     return found
 
