@@ -165,7 +165,9 @@ def _unguarded(nic: Nic, prefix: str) -> Nic:
 
 
 def _mark(node: Node, nic: Nic) -> None:
-    """Marks the device and its port of Open vSwitch. The device comes first: gc leaves alone what belongs to a device with our mark.
+    """Marks the device, where devices bear a mark, and its port of Open vSwitch.
+
+    The device comes first: gc leaves alone what belongs to a device with our mark.
 
     Raises HostRefused or TryAgain.
     """
@@ -175,7 +177,7 @@ def _mark(node: Node, nic: Nic) -> None:
         return
     own = alias(nic)._replace(ifindex=link.index)
     own = own._replace(value=own.wanted)
-    requests = [*own.apply(), TakeOvsPort(port.name, port.bridge, nic.uuid)]
+    requests = [*(own.apply() if execute.looked_after(node, own) else ()), TakeOvsPort(port.name, port.bridge, nic.uuid)]
     for answer in node.host.execute(requests, stop=True):
         if not answer.ok:
             raise execute.refusal(own, answer)

@@ -86,6 +86,10 @@ class Operation(Protocol):
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
+    def marks(self) -> bool:
+        """Whether it is our mark on the device, which a site may not want there (the setting tap_alias)."""
+        return False
+
     def confines(self) -> bool:
         """Tell whether it keeps the guest from what is not its own. Not by default.
 
