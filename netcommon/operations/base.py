@@ -144,6 +144,10 @@ class Operation(Protocol):
         """Family, routing table and destination of what leads to the guest; by default nothing. Known after resolve."""
         return ()
 
+    def of_neighbours(self) -> bool:
+        """Tell whether the guest knows it by its neighbour cache: changed while it runs, the guest must be told. Not by default."""
+        return False
+
     def taken_over(self, view: View) -> Operation:
         """It again, as if it had been ours from the start, where Ganeti's script has done it on a new device. By default as it is."""
         return self
