@@ -35,7 +35,7 @@ def test_a_name_that_is_on_no_record(two: Cli, command: str) -> None:
     ids=" ".join,
 )
 def test_an_index_that_two_nics_have(two: Cli, command: tuple[str, ...]) -> None:
-    """As after a hot-remove: those after it have moved up, and the next new one has the index of the last. Both are named, none is taken."""
+    """As after a hot-remove: those after it have moved up, and the next new one has the last one's. Both are named, none is taken."""
     store = two.app().node(strict=False).store
     record = store.read(UUIDS[1])
     assert record
