@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from netcommon import extension_loader
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.install import manifest, versions
+from netcommon.install import manifest, unrecorded, versions
 from netcommon.install.rooted import resolved
 from netcommon.install.targets import HOOKS_DIR, OPERATIONS, VIF_GANETI, existing_scripts
 from netcommon.install.versions import PKGLIBDIR
@@ -116,6 +116,12 @@ def doors(patient: Patient) -> Iterator[Finding]:
         installs = manifest.read(patient.root)
     except NetcommonError as error:
         yield Finding("error", "doors", str(error), "move it away, then netcommon install again")
+    else:
+        lost = unrecorded.lost(patient.root, installs)
+        for kind, found in lost.items():
+            text = f"{manifest.FILE} was lost: files that netcommon install --{kind} has put in place, on no record: {len(found)}"
+            yield Finding("warning", "doors", text, f"netcommon install --{kind}, which records them; --uninstall finds them too")
+        installs.update(lost)
     told = {change.path for changes in installs.values() for change in changes}
     for kind in sorted(installs.leaving):
         text = f"netcommon install --{kind} --uninstall is at work, or was ended before its end: changes on record: {len(installs[kind])}"

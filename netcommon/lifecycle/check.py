@@ -53,7 +53,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     called, record = record.device, follow(node, view, record)
     operations, unknown = execute.decode(record.before or record)
     there = alive(node, view, record)
-    drift = drift_of(view, record, operations, known) if there else []
+    looked_after = [operation for operation in operations if execute.looked_after(node, operation)]
+    drift = drift_of(view, record, looked_after, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):

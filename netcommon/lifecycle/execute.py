@@ -151,6 +151,11 @@ def _with_marks(node: Node, view: View) -> View:
     return cast("View", Recorded(view, node))
 
 
+def looked_after(node: Node, operation: Operation) -> bool:
+    """Tell whether it is to hold as it was recorded: not the mark on a device, where devices are to bear none by now."""
+    return node.settings.tap_alias or not operation.marks()
+
+
 #: Fields that tell where on the host an operation is: of two that ask for the same, those that differ in one are two.
 PLACES = ("ifindex", "port", "table", "number")
 

@@ -183,11 +183,13 @@ def intended(node: Node, record: Record) -> list[Operation]:
     return [*execute.replacing(execute.in_order(execute.decode(record)[0]))[0], *(owed(node, record) if here else ())]
 
 
-def kept_up(view: View, record: Record, operation: Operation) -> bool:
+def kept_up(node: Node, view: View, record: Record, operation: Operation) -> bool:
     """Tell whether ``operation`` is to be made again; of a NIC that is closing not what another one has by now.
 
     Its guest is still there, and is guarded until its device goes. One that has come up on another device has its address there.
     """
+    if not execute.looked_after(node, operation):
+        return False
     if record.state == UP:
         return True
     if record.moved and operation.of_guest():
@@ -211,7 +213,7 @@ def examine(
     former = left(record, known)
     operations, replaced = execute.replacing([operation for operation in execute.in_order(known) if operation not in former])
     all_of_it = [operation for operation in intended(node, record) if operation not in former]
-    given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(view, record, operation))
+    given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(node, view, record, operation))
 
     def wants(operation: Operation) -> bool:
         return wanted(operation) and intent(operation) not in given_up

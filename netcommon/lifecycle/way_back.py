@@ -68,11 +68,12 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
             execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
             continue
         failures += _applied(node, operations, call) if comes else _reverted(node, operations, record.key, call)
-    again = [operation for operation, _text in execute.drift(execute.once(node), mending.resolved) if operation not in mending.stuck]
+    kept = [operation for operation in mending.resolved if mending.wants(operation, _all)]
+    again = [operation for operation, _text in execute.drift(execute.once(node), kept) if operation not in mending.stuck]
     failures += _applied(node, mending.order(again), call)
     if failures:
         raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
-    mending.done(execute.once(node), list(mending.resolved))
+    mending.done(execute.once(node), kept)
     if record.described_anew and record.scripts:
         held.release_keys()
         _tell_scripts(node, record, before, call)

@@ -89,6 +89,10 @@ class Operation(Protocol):
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
+    def marks(self) -> bool:
+        """Whether it is our mark on the device, which a site may not want there (the setting tap_alias)."""
+        return False
+
     def confines(self) -> str:
         """Name what it keeps the guest to, such as its addresses; "", the default, where it keeps the guest to nothing.
 
@@ -147,6 +151,10 @@ class Operation(Protocol):
     def leads_to(self) -> tuple[object, ...]:
         """Family, routing table and destination of what leads to the guest; by default nothing. Known after resolve."""
         return ()
+
+    def of_neighbours(self) -> bool:
+        """Tell whether the guest knows it by its neighbour cache: changed while it runs, the guest must be told. Not by default."""
+        return False
 
     def taken_over(self, view: View) -> Operation:
         """It again, as if it had been ours from the start, where Ganeti's script has done it on a new device. By default as it is."""

@@ -137,6 +137,9 @@ class LinkSetting(LinkSettingFields, Operation):
     def lets_in(self) -> bool:
         return self.opens()
 
+    def marks(self) -> bool:
+        return self.setting == ALIAS
+
     def opens(self) -> bool:
         return self.setting == UP and self.wanted is True
 

@@ -159,6 +159,8 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
     holds, differs = UNKNOWN, "the device is gone"
     if there and left(record, [operation]):
         holds, differs = DIFFERS, f"it is of the name {operation.about()}, which the device had before"
+    elif there and not steps.looked_after(node, operation):
+        holds, differs = HOLDS, "nobody looks after it: [ganeti] tap_alias is off by now"
     elif there:
         try:
             found = steps.drift(view, [operation])
