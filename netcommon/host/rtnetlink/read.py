@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
     from netcommon.host.rtnetlink.attributes import Encoded
     from netcommon.host.rtnetlink.socket import Netlink
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 NOTHING: frozenset[int] = frozenset()
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
+UNTOLD = frozenset({errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EPERM, errno.EOPNOTSUPP, errno.ENODEV})
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
@@ -143,6 +145,42 @@ class KernelView:
         if found.errno == errno.EOPNOTSUPP:  # a kernel without VLAN filtering
             return []
         raise untold("VLANs", found)
+
+    # -- the way of a frame: asked by people's commands alone
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.api.datapath import Way
+        from netcommon.host.rtnetlink import encode_datapath
+
+        found = self._netlink.get(encode_datapath.question(question))
+        if not isinstance(found, bytes):
+            # the kernel gives no reason for a verdict: what has one is about the question
+            if not found.errno or found.errno in UNTOLD or (found.errno == errno.EINVAL and found.text):
+                raise untold("routes", found)
+            return Way(found.errno)
+        chosen = _sane(encode_datapath.way, found)
+        found = self._netlink.get(encode_datapath.question(question, match=True))
+        if not isinstance(found, bytes):
+            return chosen._replace(destination="")
+        route = _sane(encode_datapath.way, found)
+        table = chosen.table or route.table
+        return chosen._replace(table=table, destination=route.destination, protocol=route.protocol, mtu=route.mtu, paths=route.paths)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.rtnetlink import encode_datapath
+
+        bodies = self._dump("groups", encode_datapath.dump_groups(), gone=NO_FAMILY)
+        return [group for at, group in (_sane(encode_datapath.group, body) for body in bodies) if at == index]
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.rtnetlink.encode_datapath import device
+
+        found = self._netlink.get(encode.get_link(index=index)) if 0 < index < 1 << 31 else Reply(errno.ENODEV)
+        if isinstance(found, bytes):
+            return _sane(device, found)
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return None
+        raise untold("links", found)
 
     # -- traffic control
 

@@ -12,6 +12,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -113,6 +114,21 @@ class MemoryView:
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         return self._kernel.bridge_ports.entry(bridge, mac, vid)
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).way(question)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).groups(index)
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).device_state(index)
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._kernel.tc.roots.get(index)
