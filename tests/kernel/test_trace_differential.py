@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 
 from netcommon.views.trace.request import subject, trace
+from netcommon.views.trace.trail import Path
 from runtime.errors import HostRefused
 from tests.support.datapath import stage
 from tests.support.datapath.compare import comparable, predicted
+from tests.support.datapath.frames import Shot
 from tests.support.datapath.places import MODES
 from tests.support.datapath.stage import Scene, Stage
 from tests.support.node import fresh
@@ -41,13 +43,16 @@ class Tally:
             try:
                 (record,) = mine.store.all()[0]
                 of = subject(record, [record])
+                pairs: list[tuple[Shot, Path]] = []
                 for shot in scene.shots:
                     try:
                         path = trace(mine.host.snapshot(), of, shot.way, shot.data, {})
                     except HostRefused:  # nothing leads to the guest from outside any more
                         continue
-                    said = comparable(predicted(path), shot)
-                    seen = comparable(there.send(shot, path.steps[0].at), shot)
+                    there.send(shot, path.steps[0].at, frozenset() if path.untold else comparable(predicted(path), shot))
+                    pairs.append((shot, path))
+                for shot, path in pairs:
+                    said, seen = comparable(predicted(path), shot), comparable(there.arrived(shot), shot)
                     self.pairs += 1
                     self.modes[scene.place.mode] += 1
                     self.arrived.update(seen or ["nowhere"])

@@ -7,6 +7,7 @@ import os
 import random
 import select
 import socket
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -64,6 +65,8 @@ class Stage:
         self.outside = {name: node.namespaced() for name in ("up0", "up1")}
         self._clock = node.namespaced()
         self._stack = contextlib.ExitStack()
+        self._found: dict[Shot, set[str]] = {}
+        self._answers: list[bytes] = []
         self._basis()
         self._change()
         self._ears()
@@ -136,8 +139,10 @@ class Stage:
         for each in everything:
             if each.nft:
                 run("nft", "-f", "-", stdin=each.nft + "\n")
-        for name in {name for each in everything for name in each.away}:
+        away = sorted({name for each in everything for name in each.away})
+        for name in away:
             self.outside[name].run("ip", "link", "set", "eth0", "down")
+        for name in away:
             _deaf(name)
 
     def _ip(self, lines: list[str], forced: bool = False) -> None:
@@ -163,7 +168,6 @@ class Stage:
             self._tick = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             self._tick.bind(("127.0.0.1", 0))
         self._settle()
-        self._collect()
 
     def _packet_socket(self, namespace: Namespace | None, device: str) -> socket.socket:
         with namespace.entered() if namespace else contextlib.nullcontext():
@@ -181,41 +185,51 @@ class Stage:
             assert select.select([self._tick], [], [], 5 * slowness())[0], "loopback is silent"
             self._tick.recv(16)
 
-    def _collect(self) -> dict[str, list[bytes]]:
-        found = {name: _all(each) for name, each in self._outside.items()}
-        found |= {name: tap.drain() for name, tap in self.taps.items()}
-        found[NODE] = [data for each in self._inside for data in _all(each, every=True) if not _quoted(each, data)]
-        found[ANSWER] = _all(self._own, outgoing=True)
-        return found
+    def _collect(self) -> None:
+        """Note of all that has come since which frames are where."""
+        heard = {name: _all(each) for name, each in self._outside.items()}
+        heard |= {name: tap.drain() for name, tap in self.taps.items()}
+        for name, seen in heard.items():
+            self._note(name, [each for each in seen if not returned(each)])
+        self._note(NODE, [data for each in self._inside for data in _all(each, every=True) if not _quoted(each, data)])
+        self._answers += _all(self._own, outgoing=True)
+
+    def _note(self, name: str, seen: list[bytes]) -> None:
+        for shot, places in self._found.items():
+            if any(shot.token in each for each in seen):
+                places.add(name)
 
     # -- frames
 
-    def send(self, shot: Shot, device: str) -> frozenset[str]:
-        """Send it into ``device`` of the node; return where it has arrived."""
+    def send(self, shot: Shot, device: str, expected: frozenset[str]) -> None:
+        """Send it into ``device`` of the node. Where it is ``expected`` a processor that is late has a second to bring it to."""
         self._settle()
         self._collect()
-        if device in self.taps:
-            with contextlib.suppress(OSError):  # the tap is off
-                self.taps[device].send(shot.data)
-        else:
-            with contextlib.suppress(OSError):
-                self._outside[device].send(shot.data)
+        self._answers.clear()
+        found = self._found.setdefault(shot, set())
+        with contextlib.suppress(OSError):  # the device is off
+            (self.taps[device].send if device in self.taps else self._outside[device].send)(shot.data)
+        limit = time.monotonic() + slowness()
+        while True:
+            self._settle()
+            self._collect()
+            if shot.asks and any(_answers(each, shot) for each in self._answers):
+                found.add(ANSWER)
+            if expected <= found or time.monotonic() > limit:
+                return
+
+    def arrived(self, shot: Shot) -> frozenset[str]:
+        """Where it has arrived by now."""
         self._settle()
-        found = self._collect()
-        answers, inside = found.pop(ANSWER), found.pop(NODE)
-        arrived = {name for name, seen in found.items() if any(shot.token in each and not returned(each) for each in seen)}
-        if shot.inner and not shot.asks and any(shot.token in each for each in inside):
-            arrived.add(NODE)
-        if shot.asks and any(_answers(each, shot) for each in answers):
-            arrived.add(ANSWER)
-        return frozenset(arrived)
+        self._collect()
+        return frozenset(self._found[shot])
 
 
 def _deaf(name: str) -> None:
     """Wait until the kernel has taken note that the device has no carrier (linkwatch)."""
 
     def noted() -> bool:
-        return str(ask("ip", "-j", "link", "show", "dev", name)[0]["operstate"]) == "DOWN"
+        return str(ask("ip", "-j", "link", "show", "dev", name)[0]["operstate"]) in ("DOWN", "LOWERLAYERDOWN")
 
     wait_until(noted, 5, name)
 
