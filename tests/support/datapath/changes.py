@@ -186,7 +186,7 @@ def _isolated(dice: random.Random, place: Place) -> Change:
 
 
 def _state(dice: random.Random, place: Place) -> Change:
-    line = f"link set dev {dice.choice(('tap0', 'tap1', 'up0'))} state {dice.choice('0124')}"
+    line = f"link set dev {dice.choice(('tap0', 'tap1', 'up0'))} state {dice.choice('012')}"
     return Change(line, bridge=(line,))
 
 

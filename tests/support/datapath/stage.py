@@ -115,6 +115,8 @@ class Stage:
             for family in ("ipv4", "ipv6"):
                 sysctl(f"net/{family}/neigh/{device}/proxy_delay", "0")
         if bridged:
+            # a port that has just got its carrier is made to forward a moment later, whatever its state was set to
+            wait_until(lambda: {each["state"] for each in ask("bridge", "-j", "link")} == {"forwarding"}, 5, "ports forward")
             for mac, port in ((at.PEER_MAC, "tap1"), (at.OUT_MAC, "up0")):
                 run("bridge", "fdb", "replace", mac, "dev", port, "master", "dynamic")
 

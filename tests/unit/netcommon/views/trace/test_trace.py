@@ -298,6 +298,16 @@ def test_foreign_chains_are_named_and_not_guessed(sim: Sim) -> None:
     assert len(way.untold) == 3 and way.ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
 
 
+@pytest.mark.parametrize(("others", "met"), [(("tap0", "tap7"), True), (("ta*",), True), (("tap",), False)])
+def test_a_chain_at_several_devices(sim: Sim, others: tuple[str, ...], met: bool) -> None:
+    """By any of its devices, or by how the names of several begin."""
+    aware(sim)
+    chain(sim, NETDEV, "theirs", "in", 0, "eth-brv", verdict(0))
+    there = sim.host.nftables.tables[NETDEV, "theirs"]
+    there.chains["in"] = there.chains["in"]._replace(others=others)
+    assert any("theirs" in each for each in walked(sim, build(Wanted(MAC, source="10.0.0.5"))).untold) == met
+
+
 BR_NETFILTER = "br_netfilter of bridge brv"
 
 
