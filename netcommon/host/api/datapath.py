@@ -1,4 +1,4 @@
-"""Facts that only what follows a frame asks for: the kernel's answer to a question for a route, and how a device takes and hands on frames.
+"""Hold facts for whoever follows a frame: the kernel's answer to a question for a route, and how a device takes frames and hands them on.
 
 No hook loads them; netcommon.host.api.facts has what hooks need.
 """
@@ -15,7 +15,7 @@ DISABLED, LISTENING, LEARNING, FORWARDING, BLOCKING = range(5)
 
 
 class Question(NamedTuple):
-    """Where a packet goes. With ``iif`` the kernel decides as for one that comes in there, rp_filter and forwarding included."""
+    """Ask where a packet goes. With ``iif`` the kernel decides as for one that comes in there, rp_filter and forwarding included."""
 
     family: int
     target: str
@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The answer. ``errno``: why the kernel takes it nowhere; then nothing else is told."""
+    """Say where it goes. ``errno``: why the kernel takes it nowhere; then nothing else is told."""
 
     errno: int = 0
     type: int = UNICAST  #: one of those above
@@ -43,7 +43,7 @@ class Way(NamedTuple):
 
 
 class PortState(NamedTuple):
-    """What Port does not tell of a port of a Linux bridge; without arguments as the kernel makes a new one."""
+    """Hold what Port does not tell of a port of a Linux bridge; without arguments as the kernel makes a new one."""
 
     state: int = FORWARDING
     hairpin: bool = False
@@ -56,7 +56,7 @@ class PortState(NamedTuple):
 
 
 class BridgeState(NamedTuple):
-    """How a Linux bridge forwards; without arguments as the kernel makes a new one."""
+    """Tell how a Linux bridge forwards; without arguments as the kernel makes a new one."""
 
     stp: bool = False
     group_fwd_mask: int = 0
@@ -66,7 +66,7 @@ class BridgeState(NamedTuple):
 
 
 class DeviceState(NamedTuple):
-    """A network interface beyond Link."""
+    """Describe a network interface beyond Link."""
 
     carrier: bool = True
     xdp: bool = False  #: a program sees each frame before all else

@@ -1,4 +1,4 @@
-"""Questions for routes, states of devices and groups as rtnetlink messages (rtnetlink(7); linux/if_link.h, linux/rtnetlink.h).
+"""Encode questions for routes and groups, and read answers and states of devices (rtnetlink(7); linux/if_link.h, linux/rtnetlink.h).
 
 Held against pyroute2's encoding in tests/unit/netcommon/host/rtnetlink/test_encode_datapath.py.
 """
@@ -61,7 +61,7 @@ STP, BRIDGE_GROUPS, SNOOPING, QUERIER, CALL4, CALL6, QUERIER_STATE = 5, 9, 23, 2
 
 
 def question(asked: Question, match: bool = False) -> Encoded:
-    """RTM_GETROUTE. ``match``: for the route itself, instead of what it comes to. Raises OSError, struct.error for what is no address."""
+    """Make RTM_GETROUTE. ``match``: for the route itself, not what it comes to. Raises OSError, struct.error for what is no address."""
     family = asked.family
     bits = 8 * LENGTHS[family]
     flags = (RTM_F_LOOKUP_TABLE if family == AF_INET else 0) | (RTM_F_FIB_MATCH if match else 0)
@@ -80,7 +80,7 @@ def question(asked: Question, match: bool = False) -> Encoded:
 
 
 def way(body: bytes) -> Way:
-    """RTM_NEWROUTE as an answer to ``question``. Raises MalformedError."""
+    """Read RTM_NEWROUTE as an answer to ``question``. Raises MalformedError."""
     try:
         family, length, _, _, table, protocol, _, kind, _ = RTMSG.unpack_from(body)
     except error:
@@ -98,19 +98,19 @@ def way(body: bytes) -> Way:
 
 
 def dump_groups() -> Encoded:
-    """Asks for the groups of IPv6 that devices are members of."""
+    """Ask for the groups of IPv6 that devices are members of."""
     return Encoded(RTM_GETMULTICAST, 0, IFADDR.pack(AF_INET6, 0, 0, 0, 0))
 
 
 def group(body: bytes) -> tuple[int, str]:
-    """RTM_GETMULTICAST: a device's index and a group. Raises MalformedError."""
+    """Read RTM_GETMULTICAST: a device's index and a group. Raises MalformedError."""
     if len(body) < IFADDR.size:
         raise MalformedError("a message shorter than its header")
     return IFADDR.unpack_from(body)[4], show_address(AF_INET6, attributes(body, IFADDR.size).get(IFA_MULTICAST, b""))
 
 
 def device(body: bytes) -> DeviceState:
-    """RTM_NEWLINK. What an old kernel does not tell is as in a new device. Raises MalformedError."""
+    """Read RTM_NEWLINK. What an old kernel does not tell is as in a new device. Raises MalformedError."""
     if len(body) < IFINFO.size:
         raise MalformedError("a message shorter than its header")
     found = attributes(body, IFINFO.size)
@@ -140,5 +140,5 @@ def _bridge(data: dict[int, bytes]) -> BridgeState:
 
 
 def _mask(value: bytes | None) -> int:
-    """A number of 16 bits in the machine's order, which is little endian on all that run this."""
+    """Read a number of 16 bits in the machine's order, which is little endian on all that run this."""
     return int.from_bytes((value or b"")[:2], "little")

@@ -1,4 +1,4 @@
-"""Where packets go on a simulated node: a simple lookup, and what a kernel refuses before and after it (ip_route_input_slow())."""
+"""Route packets on a simulated node: a simple lookup, and what a kernel refuses before and after it (ip_route_input_slow())."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ LOOPBACK = 1  #: the index of lo
 
 
 class Routing:
-    """Rules by device or mark alone, each table by the longest prefix and then the lowest metric."""
+    """Follow rules by device or mark alone, each table by the longest prefix and then the lowest metric."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
     def way(self, question: Question) -> Way:
-        """The answer to ``question``."""
+        """Answer ``question``."""
         target = ipaddress.ip_address(question.target)
         source = ipaddress.ip_address(question.source) if question.source else None
         if target.is_multicast:
@@ -61,7 +61,7 @@ class Routing:
         return Way(0, route.type, first, route.gateway, route.table, route.destination, route.protocol, 0, route.paths)
 
     def groups(self, index: int) -> Sequence[str]:
-        """All nodes, and the groups in which the device's addresses and its proxy entries are asked for (RFC 4291, 2.8)."""
+        """Return all nodes, and the groups in which the device's addresses and its proxy entries are asked for (RFC 4291, 2.8)."""
         if index not in self._kernel.links:
             return []
         pairs = [(each.index, each.address) for each in self._kernel.addresses]
@@ -71,7 +71,7 @@ class Routing:
         return list(dict.fromkeys([ALL_NODES, *made]))
 
     def device_state(self, index: int) -> DeviceState | None:
-        """As new devices are, with a cable in each."""
+        """Describe it as new devices are, with a cable in each."""
         link = self._kernel.links.get(index)
         if link is None:
             return None

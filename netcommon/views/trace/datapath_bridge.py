@@ -37,7 +37,7 @@ class Crossing(NamedTuple):
 
 
 def bridge(walk: Walk, port: Link, master: Link) -> None:
-    """The port has received it (br_handle_frame())."""
+    """Follow it from the port (br_handle_frame())."""
     trail, packet, name = walk.trail, walk.packet, f"bridge {master.name}"
     if packet.source_mac == NOBODY or packet.link[6] & 1:
         trail.drops(port.name, name, "its source is no address of a device: a bridge takes it from nobody")
@@ -136,7 +136,7 @@ def _classified(walk: Walk, port: Link, master: Link) -> Crossing | None:
 
 
 def _admitted(walk: Walk, crossing: Crossing) -> bool:
-    """Whether a locked port lets the source in: only if the forwarding table has it there."""
+    """Tell whether a locked port lets the source in: only if the forwarding table has it there."""
     port, trail = crossing.port, walk.trail
     if not _port(walk, port).locked:
         return True
@@ -181,7 +181,7 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
 
 
 def _entry(walk: Walk, crossing: Crossing) -> FdbEntry | None:
-    """That of the target; the frame itself has just moved that of its source to the port."""
+    """Find that of the target; the frame itself has just moved that of its source to the port."""
     packet = walk.packet
     entry = walk.view.fdb_entry(crossing.bridge.index, packet.target_mac, crossing.vid)
     flags = walk.view.port(crossing.port.index)
@@ -192,7 +192,7 @@ def _entry(walk: Walk, crossing: Crossing) -> FdbEntry | None:
 
 
 def _answered(walk: Walk, crossing: Crossing) -> None:
-    """A bridge that answers for its neighbours, and then keeps the question from some ports (br_do_proxy_suppress_arp()).
+    """Doubt a bridge that answers for its neighbours, and then keeps the question from some ports (br_do_proxy_suppress_arp()).
 
     That depends on the node's neighbour table, which is not looked at.
     """
@@ -290,7 +290,7 @@ def _out(walk: Walk, crossing: Crossing, out: Link) -> None:
 
 
 def _too_long(walk: Walk, out: Link, called: bool) -> str:
-    """Why it does not fit the port; "" where it does, or br_netfilter cuts it as a router would (br_nf_dev_queue_xmit())."""
+    """Tell why it does not fit the port; "" where it does, or br_netfilter cuts it as a router would (br_nf_dev_queue_xmit())."""
     network = walk.packet.network
     if not called:
         return "" if fits(walk, out) else f"the frame is longer than its MTU of {out.mtu} bytes, and a bridge cuts nothing"

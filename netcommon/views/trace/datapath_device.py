@@ -1,4 +1,4 @@
-"""A frame that a device takes in, before anything knows whose port it is (__netif_receive_skb_core())."""
+"""Take a frame in at a device, before anything knows whose port it is (__netif_receive_skb_core())."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ETHERNET, TAG = 14, 4  #: bytes of headers that do not count for an MTU
 
 
 def ingress(walk: Walk, link: Link) -> bool:
-    """Programs of XDP, traffic control's ingress, nftables' ingress, then VLAN interfaces; tell whether it goes on."""
+    """Meet programs of XDP, traffic control's ingress, nftables' ingress, then VLAN interfaces; tell whether it goes on."""
     trail, view, packet = walk.trail, walk.view, walk.packet
     if walk.device(link).xdp:
         trail.doubt(link.name, f"XDP program of {link.name}", "what it does is not known here: bpftool net")

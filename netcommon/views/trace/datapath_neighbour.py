@@ -1,4 +1,4 @@
-"""Who answers an ARP request (arp_process()), or a neighbour solicitation (ndisc_recv_ns()), that the node's stack has got."""
+"""Tell who answers an ARP request (arp_process()), or a neighbour solicitation (ndisc_recv_ns()), that the node's stack has got."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANYONE, ON_DEVICE, NOBODY = 0, 1, 8  #: values of arp_ignore that are understood
 
 
 def arp(walk: Walk, link: Link) -> None:
-    """The device has got an ARP packet."""
+    """Follow an ARP packet that the device has got."""
     packet, trail = walk.packet, walk.trail
     if not walk.hooks.stack(INPUT, link, packet):
         return
@@ -65,7 +65,7 @@ def _asked(walk: Walk, link: Link, target: ipaddress.IPv4Address, sender: str) -
 
 
 def _ignored(walk: Walk, link: Link, asked: str, sender: str) -> str:
-    """Why the node keeps silent about an address of its own; "" where it does not (arp_ignore(), arp_filter())."""
+    """Tell why the node keeps silent about an address of its own; "" where it does not (arp_ignore(), arp_filter())."""
     rule = walk.value(link, AF_INET, "arp_ignore")
     here = any(each.address == asked and each.index == link.index for each in walk.view.addresses())
     if rule == NOBODY or (rule == ON_DEVICE and not here):
@@ -115,14 +115,14 @@ def solicits(walk: Walk) -> bool:
 
 
 def unasked(walk: Walk, link: Link) -> None:
-    """A solicitation to a group that the device is no member of: none of its addresses, and no proxy entry, is asked for there."""
+    """End a solicitation to a group that the device is no member of: none of its addresses, and no proxy entry, is asked for there."""
     asked = str(ipaddress.IPv6Address((walk.packet.transport or b"")[8:24].ljust(16, b"\0")))
     said = f"{asked} is not an address of {link.name}, which has no proxy entry for it: the node does not answer"
     walk.trail.arrives("node", "neighbour discovery", said, f"nobody on the node answers for {asked}")
 
 
 def solicitation(walk: Walk, link: Link) -> None:
-    """The device has got a neighbour solicitation, which is for the node."""
+    """Follow a neighbour solicitation that the device has got, which is for the node."""
     packet, view, trail = walk.packet, walk.view, walk.trail
     transport = packet.transport or b""
     if len(transport) < 24 or transport[1] or packet.network[7] != 255:

@@ -1,4 +1,4 @@
-"""A packet that the node's own stack has got: whether it takes it, the kernel's answer for where it goes, and what meets it on the way."""
+"""Follow a packet that the node's own stack has got: whether it takes it, where the kernel says it goes, and what it meets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def stack(walk: Walk, link: Link) -> None:
-    """The node's own stack gets it from ``link``, which is no port, or the bridge itself."""
+    """Hand it to the node's own stack from ``link``, which is no port, or the bridge itself."""
     packet, trail = walk.packet, walk.trail
     if not taken(walk, link):
         return
@@ -57,7 +57,7 @@ def stack(walk: Walk, link: Link) -> None:
 
 
 def _ip4(walk: Walk, link: Link) -> None:
-    """ip_rcv_core(), ip_rcv_finish_core()."""
+    """Follow IPv4 (ip_rcv_core(), ip_rcv_finish_core())."""
     packet, trail = walk.packet, walk.trail
     why = malformed4(packet.network)
     if why:
@@ -85,7 +85,7 @@ def _ip4(walk: Walk, link: Link) -> None:
 
 
 def malformed4(network: bytes) -> str:
-    """Why the kernel takes no such header (ip_rcv_core()); "" where it does."""
+    """Tell why the kernel takes no such header (ip_rcv_core()); "" where it does."""
     length = (network[0] & 15) * 4 if network else 0
     if len(network) < SMALLEST4 or network[0] >> 4 != 4 or length < SMALLEST4 or len(network) < length:
         return "its IP header is cut off, or no header of IPv4"
@@ -96,7 +96,7 @@ def malformed4(network: bytes) -> str:
 
 
 def _refused(walk: Walk, link: Link, number: int) -> str:
-    """Why the kernel takes the packet nowhere, as far as its errno says."""
+    """Tell why the kernel takes the packet nowhere, as far as its errno says."""
     source, target = walk.packet.source, walk.packet.target
     if number == errno.EXDEV:
         return f"rp_filter of {link.name}: no way leads back to {source} by it"
@@ -116,7 +116,7 @@ def _refused(walk: Walk, link: Link, number: int) -> str:
 
 
 def _martian(source: IpAddress, target: IpAddress) -> str:
-    """Why no router takes a packet between these (RFC 1812, 5.3.7); "" where it may be something else."""
+    """Tell why no router takes a packet between these (RFC 1812, 5.3.7); "" where it may be something else."""
     for name, each in (("source", source), ("destination", target)):
         if each.is_multicast or str(each) == "255.255.255.255":
             return f"its {name} {each} is a group's, and nobody here is in it"
@@ -131,7 +131,7 @@ def _martian(source: IpAddress, target: IpAddress) -> str:
 
 
 def _ip6(walk: Walk, link: Link) -> None:
-    """ip6_rcv_core(), ip6_mc_input()."""
+    """Follow IPv6 (ip6_rcv_core(), ip6_mc_input())."""
     packet, trail = walk.packet, walk.trail
     why = _malformed6(walk, link)
     if why:
@@ -186,7 +186,7 @@ def _malformed6(walk: Walk, link: Link) -> str:
 
 
 def _delivered(walk: Walk, link: Link, way: Way) -> None:
-    """ip_local_deliver(), ip6_input()."""
+    """Deliver it to the node (ip_local_deliver(), ip6_input())."""
     if not walk.hooks.stack(INPUT, link, walk.packet):
         return
     if walk.packet.protocol == IPV6 and solicits(walk):
@@ -198,7 +198,7 @@ def _delivered(walk: Walk, link: Link, way: Way) -> None:
 
 
 def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
-    """ip_forward(), ip6_forward(): where the kernel's lookup leads out of the node."""
+    """Forward it (ip_forward(), ip6_forward()): where the kernel's lookup leads out of the node."""
     trail, view, packet = walk.trail, walk.view, walk.packet
     if way.type != UNICAST:
         trail.drops("node", "the kernel's lookup", f"a route of type {way.type} leads nowhere")
@@ -230,7 +230,7 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
 
 
 def _forwards6(walk: Walk, link: Link) -> bool:
-    """Whether the node is a router for IPv6; since Linux 6.17 a device may be one alone (force_forwarding)."""
+    """Tell whether the node is a router for IPv6; since Linux 6.17 a device may be one alone (force_forwarding)."""
     path = "net/ipv6/conf/all/forwarding"
     value = walk.view.sysctl(path)
     if value is None:
@@ -242,7 +242,7 @@ def _forwards6(walk: Walk, link: Link) -> bool:
 
 
 def _proxied(walk: Walk, link: Link) -> bool:
-    """Whether an entry of a proxy takes the packet from the way (ip6_forward_proxy_check()); it says what becomes of it."""
+    """Tell whether an entry of a proxy takes the packet from the way (ip6_forward_proxy_check()); it says what becomes of it."""
     packet = walk.packet
     there = any(each.address == packet.target for each in walk.view.neighbours(AF_INET6, link.index))
     if not there or walk.view.sysctl("net/ipv6/conf/all/proxy_ndp") != "1":
@@ -254,7 +254,7 @@ def _proxied(walk: Walk, link: Link) -> bool:
 
 
 def _origin6(walk: Walk, link: Link, out: Link) -> str:
-    """Why a packet from this source does not go on (ip6_forward()); "" where it does."""
+    """Tell why a packet from this source does not go on (ip6_forward()); "" where it does."""
     source = ipaddress.IPv6Address(walk.packet.source)
     if link.index != out.index and (source.is_unspecified or source.is_link_local):
         return f"its source {source} is of the link alone: it is not routed on"
@@ -262,7 +262,7 @@ def _origin6(walk: Walk, link: Link, out: Link) -> str:
 
 
 def _too_long(walk: Walk, out: Link, way: Way, family: int) -> str:
-    """Why it does not fit the way out; "" where it does, or may be cut (ip_exceeds_mtu(), ip6_pkt_too_big())."""
+    """Tell why it does not fit the way out; "" where it does, or may be cut (ip_exceeds_mtu(), ip6_pkt_too_big())."""
     network = walk.packet.network
     if family == AF_INET:
         length, mtu = int.from_bytes(network[2:4], "big"), way.mtu or out.mtu
@@ -291,7 +291,7 @@ def _looked_up(walk: Walk, link: Link, way: Way, family: int) -> None:
 
 
 def _rule(walk: Walk, link: Link, way: Way, family: int) -> Rule | None:
-    """The first rule that can have led to the table of the kernel's answer; None where none is understood."""
+    """Find the first rule that can have led to the table of the kernel's answer; None where none is understood."""
     for rule in sorted(walk.view.rules(family), key=lambda each: each.preference):
         fits = rule.table == way.table and rule.iif in ("", link.name)
         marked = not rule.mask or (walk.hooks.mark & rule.mask) == rule.mark

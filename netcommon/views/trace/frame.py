@@ -93,7 +93,7 @@ def _ip4(wanted: Wanted) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum of an even number of bytes (RFC 1071); of a header with the right one: 0."""
+    """Compute the Internet checksum of an even number of bytes (RFC 1071); of a header with the right one: 0."""
     total = sum(int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -54,12 +54,12 @@ class Packet:
 
     @property
     def body(self) -> int:
-        """How many bytes the kernel counts of the frame: without the tag that it takes off."""
+        """Tell how many bytes the kernel counts of the frame: without the tag that it takes off."""
         return len(self.link) - len(self.tag)
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Those of TCP or UDP; zeros where there are none, or they lie in another fragment."""
+        """Return those of TCP or UDP; zeros where there are none, or they lie in another fragment."""
         transport = self.transport if self.upper in (6, 17) else None
         return (0, 0) if transport is None or len(transport) < 4 else (int.from_bytes(transport[:2]), int.from_bytes(transport[2:4]))
 

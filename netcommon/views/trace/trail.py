@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """One place where it arrives."""
+    """Name one place where it arrives."""
 
     device: str  #: by which it leaves the node, or at which the node takes it
     who: str  #: one of RECEIVERS
@@ -72,12 +72,12 @@ class Trail:
         self.ends.append(end)
 
     def taken(self, at: str, meets: str, does: str, device: str, whose: str = KERNEL) -> None:
-        """The node itself takes it from ``device``."""
+        """Note that the node itself takes it from ``device``."""
         self.arrives(at, meets, does, f"the node itself, at {device}", whose)
         self.arrivals.append(Arrival(device, NODE))
 
     def answered(self, at: str, meets: str, asked: str, device: str, whose: str = KERNEL) -> None:
-        """The node answers for the address ``asked``."""
+        """Note that the node answers for the address ``asked``."""
         self.arrives(at, meets, "the node answers", f"the node answers for {asked}, at {device}", whose)
         self.arrivals.append(Arrival(device, ANSWERED))
 

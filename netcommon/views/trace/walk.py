@@ -27,16 +27,16 @@ class Walk:
         self.aim = TO_GROUP if packet.to_group else TO_OTHERS
 
     def aimed(self, link: Link) -> None:
-        """``link`` has taken it from the wire, or is the bridge in which it is: a frame for its MAC is for the node's stack."""
+        """Note that ``link`` has taken it from the wire, or is the bridge in which it is: a frame for its MAC is for the node's stack."""
         if self.packet.target_mac == link.address:
             self.aim = TO_US
 
     def device(self, link: Link) -> DeviceState:
-        """How the device takes and hands on frames; one that has just gone: as a new one."""
+        """Tell how the device takes and hands on frames; one that has just gone: as a new one."""
         return self.view.device_state(link.index) or DeviceState()
 
     def way(self, family: int, target: str, source: str, iif: Link | None, tos: int = 0, whole: bool = False) -> Way:
-        """The kernel's answer for this frame. ``whole``: rules may look at what is in the packet too."""
+        """Ask the kernel for the way of this frame. ``whole``: rules may look at what is in the packet too."""
         packet = self.packet
         ports = packet.ports if whole else (0, 0)
         upper = (packet.upper or 0) if whole else 0
@@ -44,7 +44,7 @@ class Walk:
         return self.view.way(Question(family, target, origin, iif.index if iif else 0, self.hooks.mark, tos, upper, *ports))
 
     def value(self, link: Link, family: int, name: str, all_too: bool = True) -> int:
-        """A setting of the device as a number; with ``all_too`` that of all devices if it is higher. 0 where there is none."""
+        """Read a setting of the device as a number; with ``all_too`` that of all devices if it is higher. 0 where there is none."""
         places = (link.name, "all") if all_too else (link.name,)
         found = [self.view.sysctl(f"net/{NET[family]}/conf/{where}/{name}") or "0" for where in places]
         return max(int(each) if each.lstrip("-").isdigit() else 0 for each in found)
@@ -86,7 +86,7 @@ class Walk:
         trail.arrivals.append(self.arrival(link))
 
     def arrival(self, link: Link) -> Arrival:
-        """Where a frame is that has left the node by the device."""
+        """Tell where a frame is that has left the node by the device."""
         return Arrival(link.name, GUEST if self.names.get(link.name) or is_guests(link) else OUTSIDE)
 
     def end(self, link: Link) -> str:

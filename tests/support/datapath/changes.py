@@ -11,7 +11,7 @@ from tests.support.datapath.places import BRIDGED, TABLE, Place
 
 
 class Change(NamedTuple):
-    """One thing; all of them together are a node."""
+    """Hold one thing; all of them together are a node."""
 
     words: str
     ip: tuple[str, ...] = ()  #: lines of ip -batch

@@ -38,14 +38,14 @@ def draw(dice: random.Random, place: Place, number: int) -> Shot:
     return dice.choice(kinds)(dice, place, way, token)
 
 
-def _ends(dice: random.Random, place: Place, way: str) -> tuple[str, str]:
-    """MACs of source and target: mostly as an honest host sends it."""
+def _ends(dice: random.Random, place: Place, way: str, far: bool = False) -> tuple[str, str]:
+    """MACs of source and target: mostly as an honest host sends it; to what is ``far`` by the node."""
     if way == TO_GUEST:
         source = dice.choices((at.OUT_MAC, at.BRIDGE_MAC, at.GUEST_MAC), (18, 1, 1))[0]
         honest = "guest" if place.mode == at.BRIDGED else "node"
     else:
         source = dice.choices((at.GUEST_MAC, at.BRIDGE_MAC, at.PEER_MAC), (18, 1, 1))[0]
-        honest = "node" if place.mode == at.ROUTED or dice.random() < 0.6 else "peer"
+        honest = "node" if far or place.mode == at.ROUTED or dice.random() < 0.6 else "peer"
     target = honest if dice.random() < 0.85 else dice.choice(sorted(place.macs))
     return source, place.macs[target]
 
@@ -54,7 +54,9 @@ def _addresses4(dice: random.Random, place: Place, way: str) -> tuple[str, str]:
     own, others = (at.GUEST4, place.near4) if way == FROM_GUEST else (dice.choice((place.near4, at.FAR4[0], *at.FAR4)), at.GUEST4)
     odd = (place.node4, "0.0.0.0", "127.0.0.1", at.PEER4, at.FAR4[1], at.UP14, "10.0.0.255")
     source = own if dice.random() < 0.85 else dice.choice(odd)
-    targets = (place.node4, at.PEER4, others, *at.FAR4, *at.FAR4, at.UP14, at.LOOP4, "127.0.0.1", "10.0.0.255", "203.0.113.255", at.GUEST4)
+    if way == FROM_GUEST and dice.random() < 0.35:
+        return source, dice.choice(at.FAR4)
+    targets = (place.node4, at.PEER4, others, *at.FAR4, at.UP14, at.LOOP4, "127.0.0.1", "10.0.0.255", "203.0.113.255", at.GUEST4)
     target = dice.choice(targets) if way == FROM_GUEST or dice.random() < 0.3 else others
     return source, target
 
@@ -63,15 +65,17 @@ def _addresses6(dice: random.Random, place: Place, way: str) -> tuple[str, str]:
     own, others = (at.GUEST6, place.near6) if way == FROM_GUEST else (dice.choice((place.near6, *at.FAR6)), at.GUEST6)
     odd = (place.node6, "::", "::1", at.PEER6, "fe80::77", at.FAR6[1])
     source = own if dice.random() < 0.88 else dice.choice(odd)
+    if way == FROM_GUEST and dice.random() < 0.35:
+        return source, dice.choice(at.FAR6)
     subnets = ("fd00::", "2001:db8:f::", "2001:db8:e::")  # a router's anycast address
-    targets = (place.node6, at.PEER6, others, *at.FAR6, *at.FAR6, at.UP16, at.LOOP6, "::1", at.LINK6, *subnets)
+    targets = (place.node6, at.PEER6, others, *at.FAR6, at.UP16, at.LOOP6, "::1", at.LINK6, *subnets)
     target = dice.choice(targets) if way == FROM_GUEST or dice.random() < 0.4 else others
     return source, target
 
 
 def _packet4(dice: random.Random, place: Place, way: str, token: bytes) -> Shot:
     source, target = _addresses4(dice, place, way)
-    return _sent4(dice, place, way, token, source, target, _ends(dice, place, way))
+    return _sent4(dice, place, way, token, source, target, _ends(dice, place, way, target in at.FAR4))
 
 
 def _sent4(
@@ -90,7 +94,7 @@ def _sent4(
 
 def _packet6(dice: random.Random, place: Place, way: str, token: bytes) -> Shot:
     source, target = _addresses6(dice, place, way)
-    return _sent6(dice, way, token, source, target, _ends(dice, place, way))
+    return _sent6(dice, way, token, source, target, _ends(dice, place, way, target in at.FAR6))
 
 
 def _sent6(dice: random.Random, way: str, token: bytes, source: str, target: str, macs: tuple[str, str]) -> Shot:

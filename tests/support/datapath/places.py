@@ -1,4 +1,4 @@
-"""The devices and addresses of a drawn node, which are always the same: what is drawn is what stands in a frame's way.
+"""Name the devices and addresses of a drawn node, which are always the same: what is drawn is what stands in a frame's way.
 
 tap0 is the guest's, tap1 another guest's, up0 leads outside by the guest's bridge or table, up1 by the node's own second uplink.
 """
