@@ -7,6 +7,7 @@ rule leads there. The lookup is the kernel's own: it is asked for the way of suc
 
 from __future__ import annotations
 
+from netcommon.host.api.datapath import Question
 from netcommon.host.api.facts import AF_INET, PROTOCOL
 from netcommon.operations.mark import TapMark, value_of
 from netcommon.operations.route import GuestRoute
@@ -41,10 +42,10 @@ def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, int]]:
     for target, device in _targets(view, route.number):
         if target == source:
             continue
-        if view.way(source, target, route.ifindex, mark) is not None:
+        if not view.way(Question(AF_INET, target, source, route.ifindex, mark)).errno:
             return  # something gets out
-        back = view.way(target, source, device)
-        if back is not None and (back.type != UNICAST or route.ifindex in (back.index, *back.paths)):
+        back = view.way(Question(AF_INET, source, target, device))
+        if not back.errno and (back.type != UNICAST or route.ifindex in (back.index, *back.paths)):
             return  # it would pass this filter: the kernel has another reason
         out = out or device
     if out:

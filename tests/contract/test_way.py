@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from netcommon.host.api.datapath import Question
 from netcommon.host.api.facts import AF_INET, Route, Rule
 from netcommon.host.api.requests import AddRoute, AddRule, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, view
@@ -35,18 +36,15 @@ def test_the_way_back_is_looked_up_from_the_way_out(routed: World, value: str, r
         assert do(routed, AddRule(Rule(AF_INET, 401, "tap1", 100))) == [0]
     assert do(routed, SetSysctl("net/ipv4/conf/tap0/rp_filter", value)) == [0]
     for seen in (view(routed), routed.host.snapshot()):
-        found, back = seen.way(GUEST, FAR, inner), seen.way(FAR, GUEST, outer)
-        assert (found.index if found else 0) == (outer if ruled or value == "0" else 0)
-        assert (back.index if back else 0) == (inner if ruled else 0)
+        found, back = seen.way(Question(AF_INET, FAR, GUEST, inner)), seen.way(Question(AF_INET, GUEST, FAR, outer))
+        assert found.index == (outer if ruled or value == "0" else 0)
+        assert back.index == (inner if ruled else 0)
 
 
 def test_by_mark(routed: World) -> None:
     inner, outer = index(routed, "tap0"), index(routed, "tap1")
     made = [AddRoute(Route(AF_INET, 101, f"{FAR}/32", inner)), AddRule(Rule(AF_INET, 300, "", 101, mark=7, mask=0xFF))]
     assert not any(do(routed, *made))
-    found = [view(routed).way(GUEST, FAR, inner, mark) for mark in (0, 7, 8)]
-    assert [route.index if route else 0 for route in found] == [outer, inner, outer]
+    found = [view(routed).way(Question(AF_INET, FAR, GUEST, inner, mark)) for mark in (0, 7, 8)]
+    assert [way.index for way in found] == [outer, inner, outer]
 
-
-def test_of_no_device(routed: World) -> None:
-    assert view(routed).way(GUEST, FAR, 4711) is None

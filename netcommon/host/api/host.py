@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -125,13 +126,6 @@ class View(Protocol):
         """The same routes, listed once for several destinations to be looked for."""
         ...
 
-    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
-        """Return the route by which the kernel would forward a packet that comes in by a device and bears ``mark``; None if it would not.
-
-        One by the rules and tables of now, and by the reverse path filter; no filter of packets is asked.
-        """
-        ...
-
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         """The addresses of both families, of one device or of all."""
@@ -155,6 +149,18 @@ class View(Protocol):
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         """The bridge's entry for an address in one VLAN, 0 while the bridge is not VLAN-aware."""
+        ...
+
+    def way(self, question: Question) -> Way:
+        """Ask where a packet goes. An errno in the answer is the kernel's verdict; raises HostRefused where it does not give one."""
+        ...
+
+    def groups(self, index: int) -> Sequence[str]:
+        """Return the groups of IPv6 that a device is a member of."""
+        ...
+
+    def device_state(self, index: int) -> DeviceState | None:
+        """Return how a device takes frames and hands them on; None where there is none."""
         ...
 
     def root_qdisc(self, index: int) -> Qdisc | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -146,9 +147,6 @@ class Snapshot:
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
 
-    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
-        return self._view.way(source, target, index, mark)
-
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))
         if index is None:
@@ -176,6 +174,15 @@ class Snapshot:
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         return self._once(("fdb", bridge, mac, vid), lambda: self._view.fdb_entry(bridge, mac, vid))
+
+    def way(self, question: Question) -> Way:
+        return self._once(question, lambda: self._view.way(question))
+
+    def groups(self, index: int) -> Sequence[str]:
+        return self._once(("groups", index), lambda: self._view.groups(index))
+
+    def device_state(self, index: int) -> DeviceState | None:
+        return self._once(("device", index), lambda: self._view.device_state(index))
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._once(("root", index), lambda: self._view.root_qdisc(index))

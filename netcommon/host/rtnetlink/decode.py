@@ -169,7 +169,7 @@ def route(body: bytes) -> Route | None:
         shown = show_address(AF_INET6, found[RTA_VIA][2:])
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
-    paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
+    paths = tuple(nexthops(found.get(RTA_MULTIPATH, b"")))
     return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)))
 
 
@@ -178,7 +178,7 @@ def leads_here(body: bytes) -> bool:
     return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
 
 
-def _paths(data: bytes) -> Iterator[int]:
+def nexthops(data: bytes) -> Iterator[int]:
     """The output interface of each nexthop: struct rtnexthop with attributes after it, one after the other."""
     offset = 0
     while offset + RTNH.size <= len(data):

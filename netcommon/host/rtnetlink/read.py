@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
     from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
@@ -44,6 +45,7 @@ MAIN = 254
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NO_WAY = NO_TABLE | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}  #: unreachable, prohibit, blackhole
+UNTOLD = frozenset({errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EPERM, errno.EOPNOTSUPP, errno.ENODEV})
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
@@ -131,11 +133,6 @@ class KernelView:
             if protocol in (0, route.protocol) and kind in (0, route.type) and (not index or index in (route.index, *route.paths))
         ]
 
-    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
-        from netcommon.host.rtnetlink import way  # few hooks ask
-
-        return _sane(lambda asked: way.way(self._netlink, *asked), (source, target, index, mark))
-
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
         bodies = self._dump("neighbours", encode.dump_neighbours(family, index or 0), gone=gone)
@@ -187,6 +184,42 @@ class KernelView:
         if found.errno == errno.EOPNOTSUPP:  # a kernel without VLAN filtering
             return []
         raise untold("VLANs", found)
+
+    # -- the way of a frame: asked by people's commands alone
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.api.datapath import Way
+        from netcommon.host.rtnetlink import encode_datapath
+
+        found = self._netlink.get(encode_datapath.question(question))
+        if not isinstance(found, bytes):
+            # the kernel gives no reason for a verdict: what has one is about the question
+            if not found.errno or found.errno in UNTOLD or (found.errno == errno.EINVAL and found.text):
+                raise untold("routes", found)
+            return Way(found.errno)
+        chosen = _sane(encode_datapath.way, found)
+        found = self._netlink.get(encode_datapath.question(question, match=True))
+        if not isinstance(found, bytes):
+            return chosen._replace(destination="")
+        route = _sane(encode_datapath.way, found)
+        table = chosen.table or route.table
+        return chosen._replace(table=table, destination=route.destination, protocol=route.protocol, mtu=route.mtu, paths=route.paths)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.rtnetlink import encode_datapath
+
+        bodies = self._dump("groups", encode_datapath.dump_groups(), gone=NO_FAMILY)
+        return [group for at, group in (_sane(encode_datapath.group, body) for body in bodies) if at == index]
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.rtnetlink.encode_datapath import device
+
+        found = self._netlink.get(encode.get_link(index=index)) if 0 < index < 1 << 31 else Reply(errno.ENODEV)
+        if isinstance(found, bytes):
+            return _sane(device, found)
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return None
+        raise untold("links", found)
 
     # -- traffic control
 

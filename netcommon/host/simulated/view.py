@@ -6,13 +6,13 @@ from netcommon.host.api.facts import AF_INET6, PROTOCOL, up_to
 from netcommon.host.api.host import EVERY, Listed, taps_last
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
-from netcommon.host.simulated.way import way
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -116,9 +116,6 @@ class MemoryView:
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
 
-    def way(self, source: str, target: str, index: int, mark: int = 0) -> Route | None:
-        return way(self._kernel, source, target, index, mark)
-
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]
 
@@ -143,6 +140,21 @@ class MemoryView:
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         return self._kernel.bridge_ports.entry(bridge, mac, vid)
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).way(question)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).groups(index)
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).device_state(index)
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._kernel.tc.roots.get(index)
