@@ -24,8 +24,9 @@ from netagent.reconcile.workers import Worker
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.change import differ, end_due
+from netcommon.lifecycle.change import differ
 from netcommon.lifecycle.context import Call, alive
+from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
 from runtime import wanted
 from runtime.errors import NetcommonError, TryAgain

@@ -276,6 +276,15 @@ def remove(paths: Paths, uuid: str) -> bool:
         return gone
 
 
+def uuids(paths: Paths) -> list[str]:
+    """List the NICs of which anything was changed, without a look at what. Raises HostRefused."""
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return []
+    with folder:
+        return _uuids(folder)
+
+
 def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
     """Everything that was changed, by the NICs' UUIDs. Raises HostRefused."""
     folder = Folder.find(paths.wanted)
@@ -309,6 +318,15 @@ def due(paths: Paths, now: Moment) -> bool:
     return end is not None and (now.boot != end.boot or now.monotonic >= end.monotonic)
 
 
+def over(paths: Paths, now: Moment) -> bool:
+    """Tell whether an option has ended, for who leaves files as they are. Raises HostRefused.
+
+    In another boot than that of the ends, wall time tells. So a hook has nothing to do after a reboot, before the first end.
+    """
+    end = first_end(paths)
+    return end is not None and (now.monotonic >= end.monotonic if now.boot == end.boot else now.wall >= end.wall)
+
+
 def note_ends(paths: Paths) -> None:
     """Make the link of the first end anew, by all files. Raises HostRefused."""
     folder = Folder.find(paths.wanted)
@@ -323,14 +341,18 @@ def _note_end(folder: Folder, wanted: Wanted) -> None:
     A link that tells of an earlier end stays: whoever looks then makes it anew. So a change of one NIC reads the file of no other.
     """
     told, ends = _told(folder), [end.until for end in _ends(wanted)]
-    if told is None and ends:
+    if any(told is None or end.wall < told.wall or _unlike(end, told) for end in ends):
         _note_ends(folder)
-    elif told is not None and told.boot != SEVERAL and any(end.boot != told.boot or end.monotonic < told.monotonic for end in ends):
-        _note_ends(folder)
+
+
+def _unlike(end: Moment, told: Moment) -> bool:
+    return told.boot != SEVERAL and (end.boot != told.boot or end.monotonic < told.monotonic)
 
 
 def _note_ends(folder: Folder) -> None:
-    """Make the link tell of the first end. Ends of several boots cannot be compared: then it tells of no boot, and is due at once.
+    """Make the link tell of the first end. Each clock's is told by itself.
+
+    Ends of several boots cannot be compared by their boots' clocks: then it tells of no boot, and is due at once, but for ``over``.
 
     No lock is held: another process may write a file, and read the link, between our look at the files and our change of the link. So
     the files are read again after each change, until the link is what they say.
@@ -341,10 +363,9 @@ def _note_ends(folder: Folder) -> None:
             if not folder.remove(ENDS):
                 return
             continue
-        first = min(ends, key=lambda until: until.monotonic)
-        if {until.boot for until in ends} != {first.boot}:
-            first = first._replace(boot=SEVERAL)
-        target = f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}"
+        boots = {until.boot for until in ends}
+        monotonic, wall = min(until.monotonic for until in ends), min(until.wall for until in ends)
+        target = f"{boots.pop() if len(boots) == 1 else SEVERAL} {monotonic:.6f} {wall:.6f}"
         if folder.target(ENDS) == target:
             return
         folder.link(ENDS, target)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
-from netcommon.lifecycle.change import end_due
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
 from netcommon.lifecycle.down import finish
+from netcommon.lifecycle.ends import end_due
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple

@@ -1,0 +1,138 @@
+"""End options that were changed for a while (runtime.wanted), when their time is over: the NICs are what they would be without."""
+
+from __future__ import annotations
+
+import math
+
+from netcommon.lifecycle import changed_options
+from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from runtime import wanted
+from runtime.errors import Interrupted, NetcommonError, TryAgain
+from runtime.record import CHANGING, CLOSING, UP
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.lifecycle.context import Call, Node
+    from runtime.wanted import Moment, Wanted
+
+    #: What became of a NIC's options, by its UUID.
+    Ended = tuple[str, Outcome | NetcommonError]
+
+#: Of the time that a hook has left, the part that it has for other NICs: at most so many seconds, and at most such a share.
+LONGEST, SHARE = 0.2, 0.1
+
+#: Seconds that a hook waits for a lock of another NIC: one that is being worked on is left for the next time.
+PATIENCE = 0.2
+
+#: What is said where nobody can tell whether something has ended.
+LASTING = "options that were changed for a while may last longer"
+
+
+def end_due(node: Node, call: Call) -> list[Ended]:
+    """End all that has ended; return what became of each. Raises Interrupted, and no other NetcommonError.
+
+    An end that was set in an earlier boot is written down by this boot's clock too.
+    """
+    if not any_changed(node):
+        return []
+    now = changed_options.moment(node)
+    try:
+        if not wanted.due(node.paths, now):
+            return []
+        uuids = wanted.uuids(node.paths)
+    except NetcommonError as error:
+        return _unreadable(call, error)
+    found: list[Ended] = []
+    for uuid in uuids:
+        _look(node, uuid, now, call, found)
+    _note(node, call)
+    return found
+
+
+def end_some(node: Node, call: Call) -> None:
+    """End what a hook that was called for another NIC has the time for. Raises nothing: no failure of another NIC is the hook's.
+
+    The rest is still due: for the next hook, gc, repair or the agent. What has not ended is left alone, also an end of an earlier boot.
+    """
+    try:
+        _end_some(node, call)
+    except NetcommonError as error:
+        call.log.error(f"{LASTING}: {error}")
+    except Exception as error:  # whatever it is, the hook's own NIC is up or down
+        call.log.error(f"{LASTING}: {type(error).__name__}: {error}")
+
+
+def _end_some(node: Node, call: Call) -> None:
+    now = changed_options.moment(node)
+    until = now.monotonic + min(LONGEST, (call.deadline - now.monotonic) * SHARE)
+    if not wanted.over(node.paths, now):
+        return
+    uuids = wanted.uuids(node.paths)
+    begin = int(now.monotonic * 1000) % max(len(uuids), 1)  # anywhere: one that fails each time must not keep the others from their end
+    for uuid in (*uuids[begin:], *uuids[:begin]):
+        if node.clock.now() >= until:
+            return
+        _look(node, uuid, now, call, [], PATIENCE)
+    wanted.note_ends(node.paths)
+
+
+def _unreadable(call: Call, error: NetcommonError) -> list[Ended]:
+    if isinstance(error, Interrupted):
+        raise error
+    call.log.error(f"{LASTING}: {error}")
+    return []
+
+
+def _note(node: Node, call: Call) -> None:
+    try:
+        wanted.note_ends(node.paths)
+    except NetcommonError as error:
+        _unreadable(call, error)
+
+
+def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf) -> None:
+    """End what of one NIC has ended. ``patience``: a hook's, see ``change``; infinity: whoever has the time to rewrite files."""
+    try:
+        problems: list[str] = []
+        there = wanted.read(node.paths, uuid, problems, node.store.readonly)
+        for problem in problems:
+            call.log.error(problem)
+        one = changed_options.decided(node, uuid, there)
+        if one.without(now) != one:
+            found.append((uuid, _ended(node, uuid, call, patience)))
+        elif there.pending is not None or (patience == math.inf and one.rebased(now) != one):
+            _rewrite(node, uuid, call, lambda there: there.rebased(now), patience)  # after a reboot the boot's clock is another one
+    except Interrupted:
+        raise
+    except NetcommonError as error:
+        if isinstance(error, TryAgain) and patience != math.inf:
+            call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
+        else:
+            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
+        found.append((uuid, error))
+
+
+def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], patience: float) -> None:
+    """Write what is wanted of a NIC anew, under its lock: somebody may be changing it."""
+    with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
+        held.uuids({uuid})
+        wanted.refuse_newer(node.paths, uuid)
+        there = wanted.read(node.paths, uuid, [])
+        after = edit(changed_options.decided(node, uuid, there))
+        if after != there:
+            wanted.write(node.paths, uuid, after)
+
+
+def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome:
+    record = node.store.read(uuid)
+    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
+        # its next up has the tags' options
+        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
+        return Outcome(False, f"NIC {uuid} is not up")
+    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
+
+    outcome = change(node, uuid, about(call, record), closing=True, patience=patience)
+    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
+    return outcome

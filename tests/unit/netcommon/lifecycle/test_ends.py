@@ -1,0 +1,162 @@
+"""Ends of what was changed for a while: of many NICs at once, in a hook that was called for another one, after a reboot, cut short."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netcommon.doors import call as door
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request
+from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.ends import end_due, end_some
+from runtime import wanted
+from runtime.errors import Interrupted
+from runtime.folder import Folder
+from runtime.nic import Nic
+from tests.support.sim import Sim, nic
+
+NICS = 12
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def guest(number: int) -> Nic:
+    mac = f"aa:00:00:00:00:{number:02x}"
+    return nic("bridged", INTERFACE=f"tap{number}", INTERFACE_UUID=uuid(number), MAC=mac, INSTANCE=f"web{number}")
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Iterator[Sim]:
+    """Give a machine on which an option of each of NICS NICs ends in 60 s."""
+    made = Sim(str(tmp_path))
+    for number in range(NICS):
+        made.tap(f"tap{number}")
+        made.up(guest(number))
+        change(made.node, uuid(number), made.call(), setting(made.node, {"isolated": "yes"}, (), 60.0))
+    yield made
+    made.host.fail = lambda _request: None
+
+
+def later(sim: Sim, seconds: float = 61.0, each: float = 0.0) -> Node:
+    """Give the node so many seconds later, by both clocks; each request takes ``each`` seconds."""
+    node, spent = sim.node, [seconds]
+
+    def slow(_request: Request) -> Answer | None:
+        spent[0] += each
+        return None
+
+    sim.host.fail = slow
+    clock = node.clock
+    return node._replace(clock=clock._replace(now=lambda: clock.now() + spent[0], wall=lambda: clock.wall() + spent[0]))
+
+
+def holding(sim: Sim) -> list[int]:
+    return [number for number in range(NICS) if sim.record(uuid(number)).nic.wanted]
+
+
+def test_a_hook_ends_what_it_has_the_time_for(sim: Sim) -> None:
+    """The next ones go on with the rest, and whoever has the time ends all."""
+    node = later(sim, each=0.15)
+    before = node.clock.now()
+    end_some(node, sim.call()._replace(deadline=before + 30))
+    assert node.clock.now() - before < 1.0
+    left = holding(sim)
+    assert NICS - 4 <= len(left) < NICS and wanted.over(sim.paths, wanted.Moment("boot-1", node.clock.now(), node.clock.wall()))
+    end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert len(holding(sim)) < len(left)
+    left = holding(sim)
+    assert len(end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))) == len(left)
+    assert holding(sim) == [] and wanted.first_end(sim.paths) is None
+
+
+def test_a_hook_waits_little_for_another_nic(sim: Sim) -> None:
+    with sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
+        held.uuids({uuid(number) for number in range(NICS)})
+        node = later(sim)
+        before = time.monotonic()
+        end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+        assert time.monotonic() - before < 1.5
+    assert len(holding(sim)) == NICS and not [line for line in sim.lines if "error" in line.lower()]
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_signal_ends_it(sim: Sim, after: int) -> None:
+    """The NIC under work is as before or as after, and no other is begun."""
+    node, asked = later(sim), list[Request]()
+
+    def ended(request: Request) -> Answer | None:
+        asked.append(request)
+        if len(asked) == after + 1:
+            raise Interrupted("ended by signal 15")
+        return None
+
+    sim.host.fail = ended
+    with pytest.raises(Interrupted):
+        end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    left = holding(sim)
+    assert NICS - after - 1 <= len(left) <= NICS
+    for number in range(NICS):
+        assert bool(wanted.read(sim.paths, uuid(number), []).local) == (number in left)
+    sim.host.fail = lambda _request: None
+    end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == []
+
+
+def test_the_hook_of_another_nic_succeeds_all_the_same(sim: Sim) -> None:
+    node = later(sim)
+
+    def ended(_request: Request) -> Answer | None:
+        raise Interrupted("the time limit of the hook is over")
+
+    sim.host.fail = ended
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert any("may last longer: the time limit of the hook is over" in line for line in sim.lines)
+
+
+def test_signals_are_told_apart() -> None:
+    kept = [(number, signal.getsignal(number)) for number in (signal.SIGALRM, signal.SIGTERM)]
+    try:
+        door.limit(60)
+        for number, _handler in kept:
+            with pytest.raises(Interrupted):
+                signal.raise_signal(number)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in kept:
+            signal.signal(number, handler)
+
+
+def test_after_a_reboot_a_hook_does_nothing_before_the_first_end(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither files are read nor written; from the first end by wall time on they are, and end."""
+    work: list[str] = []
+    sim.reboot()
+    node = later(sim, 30.0)
+    with monkeypatch.context() as patch:
+        for name in ("names", "read", "write", "link", "remove"):
+            patch.setattr(Folder, name, lambda *_arguments, **_more: work.append("work"))
+        door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert work == []
+    node = later(sim, 61.0)
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert len(wanted.uuids(sim.paths)) < NICS
+
+
+def test_an_earlier_end_after_a_reboot_is_met(sim: Sim) -> None:
+    """Beside ends of the former boot, wall time tells a hook of one of this boot."""
+    sim.reboot()
+    sim.tap("tap0")
+    sim.up(guest(0))
+    change(sim.node, uuid(0), sim.call(), setting(sim.node, {"rate_in": "8mbit"}, (), 20.0))
+    node = later(sim, 10.0)
+    assert not wanted.over(sim.paths, wanted.Moment("boot-2", node.clock.now(), node.clock.wall()))
+    node = later(sim, 21.0)
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert [each.option for each in sim.record(uuid(0)).nic.wanted] == ["isolated"]
