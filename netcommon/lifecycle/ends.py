@@ -39,6 +39,7 @@ def end_due(node: Node, call: Call) -> list[Ended]:
         return []
     now = changed_options.moment(node)
     try:
+        wanted.note_ends(node.paths)  # the link that tells of them may be lost
         if not wanted.due(node.paths, now):
             return []
         uuids = wanted.uuids(node.paths)

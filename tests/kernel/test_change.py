@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +100,28 @@ def test_it_ends_by_itself(node: Node, present: bool) -> None:
             late = time.monotonic() - due
             print(f"ended {late * 1e3:.0f} ms after its time")
             assert late < 0.5
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+@pytest.mark.parametrize("link", ["lost", "nan", "folder"])
+def test_an_agent_that_starts_without_a_good_link(node: Node, link: str) -> None:
+    """It finds by the files what ends, and when."""
+    node.bridge("br0")
+    node.tap("tap0")
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    with watched() as seen:
+        assert rundoor("kvm-ifup", nic).status == 0
+        with ours() as one:
+            change(one, nic["INTERFACE_UUID"], Call(recording()[0], one.clock.now() + 20), setting(one, {"isolated": "yes"}, (), 2.0))
+            ends = Path(one.paths.wanted, "ends")
+            boot = os.readlink(ends).split(" ")[0]
+        ends.unlink()
+        if link == "nan":
+            ends.symlink_to(f"{boot} nan 0")
+        elif link == "folder":
+            ends.mkdir()
+        with agent() as running:
+            wait_until(lambda: seen.records["tap0"].nic.wanted == () and seen.drift() == [], 10, running.output)
 
 
 @pytest.mark.no_agent("it would end them before the hook is called")

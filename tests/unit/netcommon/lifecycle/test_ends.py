@@ -160,3 +160,12 @@ def test_an_earlier_end_after_a_reboot_is_met(sim: Sim) -> None:
     node = later(sim, 21.0)
     door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
     assert [each.option for each in sim.record(uuid(0)).nic.wanted] == ["isolated"]
+
+
+def test_a_lost_link_is_made_anew_by_who_looks_at_all_files(sim: Sim) -> None:
+    Path(sim.paths.wanted, "ends").unlink()
+    assert end_due(later(sim, 30.0), sim.call()) == []
+    assert wanted.first_end(sim.paths) is not None
+    Path(sim.paths.wanted, "ends").unlink()
+    node = later(sim)
+    assert len(end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))) == NICS and holding(sim) == []
