@@ -80,12 +80,12 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
 
 
 def forget(node: Node, uuid: str, log: Log) -> None:
-    """Drop what was changed of a NIC that has left this node for good."""
+    """Drop what was changed of a NIC that has left this node for good, unless it is up in another network namespace."""
     if any_changed(node):
         from runtime import wanted
 
         try:
-            if wanted.remove(node.paths, uuid):
+            if not node.store.elsewhere(uuid) and wanted.remove(node.paths, uuid):
                 log.info("the options that were changed on this node are forgotten")
         except NetcommonError as error:
             log.error(f"the options that were changed on this node are kept: {error}")

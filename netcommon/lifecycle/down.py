@@ -52,7 +52,8 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             held.uuids({found.record.uuid})
             record = node.store.read(found.record.key)
             if record is None:
-                _forget(node, found.record.uuid, call)
+                if node.store.read(found.record.uuid) is None:  # else its guest is back, on another device
+                    _forget(node, found.record.uuid, call)
                 return Outcome(False, f"{found.record.nic.label} is down already")
             # while we waited for the locks the NIC may have come up on the device that the call names, and here again
             meant = find(node.store, node.paths, hint).record if hint.uuid else record

@@ -7,7 +7,7 @@ import math
 from netcommon.lifecycle import changed_options
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
 from runtime import wanted
-from runtime.errors import Interrupted, NetcommonError, TryAgain
+from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netcommon.lifecycle.context import Call, Node
+    from runtime.record import Record
     from runtime.wanted import Moment, Wanted
 
     #: What became of a NIC's options, by its UUID.
@@ -33,23 +34,54 @@ LASTING = "options that were changed for a while may last longer"
 def end_due(node: Node, call: Call) -> list[Ended]:
     """End all that has ended; return what became of each. Raises Interrupted, and no other NetcommonError.
 
-    An end that was set in an earlier boot is written down by this boot's clock too.
+    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too.
     """
+    found: list[Ended] = []
     if not any_changed(node):
-        return []
-    now = changed_options.moment(node)
+        return found
+    now, problems = changed_options.moment(node), list[str]()
     try:
         wanted.note_ends(node.paths)  # the link that tells of them may be lost
-        if not wanted.due(node.paths, now):
-            return []
-        uuids = wanted.uuids(node.paths)
+        if wanted.due(node.paths, now):
+            for uuid in wanted.uuids(node.paths):
+                _look(node, uuid, now, call, found)
+            wanted.note_ends(node.paths)
+        for record in node.store.each(problems):
+            if record.nic.wanted and record.state in (UP, CLOSING) and not record.moved and alive(node, node.host.view(), record):
+                _held(node, record, now, call, found)
+    except Interrupted:
+        raise
     except NetcommonError as error:
-        return _unreadable(call, error)
-    found: list[Ended] = []
-    for uuid in uuids:
-        _look(node, uuid, now, call, found)
-    _note(node, call)
+        call.log.error(f"{LASTING}: {error}")
+    for problem in problems:
+        call.log.warning(problem)
     return found
+
+
+def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended]) -> None:
+    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others."""
+    if record.uuid in {uuid for uuid, _became in found}:
+        return
+    problems: list[str] = []
+    try:
+        wanted.refuse_newer(node.paths, record.uuid)
+        kept = changed_options.read(node, record.uuid, problems).force(now)
+        for problem in problems:
+            call.log.error(problem)
+        if all(each in kept for each in record.nic.wanted):
+            return
+        outcome = _changed(node, record, call)
+    except Interrupted:
+        raise
+    except RecordTooNew:
+        return  # a newer version's affair
+    except NetcommonError as error:
+        call.log.error(f"{record.nic.label} has options that are not kept any more: {error}")
+        found.append((record.uuid, error))
+        return
+    if outcome.changed:
+        call.log.warning(f"what was changed is not kept any more: {outcome.text}")
+        found.append((record.uuid, outcome))
 
 
 def end_some(node: Node, call: Call) -> None:
@@ -79,20 +111,6 @@ def _end_some(node: Node, call: Call) -> None:
     wanted.note_ends(node.paths)
 
 
-def _unreadable(call: Call, error: NetcommonError) -> list[Ended]:
-    if isinstance(error, Interrupted):
-        raise error
-    call.log.error(f"{LASTING}: {error}")
-    return []
-
-
-def _note(node: Node, call: Call) -> None:
-    try:
-        wanted.note_ends(node.paths)
-    except NetcommonError as error:
-        _unreadable(call, error)
-
-
 def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf) -> None:
     """End what of one NIC has ended. ``patience``: a hook's, see ``change``; infinity: whoever has the time to rewrite files."""
     try:
@@ -102,7 +120,9 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], pa
             call.log.error(problem)
         one = changed_options.decided(node, uuid, there)
         if one.without(now) != one:
-            found.append((uuid, _ended(node, uuid, call, patience)))
+            became = _ended(node, uuid, call, patience)
+            if became is not None:
+                found.append((uuid, became))
         elif there.pending is not None or (patience == math.inf and one.rebased(now) != one):
             _rewrite(node, uuid, call, lambda there: there.rebased(now), patience)  # after a reboot the boot's clock is another one
     except Interrupted:
@@ -126,14 +146,21 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted]
             wanted.write(node.paths, uuid, after)
 
 
-def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome:
+def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None:
+    """End what of one NIC has ended; None where it is up in another network namespace, whose affair it is."""
     record = node.store.read(uuid)
+    if record is None and node.store.elsewhere(uuid):
+        return None
     if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
         # its next up has the tags' options
         _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
         return Outcome(False, f"NIC {uuid} is not up")
-    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
-
-    outcome = change(node, uuid, about(call, record), closing=True, patience=patience)
+    outcome = _changed(node, record, call, patience)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome
+
+
+def _changed(node: Node, record: Record, call: Call, patience: float = math.inf) -> Outcome:
+    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
+
+    return change(node, record.key, about(call, record), closing=True, patience=patience)

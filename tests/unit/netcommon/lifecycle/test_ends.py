@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,17 @@ import pytest
 from netcommon.doors import call as door
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
 from runtime import wanted
+from runtime.environment import DownHint
 from runtime.errors import Interrupted
 from runtime.folder import Folder
 from runtime.nic import Nic
+from runtime.record import CLOSING, Record
 from tests.support.sim import Sim, nic
 
 NICS = 12
@@ -169,3 +173,55 @@ def test_a_lost_link_is_made_anew_by_who_looks_at_all_files(sim: Sim) -> None:
     Path(sim.paths.wanted, "ends").unlink()
     node = later(sim)
     assert len(end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))) == NICS and holding(sim) == []
+
+
+@pytest.mark.parametrize("what", ["lost", "damaged"])
+def test_what_no_file_holds_ends(sim: Sim, what: str) -> None:
+    """Where the file is lost the record alone has the option: who looks for ends takes it from the NIC."""
+    path = Path(sim.paths.wanted, f"{uuid(3)}.json")
+    if what == "damaged":
+        path.write_text("{")
+    else:
+        path.unlink()
+    found = end_due(later(sim, 1.0), sim.call()._replace(deadline=sim.node.clock.now() + 30))
+    assert [each for each, _became in found] == [uuid(3)]
+    assert holding(sim) == [number for number in range(NICS) if number != 3]
+    assert end_due(later(sim, 1.0), sim.call()) == []
+
+
+def test_another_namespaces_nics_keep_theirs(sim: Sim) -> None:
+    """The namespaces share both folders: neither ends nor a hot-remove there touch what is of a NIC that is up here."""
+    other = Sim.__new__(Sim)
+    other.__dict__.update(sim.__dict__, _store=None, host=MemoryHost({}, "boot-1", 2))
+    node = later(other)
+    assert node.store.read(uuid(0)) is None
+    call = sim.call("hot-remove")._replace(deadline=node.clock.now() + 30)
+    assert end_due(node, call) == []
+    down(node, DownHint(uuid(0), "tap0"), call)
+    assert len(wanted.uuids(sim.paths)) == NICS
+    node = later(sim)
+    assert len(end_due(node, call)) == NICS and holding(sim) == []
+
+
+@pytest.mark.parametrize("seen", range(3))
+@pytest.mark.parametrize("named", ["", uuid(0)])
+def test_a_late_down_of_an_earlier_device_keeps_the_options_of_a_guest_that_is_back(sim: Sim, seen: int, named: str) -> None:
+    """Another process finishes the closing record of its former device after the down has read it ``seen`` times."""
+    sim.down(guest(0), "shutdown")
+    assert sim.record(uuid(0)).state == CLOSING
+    sim.tap("tap99")
+    sim.up(guest(0)._replace(interface="tap99"))
+    (old,) = [record for record in sim.records() if record.moved]
+    node = sim.node
+    real, reads = node.store._read, list[str]()
+
+    def read(nics: Folder, name: str, parse: Callable[[bytes], Record] | None = None) -> Record | None:
+        if name == f"{old.key}.json":
+            reads.append(name)
+            if len(reads) > seen:
+                nics.remove(name)
+        return real(nics, name, parse)
+
+    node.store._read = read  # type: ignore[method-assign]
+    down(node, DownHint(named, "tap0"), sim.call("hot-remove"))
+    assert reads and wanted.read(sim.paths, uuid(0), []).local
