@@ -6,10 +6,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from netcommon.doors import call as door
+from netcommon.doors import ganeti
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request
 from netcommon.host.simulated.host import MemoryHost
@@ -225,3 +227,25 @@ def test_a_late_down_of_an_earlier_device_keeps_the_options_of_a_guest_that_is_b
     node.store._read = read  # type: ignore[method-assign]
     down(node, DownHint(named, "tap0"), sim.call("hot-remove"))
     assert reads and wanted.read(sim.paths, uuid(0), []).local
+
+
+@pytest.mark.parametrize(
+    ("operation", "stays"),
+    [
+        ("OP_INSTANCE_MIGRATE", False),
+        ("OP_INSTANCE_FAILOVER", False),
+        ("OP_INSTANCE_REMOVE", False),
+        ("OP_INSTANCE_SHUTDOWN", True),
+        ("OP_INSTANCE_REBOOT", True),
+        ("", True),
+    ],
+)
+def test_ganetis_hook_knows_whether_a_guest_has_left(sim: Sim, monkeypatch: pytest.MonkeyPatch, operation: str, stays: bool) -> None:
+    """On Ganeti 3.0 and 3.1 nothing else says so: the devices are gone after each of these operations. Other guests keep theirs."""
+    monkeypatch.setattr(ganeti, "complete_instance", lambda _node, _name, _call: True)
+    sim.host.remove_link("tap0")
+    called = SimpleNamespace(paths=sim.paths, log=sim.log, node=lambda strict: sim.node, call=lambda context: sim.call(context))
+    monkeypatch.setattr(ganeti, "stand", lambda _paths, _log: True)
+    assert ganeti.hook(called, {"GANETI_INSTANCE_NAME": "web0", "GANETI_OP_CODE": operation}) == 0  # type: ignore[arg-type]
+    assert wanted.uuids(sim.paths) == [uuid(number) for number in range(0 if stays else 1, NICS)]
+    assert sim.node.store.read(uuid(0)) is None
