@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle.context import any_changed
-from runtime.errors import NetcommonError, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
@@ -25,7 +25,7 @@ def moment(node: Node) -> Moment:
 def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     """Give what was changed of ``nic`` and has not ended. A file that is damaged is put aside, and that is an error in the log.
 
-    Raises HostRefused where others could have written it.
+    Nothing counts as changed where others could have written it, or where it cannot be read; that is an error in the log too.
     """
     if not any_changed(node):
         return ()
@@ -33,7 +33,11 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     from runtime import wanted
 
     problems: list[str] = []
-    found = settle(node, nic.uuid, problems).force(moment(node))
+    try:
+        found = settle(node, nic.uuid, problems).force(moment(node))
+    except HostRefused as error:
+        log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
+        return ()
     try:
         list(of_changed(found))
     except NicInvalid as error:

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from netcommon.doctor import files
+from netcommon.doctor.finding import Patient
 from netcommon.doors import call as door
 from netcommon.doors import ganeti
 from netcommon.host.api.host import Answer
@@ -21,7 +23,7 @@ from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
 from runtime import wanted
 from runtime.environment import DownHint
-from runtime.errors import Interrupted
+from runtime.errors import HostRefused, Interrupted
 from runtime.folder import Folder
 from runtime.nic import Nic
 from runtime.record import CLOSING, Record
@@ -244,8 +246,26 @@ def test_ganetis_hook_knows_whether_a_guest_has_left(sim: Sim, monkeypatch: pyte
     """On Ganeti 3.0 and 3.1 nothing else says so: the devices are gone after each of these operations. Other guests keep theirs."""
     monkeypatch.setattr(ganeti, "complete_instance", lambda _node, _name, _call: True)
     sim.host.remove_link("tap0")
-    called = SimpleNamespace(paths=sim.paths, log=sim.log, node=lambda strict: sim.node, call=lambda context: sim.call(context))
+    called = SimpleNamespace(paths=sim.paths, log=sim.log, node=lambda strict: sim.node, call=sim.call)
     monkeypatch.setattr(ganeti, "stand", lambda _paths, _log: True)
     assert ganeti.hook(called, {"GANETI_INSTANCE_NAME": "web0", "GANETI_OP_CODE": operation}) == 0  # type: ignore[arg-type]
     assert wanted.uuids(sim.paths) == [uuid(number) for number in range(0 if stays else 1, NICS)]
     assert sim.node.store.read(uuid(0)) is None
+
+
+@pytest.mark.parametrize("what", ["0775", "link", "file"])
+def test_an_up_takes_nothing_from_a_folder_that_others_can_write(sim: Sim, what: str) -> None:
+    """The NIC comes up, with its tags' options, and the log says why; doctor names the folder."""
+    sim.down(guest(0), "shutdown", final=True)
+    folder = Path(sim.paths.wanted)
+    if what == "0775":
+        folder.chmod(0o775)
+    else:
+        folder.rename(folder.with_name("elsewhere"))
+        folder.symlink_to("elsewhere") if what == "link" else folder.write_text("")
+    sim.up(guest(0))
+    assert sim.record(uuid(0)).nic.wanted == () and any("whatever was changed" in line for line in sim.lines)
+    patient = Patient(sim.paths, "/", "/", sim.settings, sim.host.view())
+    assert any("count for nothing" in found.text and "chmod 755" in found.remedy for found in files.permissions(patient))
+    with pytest.raises(HostRefused):
+        change(sim.node, uuid(0), sim.call(), setting(sim.node, {"isolated": "yes"}, ()))
