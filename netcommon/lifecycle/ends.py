@@ -41,7 +41,8 @@ def end_due(node: Node, call: Call) -> list[Ended]:
         return found
     now, problems = changed_options.moment(node), list[str]()
     try:
-        wanted.note_ends(node.paths)  # the link that tells of them may be lost
+        if not wanted.due(node.paths, now):
+            wanted.note_ends(node.paths)  # the link that tells of them may be lost
         if wanted.due(node.paths, now):
             for uuid in wanted.uuids(node.paths):
                 _look(node, uuid, now, call, found)
