@@ -102,7 +102,7 @@ class Agent:
         self._tick()
         self._resync()
         self._jobs.reap()
-        self._jobs.ends()
+        self._jobs.end_due()
         self._serve(self._service.settings)
         self._watch_place()
         self._service.ready(f"{len(self._nics)} NICs on record")
@@ -275,7 +275,7 @@ class Agent:
             self._watch_again()
             self._look_at_doors()
             self._switches.again()
-            self._jobs.ends()
+            self._jobs.end_due()
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():

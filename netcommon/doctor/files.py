@@ -15,7 +15,8 @@ from netcommon.install.versions import PKGLIBDIR
 from netcommon.scripts import site as custom
 from netcommon.scripts.door_files import executables, is_door
 from netcommon.settings.model import Settings
-from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
+from runtime.folder import Folder
 from runtime.trust import distrust, distrust_folder
 
 PYTHON = "/usr/bin/python3"
@@ -53,6 +54,14 @@ def permissions(patient: Patient) -> Iterator[Finding]:
     for folder in (patient.paths.state, patient.paths.etc, patient.paths.definitions):
         if os.path.lexists(folder) and (reason := distrust_folder(folder)):
             yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
+    try:
+        kept = Folder.find(patient.paths.wanted)
+    except HostRefused as error:
+        text = f"{error}; options that were changed on this node count for nothing"
+        yield Finding("error", "permissions", text, f"make {patient.paths.wanted} a folder: chown root, chmod 755")
+    else:
+        if kept is not None:
+            kept.close()
     try:
         os.listdir(patient.hooks)
     except OSError as error:

@@ -16,7 +16,7 @@ from netcommon.log import Journal, Log, Syslog
 from netcommon.scripts.site import own, recursing, replaced
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
-from runtime.errors import CONFIG, OK, UNAVAILABLE, HostRefused, NetcommonError, SettingsInvalid, TryAgain
+from runtime.errors import CONFIG, OK, UNAVAILABLE, HostRefused, Interrupted, NetcommonError, SettingsInvalid, TryAgain
 from runtime.paths import Paths
 from runtime.typed import TYPE_CHECKING
 
@@ -114,11 +114,11 @@ class Door:
 
 
 def end_due(node: Node, call: Call) -> None:
-    """Ends what was changed of NICs for a while, where the time is over and no agent has done it."""
+    """Ends a part of what was changed of NICs for a while, where the time is over and no agent has done it. Raises nothing."""
     if any_changed(node):
-        from netcommon.lifecycle import change  # on most nodes nothing was ever changed
+        from netcommon.lifecycle import ends  # on most nodes nothing was ever changed
 
-        change.end_due(node, call)
+        ends.end_some(node, call)
 
 
 def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoReturn:
@@ -194,7 +194,7 @@ def limit(seconds: float) -> None:
     """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone."""
 
     def ended(number: int, _frame: object) -> None:
-        raise TryAgain("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
+        raise Interrupted("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
 
     for number in (signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, ended)

@@ -182,12 +182,12 @@ def _online(door: Door, found: Vif, environ: Mapping[str, str]) -> None:
             call.log.warning("left alone: the address is routed to the paravirtual device, so a guest without its driver is not reached")
         else:
             call.log.info(up(node, nic, call).text)
-            end_due(node, call)
         if not found.emulated:
             store.write(f"{found.path}/hotplug-status", "connected")
     except Exception as error:
         _report(door, store, found.path, error)
         raise
+    end_due(node, call)  # of other NICs: libxl has its answer
 
 
 def _offline(door: Door, found: Vif) -> None:

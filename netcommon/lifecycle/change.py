@@ -6,11 +6,12 @@ the NIC, and what is kept of it, as they were (netcommon.lifecycle.way_back).
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks
 from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
@@ -81,10 +82,12 @@ def change(
     tags: Sequence[str] | None = None,
     held_back: Callable[[Difference], None] | None = None,
     closing: bool = False,
+    patience: float = math.inf,
 ) -> Outcome:
     """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
 
     ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
+    ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
     the NIC is as before.
@@ -97,7 +100,7 @@ def change(
         if held_back is not None:
             held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
             return Outcome(False, "")
-        with locks(node, call) as held:
+        with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
             held.devices(names)
             held.uuids({seen.uuid})
             record = node.store.read(key)
@@ -275,39 +278,6 @@ def _shown(value: object) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
 
 
-def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]]:
-    """Ends what has ended: the NICs are what they would be without; what became of each, by its UUID. Never raises NetcommonError."""
-    if not any_changed(node):
-        return []
-    now = changed_options.moment(node)
-    found: list[tuple[str, Outcome | NetcommonError]] = []
-    try:
-        if not wanted.due(node.paths, now):
-            return []
-        problems: list[str] = []
-        found_on_disk = wanted.all_of(node.paths, problems)
-        for problem in problems:
-            call.log.error(problem)
-        kept = {uuid: (changed_options.decided(node, uuid, one), one.pending is not None) for uuid, one in found_on_disk.items()}
-    except NetcommonError as error:
-        call.log.error(f"options that were changed for a while may last longer: {error}")
-        return []
-    for uuid, (one, pending) in kept.items():
-        if one.without(now) == one:
-            if pending or one.rebased(now) != one:
-                with suppress(NetcommonError):  # after a reboot the boot's clock is another one
-                    _rewrite(node, uuid, call, lambda there: there.rebased(now))
-            continue
-        try:
-            found.append((uuid, _ended(node, uuid, call)))
-        except NetcommonError as error:
-            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
-            found.append((uuid, error))
-    with suppress(NetcommonError):
-        wanted.note_ends(node.paths)
-    return found
-
-
 def differ(node: Node, records: Iterable[Record]) -> int:
     """Count the NICs that are up and would be others by today's settings; one that these do not fit counts too."""
     view, log, number = node.host.snapshot(), recording()[0], 0
@@ -320,22 +290,3 @@ def differ(node: Node, records: Iterable[Record]) -> int:
         except NetcommonError:
             number += 1
     return number
-
-
-def _rewrite(node: Node, uuid: str, call: Call, edit: Edit) -> None:
-    """Writes what is wanted of a NIC anew, under its lock: somebody may be changing it."""
-    with locks(node, call) as held:
-        held.uuids({uuid})
-        wanted.refuse_newer(node.paths, uuid)
-        there = wanted.read(node.paths, uuid, [])
-        _keep(node, uuid, there, edit(changed_options.decided(node, uuid, there)))
-
-
-def _ended(node: Node, uuid: str, call: Call) -> Outcome:
-    record = node.store.read(uuid)
-    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
-        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)))  # its next up has the tags' options
-        return Outcome(False, f"NIC {uuid} is not up")
-    outcome = change(node, uuid, about(call, record), closing=True)
-    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
-    return outcome

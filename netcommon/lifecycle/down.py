@@ -46,7 +46,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
         for note in found.notes:
             named.info(note)
         if found.record is None:
-            _left(node, found.nic.uuid if found.nic is not None else hint.uuid, call)
+            left(node, found.nic.uuid if found.nic is not None else hint.uuid, call)
             if found.nic is not None:
                 return Outcome(False, f"{found.nic.label} ({found.how}) was never set up by us: nothing to undo")
             return Outcome(False, f"nothing is known of {_named(hint)}: nothing to undo")
@@ -55,7 +55,8 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             held.uuids({found.record.uuid})
             record = node.store.read(found.record.key)
             if record is None:
-                _forget(node, found.record.uuid, call)
+                if node.store.read(found.record.uuid) is None:  # else its guest is back, on another device
+                    _forget(node, found.record.uuid, call)
                 return Outcome(False, f"{found.record.nic.label} is down already")
             # while we waited for the locks the NIC may have come up on the device that the call names, and here again
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
@@ -127,7 +128,7 @@ def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Ou
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
 
 
-def _left(node: Node, uuid: str, call: Call) -> None:
+def left(node: Node, uuid: str, call: Call) -> None:
     """Forgets what was changed of a NIC that has left, where gc or the agent has cleaned up before its down came."""
     if uuid and call.context in LEAVING and any_changed(node):
         with locks(node, call) as held:

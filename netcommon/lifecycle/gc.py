@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
-from netcommon.lifecycle.change import end_due
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
-from netcommon.lifecycle.down import finish, give_back
+from netcommon.lifecycle.down import finish, give_back, left
+from netcommon.lifecycle.ends import end_due
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -159,11 +159,15 @@ def tidy(node: Node) -> None:
 
 
 def collect_instance(node: Node, instance: str, call: Call) -> list[Found]:
-    """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves."""
+    """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves.
+
+    ``call``: its context tells whether the NICs leave this node for good; then what was changed of them goes too.
+    """
     view = node.host.view()
     found = []
     for record in node.store.each([]):
         why = abandoned(node, view, record) if record.nic.instance == instance else None
         if why:
             found.append(Found(named(record), why.text, collect(node, record, call)))
+            left(node, record.uuid, about(call, record))
     return found

@@ -130,7 +130,7 @@ def _unknown(kind: str) -> str:
 def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
     from netcommon.lifecycle.batch import repair_all
-    from netcommon.lifecycle.change import end_due
+    from netcommon.lifecycle.ends import end_due
 
     app: App = ctx.obj
     if bool(names) == every:

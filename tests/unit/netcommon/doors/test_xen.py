@@ -177,6 +177,13 @@ def test_every_captured_file(xen: Xen, file: Path) -> None:
     assert xen.store().all() == ([], [])
 
 
+def test_libxl_has_its_answer_before_options_of_other_nics_end(xen: Xen, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr("netcommon.doors.xen.end_due", lambda _node, _call: told.append(xen.xenstore.written()))
+    xen.call("online")
+    assert told == [[f"{BACKEND}/0/hotplug-status connected"]]
+
+
 def test_offline_undoes_it_by_the_device(xen: Xen) -> None:
     xen.call("online")
     (xen.files / "0").unlink()

@@ -152,3 +152,11 @@ def test_what_means_nothing_is_said(two: Cli) -> None:
     assert "gateway_arp = true, set by change; nothing in mode bridged" in two("plan", "tap0").stdout
     refused = two("change", "tap0", "rate_in=8mbit", "--unset", "rate_in", status=64)
     assert "--unset='rate_in': expected an option that is not set by the same command" in refused.stderr
+
+
+def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cli: Cli) -> None:
+    cli("define", "--uuid", UUIDS[0], "--interface", "tap0", "--mode", "bridged", "--link", "br0")
+    cli("change", "tap0", "rate_in=8mbit")
+    cli("define", "--remove", "--interface", "tap0")
+    assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
