@@ -49,6 +49,7 @@ class BringUp:
         self.run_scripts = run_scripts
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
+        self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
         self.undone: Record | None = None  #: the record, with what was taken back, where the up failed
 
@@ -66,6 +67,7 @@ class BringUp:
         if current and current.state == CHANGING:
             earlier = current = self._as_before(current)
             view = execute.once(node)
+        self.first_up = current is None
         planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
@@ -126,7 +128,9 @@ class BringUp:
 
         self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
         try:
-            return change_back(self.node, record, about(self.call, record), self.held)
+            back = change_back(self.node, record, about(self.call, record), self.held)
+            self.settled = back if back.state == UP else None  # the guest may have been told of what did not hold
+            return back
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")
             return self.node.store.read(record.key) or record
