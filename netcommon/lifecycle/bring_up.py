@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -102,12 +102,21 @@ class BringUp:
         planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
         if self.changes and current is not None:
             self.incoming = awaited(self.node, current)
-        elif (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
+        elif self._expected(current, planned):
             self.incoming = incoming(self.node, self.nic, self.call)
         owed = [operation for operation in planned if self.incoming and operation.exclusive()]
         for operation in owed:
             self.log.info(f"owed until the guest has arrived: {operation.describe()}")
         return [operation for operation in planned if operation not in owed]
+
+    def _expected(self, current: Record | None, planned: list[Operation]) -> bool:
+        """Tell whether the guest may still be on its way. Where the call says so it is on record even if nothing is owed: a change may.
+
+        Without such a word only a NIC that would owe something is looked at more closely, which costs a hook some files.
+        """
+        if current is not None and not current.incoming:
+            return False
+        return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
         """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
