@@ -146,7 +146,8 @@ def _asked(
         call.log.error(problem)
     after = edit(before).without(now)
     if tags is not None:
-        nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
+        variables = {**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)}
+        nic = nic_from_environment(variables)._replace(index=nic.index)  # the emulated twin of a NIC has none
     nic = nic._replace(wanted=after.force(now))
     list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
