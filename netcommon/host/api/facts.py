@@ -165,6 +165,7 @@ class OvsPort(NamedTuple):
     policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
+    others: tuple[str, ...] = ()  #: read only: of "policing" and "shaping" those that somebody else has set
 
     @property
     def owner(self) -> str:
