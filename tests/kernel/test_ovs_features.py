@@ -245,3 +245,26 @@ def test_a_limit_of_the_administrators_is_not_taken(placed: OpenVswitch, limit: 
     free = column(placed, *where)
     assert changed(f"{limit}=8mbit").status == 0 and column(placed, *where) not in (before, free)
     assert changed("--unset", limit).status == 0 and column(placed, *where) == free
+
+
+def test_a_flow_of_the_administrators_is_not_taken(placed: OpenVswitch) -> None:
+    """One with the match and priority of a template's is refused, and named; others on the port are nobody's affair."""
+    folder = Path("/etc/netcommon/templates/ovs")
+    folder.mkdir(parents=True)
+    Path(folder, "site.j2").write_text("priority=5 actions=drop\npriority=6,udp,tp_dst=9 actions=drop\n")
+    assert rundoor("kvm-ifup", {**NIC, "TAGS": ""}).status == 0
+
+    def theirs() -> list[str]:
+        return sorted(line.strip() for line in run("ovs-ofctl", "--no-stats", "dump-flows", "ovs0").splitlines() if "cookie=0x77" in line)
+
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x77,priority=5,tcp,in_port=tap0,actions=output:99")
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x77,priority=6,udp,udp_dst=9,in_port=tap0,actions=output:99")
+    before, guarded = theirs(), flows()
+    done = changed("flows=site")
+    assert done.status == 69 and "in_port=tap0,priority=6,udp,tp_dst=9" in done.stderr, done
+    assert theirs() == before and len(before) == 2 and drift() == []
+    run("ovs-ofctl", "--strict", "del-flows", "ovs0", "in_port=tap0,priority=6,udp,tp_dst=9")
+    before = theirs()
+    assert changed("flows=site").status == 0 and len(flows()) == len(guarded) + 2
+    assert changed("flows=site", "isolated=yes").status == 0 and changed("--unset", "flows").status == 0
+    assert theirs() == before and len(before) == 1 and flows() == guarded

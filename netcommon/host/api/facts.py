@@ -193,7 +193,7 @@ FLOW_MARK, FLOW_MARK_MASK = 0x6E6374 << 40, 0xFFFFFF << 40
 
 
 class Flow(NamedTuple):
-    """An OpenFlow flow with our mark in its cookie."""
+    """An OpenFlow flow; one of ours has our mark in its cookie."""
 
     bridge: str
     cookie: int
