@@ -19,7 +19,7 @@ from netcommon.doors.xenstore import Xenstore
 from netcommon.lifecycle.context import POST, SHUTDOWN
 from netcommon.scripts import site as custom
 from runtime import validate, xen
-from runtime.environment import DownHint, generated_uuid, nic_from_environment, undescribed
+from runtime.environment import DownHint, emulated_uuid, nic_from_environment, undescribed
 from runtime.errors import OK, HostRefused, NetcommonError, NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -135,7 +135,7 @@ def nic_of(door: Door, vif: Vif, domain: Domain, store: Xenstore, environ: Mappi
     nic = nic_from_environment(described)
     if not (vif.emulated or domain.stub):
         return nic
-    return nic._replace(uuid=generated_uuid(domain.instance, nic.index, f"{nic.uuid} emulated"), index=None)
+    return nic._replace(uuid=emulated_uuid(domain.instance, nic.index, nic.uuid), index=None)
 
 
 def vif(door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:

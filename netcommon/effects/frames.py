@@ -43,8 +43,8 @@ def unsolicited_advertisement(mac: str, source: str, target: str, router: bool =
     The override flag is set, although a proxy's should not be (7.2.8): that rule leaves the better claim to the owner, but a routed
     guest never speaks on this link itself, and what has to give way is the claim of the node that it has left. Without the flag a
     neighbour that holds that one reachable keeps sending there until it has noticed by itself, some 8 seconds later (7.2.5, 7.3.3).
-    The router flag is not set: it would speak for the guest, and nobody takes the guest for a default router by its routed addresses.
-    With ``router`` it is: who hears without it of a default router forgets that (7.2.5).
+    The router flag is not set for a guest's address: it would speak for the guest, and nobody takes the guest for a default router by its
+    routed addresses. Of a ``router`` it must be set: without it the guest would strike its gateway off its default routers (7.2.5).
     """
     own = bytes.fromhex(mac.replace(":", ""))
     ends = pack_address(AF_INET6, source), pack_address(AF_INET6, ALL_NODES)

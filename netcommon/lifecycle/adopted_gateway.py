@@ -6,11 +6,10 @@ for half a minute and longer, since the tap on the other node has the steady one
 
 from __future__ import annotations
 
-from netcommon.effects.frames import gratuitous_arp, unsolicited_advertisement
+from netcommon.features.gateway_mac import GatewayMac
 from netcommon.host.api.facts import AF_INET
-from netcommon.host.api.requests import SendFrame
-from netcommon.modes.routed import LINK_LOCAL_GATEWAY
-from netcommon.options.addresses import addresses_of
+from netcommon.lifecycle.run_effects import perform
+from netcommon.options.addresses import LINK_LOCAL_GATEWAY, addresses_of
 from netcommon.options.networks import completed
 from netcommon.options.sources import options_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -52,13 +51,5 @@ def tell(node: Node, view: View, device: str, gateways: Gateways, before: str, c
     link = view.link(device)
     if link is None or link.address == before:
         return
-    frames = [frame for address in gateways.ipv4 for frame in gratuitous_arp(link.address, address)]
-    source = view.link_local(link.index) if gateways.ipv6 else ""
-    for address in dict.fromkeys((*gateways.ipv6, source) if source else ()):
-        frames.append(unsolicited_advertisement(link.address, source, address, router=True))
-    for answer in node.host.execute([SendFrame(link.index, frame) for frame in frames], stop=False) if frames else ():
-        if not answer.ok:
-            call.log.warning(f"{device}: its guest was not told that the MAC of its gateway is {link.address} now: {answer.text}")
-            return
-    names = ", ".join((*gateways.ipv4, *gateways.ipv6))
-    call.log.info(f"{device} had the MAC {before}, and has {link.address}; its guest was told so of {names}")
+    perform(node, [GatewayMac(device, gateways.ipv4, gateways.ipv6)], call.log)
+    call.log.info(f"{device} had the MAC {before}, and has {link.address}")

@@ -172,7 +172,7 @@ def _tell(node: Node, attempts: Sequence[BringUp]) -> None:
     again, view = _Again(), execute.once(node)
     for one in attempts:
         if one.settled is not None:
-            run_effects.arrived(node._replace(later=again), one.settled, one.log, view)
+            run_effects.arrived(node._replace(later=again), one.settled, one.log, view, first=one.first_up)
     if attempts:
         again.hand_over(node, attempts[0].log)
 

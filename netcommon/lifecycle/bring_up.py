@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -49,6 +49,7 @@ class BringUp:
         self.run_scripts = run_scripts
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
+        self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
         self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
@@ -66,6 +67,7 @@ class BringUp:
         if current and current.state == CHANGING:
             earlier = current = self._as_before(current)
             view = execute.once(node)
+        self.first_up = current is None
         planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
@@ -100,12 +102,21 @@ class BringUp:
         planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
         if self.changes and current is not None:
             self.incoming = awaited(self.node, current)
-        elif (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
+        elif self._expected(current, planned):
             self.incoming = incoming(self.node, self.nic, self.call)
         owed = [operation for operation in planned if self.incoming and operation.exclusive()]
         for operation in owed:
             self.log.info(f"owed until the guest has arrived: {operation.describe()}")
         return [operation for operation in planned if operation not in owed]
+
+    def _expected(self, current: Record | None, planned: list[Operation]) -> bool:
+        """Tell whether the guest may still be on its way. Where the call says so it is on record even if nothing is owed: a change may.
+
+        Without such a word only a NIC that would owe something is looked at more closely, which costs a hook some files.
+        """
+        if current is not None and not current.incoming:
+            return False
+        return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
         """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
@@ -128,8 +139,8 @@ class BringUp:
         self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, about(self.call, record), self.held)
-            if back.state == UP:
-                self._settle(back)
+            # the guest may have been told of what did not hold
+            self.settled = back if back.state == UP and not self.scripts.instead else None
             return back
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")

@@ -229,8 +229,9 @@ def _changed(
 
     def done() -> Outcome:
         give_back(node, attempt.undone, call)
-        if attempt.settled is not None and _to_be_told(node, record, attempt.settled):
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+        if attempt.settled is not None:
+            elsewhere = _to_be_told(node, record, attempt.settled)
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
         if what:
             site_scripts.changed(node, call, nic, what)
         said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)

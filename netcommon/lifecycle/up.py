@@ -48,7 +48,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 failure = error
         give_back(node, attempt.undone, call)
         if attempt.settled is not None:
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
         if failure is not None:
             raise failure
         return outcome

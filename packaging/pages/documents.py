@@ -135,6 +135,12 @@ class Operation(NamedTuple):
     kind: str = ""  #: netcommon.operations; not of one that is not known
 
 
+class ChangedOption(NamedTuple):
+    name: str
+    value: str  #: as the settings file would say it
+    origin: str  #: "set by change", and until when
+
+
 class Shown(NamedTuple):
     state: str
     nic: Mapping[str, str]  #: the variables that describe it
@@ -148,6 +154,7 @@ class Shown(NamedTuple):
     door: str = ""  #: who called: "kvm-ifup", "cli"
     scripts: bool = False  #: the site's scripts of down are owed
     created: str = ""
+    changed: tuple[ChangedOption, ...] = ()  #: the options that were changed while it ran
     dropped: Mapping[str, int] = {}  #: what was counted, by reason
 
 

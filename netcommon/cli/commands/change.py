@@ -15,6 +15,7 @@ from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, sett
 from netcommon.lifecycle.context import Node
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
+from runtime.environment import emulated_uuid
 from runtime.errors import NicInvalid
 from runtime.record import CHANGING, UP, Record
 
@@ -115,12 +116,26 @@ def _tags(path: str) -> list[str]:
 
 
 def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
-    """The records of the NICs that are meant; of all those that are up. Raises NicInvalid for a name that means none."""
+    """The records of the NICs that are meant, each with its emulated twin's; of all those that are up.
+
+    Raises NicInvalid for a name that means none.
+    """
     problems: list[str] = []
     found = chosen(node.store, names, problems, node.host.view())
     for problem in problems:
         app.log.warning(problem)
-    return found if names else [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+    if names:
+        return [each for record in found for each in _with_twin(node, record, found)]
+    return [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+
+
+def _with_twin(node: Node, record: Record, meant: Sequence[Record]) -> list[Record]:
+    """Give a record, and that of its emulated twin on Xen, unless that is meant already: what one may send the other may not forbid."""
+    nic = record.nic
+    if "XENBUS_PATH" not in nic.environment or nic.index is None:
+        return [record]
+    twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
+    return [record] if twin is None or any(twin.key == each.key for each in meant) else [record, twin]
 
 
 def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:

@@ -184,6 +184,7 @@ class OvsPort(NamedTuple):
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
     internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
+    others: tuple[str, ...] = ()  #: read only: of "policing" and "shaping" those that somebody else has set
 
     @property
     def owner(self) -> str:
@@ -211,7 +212,7 @@ FLOW_MARK, FLOW_MARK_MASK = 0x6E6374 << 40, 0xFFFFFF << 40
 
 
 class Flow(NamedTuple):
-    """An OpenFlow flow with our mark in its cookie."""
+    """An OpenFlow flow; one of ours has our mark in its cookie."""
 
     bridge: str
     cookie: int

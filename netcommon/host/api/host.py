@@ -263,6 +263,10 @@ class View(Protocol):
         """The flows of a real bridge with our mark, or with exactly this cookie. None where the bridge or the switch is not there."""
         ...
 
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        """The flows of a real bridge for what comes in by the port of that number, whoever has made them."""
+        ...
+
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         """Flows as somebody wrote them, with neither cookie nor in_port, each as Open vSwitch prints it (see Flow).
 

@@ -286,6 +286,9 @@ class Snapshot:
             return flows
         return self._once(("cookies", bridge), lambda: _grouped(flows, lambda flow: flow.cookie)).get(cookie, [])
 
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        return self._view.flows_from(bridge, port)
+
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._view.flow_texts(flows)
 

@@ -113,5 +113,8 @@ class LiveView(KernelView, NftView):
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         return self._sockets.openflow().flows(bridge, cookie)
 
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        return self._sockets.openflow().flows_from(bridge, port)
+
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._sockets.openflow().texts(flows)

@@ -221,6 +221,10 @@ class MemoryView:
         self._host.reads += 1
         return self._host.openflow.flows(bridge, cookie)
 
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        self._host.reads += 1
+        return self._host.openflow.flows_from(bridge, port)
+
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._host.openflow.texts(flows)
 

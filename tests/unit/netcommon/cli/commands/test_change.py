@@ -20,6 +20,7 @@ def test_one_option_of_one_nic(cli: Cli) -> None:
     assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: is so already\n"
     assert "rate_in = 8000000, set by change" in cli("plan", "tap0").stdout
     assert "set by change" in cli("explain", "tap0").stdout
+    assert "  rate_in = 8mbit, set by change\n" in cli("show", "tap0").stdout
     assert "good" in cli("check", "tap0").stdout
     kept = json.loads(Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text())
     assert kept["local"] == {"rate_in": {"value": "8mbit", "end": None, "then": None}} and kept["pending"] is None
@@ -31,6 +32,10 @@ def test_of_several_and_for_a_while(cli: Cli) -> None:
     said = cli.json("change", "tap0", "tap1", "addresses=10.0.0.8,10.0.0.9", "--for", "30m")
     assert [(row["device"], row["changed"], row["error"]) for row in said] == [("tap0", True, ""), ("tap1", True, "")]
     assert "addresses = 10.0.0.8 10.0.0.9, set by change, until 20" in cli("plan", "tap1").stdout
+    assert "  addresses = 10.0.0.8 10.0.0.9, set by change, until 20" in cli("show", "tap1").stdout
+    (changed,) = cli.json("show", "tap1")[0]["changed"]
+    assert (changed["name"], changed["value"]) == ("addresses", "10.0.0.8 10.0.0.9")
+    assert changed["origin"].startswith("set by change, until 20")
     cli.time += 1799
     assert cli("gc").stdout == "nothing to collect\n"
     cli.time += 2
