@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -60,14 +60,6 @@ def variables(values: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def stdin(option: str) -> TextIO:
-    """Return standard input, from which ``option`` is to be read. Raises NicInvalid where the caller has closed it."""
-    found: TextIO | None = sys.stdin  # None then, which its type does not tell
-    if found is None:
-        raise NicInvalid(option, "-", "standard input that is open, or a file")
-    return found
-
-
 def read_environment(path: str) -> dict[str, str]:
     """The variables in a file: NAME=VALUE lines, or NUL separated as in /proc/PID/environ. "-" is stdin; a folder's file ``environ``.
 
@@ -75,7 +67,7 @@ def read_environment(path: str) -> dict[str, str]:
     """
     try:
         if path == "-":
-            data = stdin("--env-file").buffer.read()
+            data = sys.stdin.buffer.read()
         else:
             with open(os.path.join(path, "environ") if os.path.isdir(path) else path, "rb") as file:
                 data = file.read()

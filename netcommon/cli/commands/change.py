@@ -8,7 +8,6 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
-from netcommon.cli.nicinput import stdin
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
@@ -106,7 +105,7 @@ def _tags(path: str) -> list[str]:
     """Read tags. Raises NicInvalid."""
     try:
         if path == "-":
-            if tags := stdin("--tags-from").read().split():
+            if tags := sys.stdin.read().split():
                 return tags
             raise NicInvalid("--tags-from", path, "tags: a command in front of a pipe may have failed; of none at all an empty file tells")
         with open(path, encoding="utf-8") as file:

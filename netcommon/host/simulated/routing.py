@@ -48,9 +48,10 @@ class Routing:
             return Way(type=LOCAL, index=LOOPBACK, table=LOCAL_TABLE)
         if str(target) == "255.255.255.255":
             return Way(type=LOCAL, index=question.iif)
-        if question.iif and question.family == AF_INET and not self._plausible(question):
-            return Way(errno.EXDEV)
         route = self._lookup(question)
+        out = LOOPBACK if route is None or route.type != UNICAST else (route.index or route.paths[0])
+        if question.iif and question.family == AF_INET and not self._plausible(question, out):
+            return Way(errno.EXDEV)
         if route is None:
             return Way(errno.ENETUNREACH)
         if route.type in REFUSED:
@@ -82,13 +83,14 @@ class Routing:
         link = self._kernel.links.get(index)
         return link is not None and self._kernel.settings.get(f"net/ipv4/conf/{link.name}/forwarding") != "0"
 
-    def _plausible(self, question: Question) -> bool:
+    def _plausible(self, question: Question, out: int) -> bool:
+        """Tell whether rp_filter takes it: ``out`` is the device that it would go out by, from which the way back is looked up."""
         link = self._kernel.links.get(question.iif)
         places = ("all", link.name if link is not None else "")
         value = max(self._kernel.settings.get(f"net/ipv4/conf/{place}/rp_filter") or "0" for place in places)
         if value not in ("1", "2") or not question.source:
             return True
-        found = self._lookup(Question(question.family, question.source, iif=LOOPBACK))
+        found = self._lookup(Question(question.family, question.source, iif=out))
         if found is None or found.type != UNICAST:
             return False
         # without an address the device is asked for strictly all the same (fib_validate_source(), no_addr)

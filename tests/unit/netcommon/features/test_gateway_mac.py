@@ -47,7 +47,7 @@ def test_a_change_a_repair_and_a_second_up(tmp_path: Path) -> None:
     sim, mac = Sim(str(tmp_path)), "fe:00:00:00:00:01"
     sim.up(GUEST)
     change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {"tap_mac": mac, "gateway_link_local": "yes"}, ()))
-    expected = [("10.0.0.1", mac), ("10.0.0.1", mac), ("fd01::1", mac), ("fe80::1", mac)]
+    expected = [("10.0.0.1", mac), ("10.0.0.1", mac), ("fd01::1", mac), ("fe80::1", mac), ("fe80::fc00:ff:fe00:1", mac)]
     assert targets(told(sim)) == expected
     change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {}, ()))
     assert told(sim) == []  # nothing was to be done

@@ -9,9 +9,10 @@ import pytest
 
 from netcommon.host.api.requests import SendFrame
 from netcommon.lifecycle import site_scripts
-from netcommon.lifecycle.change import Difference, change, end_due, setting
+from netcommon.lifecycle.change import Difference, change, setting
 from netcommon.lifecycle.changed_options import read
 from netcommon.lifecycle.context import Outcome
+from netcommon.lifecycle.ends import end_due
 from runtime.nic import Nic
 from runtime.record import CHANGING
 from tests.support.cut_off import cut_off
