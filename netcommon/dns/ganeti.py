@@ -20,7 +20,7 @@ FOLDER = "/var/lib/ganeti"
 
 #: Where the daemons listen that run on the master alone, and start only once most nodes have agreed that it is the master.
 SOCKETS = "/var/run/ganeti/socket"
-MASTERS = ("ganeti-query", "ganeti-master", "ganeti-luxi", "ganeti-wconfd")
+MASTERS = ("ganeti-query", "ganeti-master", "ganeti-wconfd")  # pathutils.py of Ganeti 3.0
 
 
 class Certain(NamedTuple):
