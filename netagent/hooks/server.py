@@ -58,6 +58,7 @@ class Serving:
         self._latest = Latest(service.paths, service.clock.wall)
         self._lock = threading.Lock()
         self._folder: Folder | None = None
+        self._begun = False  #: ``configure`` was called: there should be a socket, if the settings want one
         self._name = ""
         self._threads: list[Accepting] = []
         self._working: dict[int, tuple[str, float]] = {}  #: by thread: what it does, "" while that is not begun, and since when
@@ -69,6 +70,7 @@ class Serving:
 
     def configure(self, settings: Settings) -> None:
         """Begins or ends, as the settings have it. Raises HostRefused."""
+        self._begun = True
         if settings.agent_hook_socket and self._folder is None:
             paths = self._service.paths
             self._folder = Folder.make(f"{paths.state}/agent")
@@ -82,7 +84,7 @@ class Serving:
 
     def again(self, settings: Settings) -> None:
         """Make the socket anew that somebody has removed; what is at work goes on. Raises HostRefused."""
-        if settings.agent_hook_socket and (self._folder is None or not os.path.exists(f"{self._folder.path}/{self._name}")):
+        if self._begun and settings.agent_hook_socket and (self._folder is None or not os.path.exists(f"{self._folder.path}/{self._name}")):
             self.close(0)
             self.configure(settings)
             self._log.warning("the socket for hooks was not there: it was made again")

@@ -282,6 +282,7 @@ def test_what_is_removed_of_it_is_made_again(node: Node, gone: str) -> None:
     node.bridge("br0")
     with agent() as running:
         running.rested()
+        assert "made again" not in running.output, "nobody has removed anything yet"
         before = sorted(path.name for path in Path("/run/netcommon/agent").rglob("*"))
         run("sh", "-c", f"rm -r /run/netcommon/{gone}")
         wait_until(lambda: sorted(path.name for path in Path("/run/netcommon/agent").rglob("*")) == before, 5, running.output)
