@@ -168,10 +168,12 @@ class NicGuard(NicGuardFields, Operation):
     def _strange(self, view: View, link: Link) -> str:
         """Say where the device's MAC tells of another guest: hypervisors make it of the guest's, with the first octet fe (libvirt).
 
-        One that the kernel has made up may begin so by chance, and one of ours does.
+        One that the kernel has made up begins so by chance, one time in 64, also when a down has put it back; so another guest's counts
+        only where it is of the same manufacturer's prefix, as the guests of a cluster are.
         """
         checked = self.mac and guard_rules.FREE_MAC not in self.free and not marked(link)
-        if not checked or link.address[:3] != "fe:" or link.address[3:] == self.mac[3:] or not view.assigned(link):
+        another = link.address.startswith(f"fe:{self.mac[3:8]}:") and link.address[3:] != self.mac[3:]
+        if not (checked and another and view.assigned(link)):
             return ""
         text = f"{self.device} has the MAC {link.address}, which seems to be made of that of a guest other than {self.mac}"
         return f"{text}: if so, the spoof guard drops all that it sends; correct the NIC's MAC"

@@ -48,6 +48,7 @@ def told() -> tuple[bool, bool]:
         (tap_mac(MAC), {}, False),
         ("", {}, False),  # the kernel's own
         ("02:00:00:00:00:09", {}, False),  # of nobody
+        ("fe:2e:be:23:6a:8a", {}, False),  # the kernel's own, which a down has put back
         (tap_mac(OTHER), {"TAGS": "netcommon:0:allow_mac_spoofing"}, False),
         (tap_mac(OTHER), {"TAGS": "netcommon:0:spoof_guard:no"}, False),
         (tap_mac(OTHER), {"MODE": "routed", "LINK": "100", "IP": "10.0.0.1"}, True),
