@@ -25,9 +25,9 @@ OTHERS = {
 
 
 def intent(port: OvsPort | None) -> OvsPort:
-    """What was asked for, without what vswitchd and others wrote."""
+    """What was asked for, without what vswitchd wrote."""
     assert port is not None
-    return port._replace(error="", ofport=0, row="", others=())
+    return port._replace(error="", ofport=0, row="")
 
 
 def fake_bridge(world: object, name: str, parent: str, vid: int) -> None:

@@ -225,28 +225,6 @@ def changed(*words: str) -> Outcome:
     return execute([str(VENV / "bin/netcommon"), "change", "tap0", *words], BASE)
 
 
-@pytest.mark.parametrize("limit", ["rate_in", "rate_out"])
-def test_a_limit_of_the_administrators_is_not_taken(placed: OpenVswitch, limit: str) -> None:
-    """It is refused with its name, and stays, until it is gone: then ours is set, and taken back."""
-    assert rundoor("kvm-ifup", {**NIC, "TAGS": ""}).status == 0
-    if limit == "rate_in":
-        placed.vsctl("set", "Port", "tap0", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb", "other_config:max-rate=1000000")
-        where, take_away = ("Port", "tap0", "qos"), ("clear", "Port", "tap0", "qos")
-    else:
-        placed.vsctl("set", "Interface", "tap0", "ingress_policing_rate=5000", "ingress_policing_burst=500")
-        where, take_away = ("Interface", "tap0", "ingress_policing_rate"), ("set", "Interface", "tap0", "ingress_policing_rate=0")
-    before = column(placed, *where)
-    done = changed(f"{limit}=8mbit")
-    assert done.status == 69 and " ".join(take_away) in done.stderr, done
-    assert column(placed, *where) == before and drift() == []
-    assert changed("isolated=yes").status == 0 and changed("--unset", "isolated").status == 0
-    assert column(placed, *where) == before
-    placed.vsctl(*take_away)
-    free = column(placed, *where)
-    assert changed(f"{limit}=8mbit").status == 0 and column(placed, *where) not in (before, free)
-    assert changed("--unset", limit).status == 0 and column(placed, *where) == free
-
-
 def test_a_flow_of_the_administrators_is_not_taken(placed: OpenVswitch) -> None:
     """One with the match and priority of a template's is refused, and named; others on the port are nobody's affair."""
     folder = Path("/etc/netcommon/templates/ovs")

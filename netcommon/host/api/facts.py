@@ -184,7 +184,6 @@ class OvsPort(NamedTuple):
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
     internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
-    others: tuple[str, ...] = ()  #: read only: of "policing" and "shaping" those that somebody else has set
 
     @property
     def owner(self) -> str:

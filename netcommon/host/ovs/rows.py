@@ -112,9 +112,6 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
     ofport = numbers(interface["ofport"]) if interface else ()
     ids = a_map(interface["external_ids"]) if interface else ()
     limited = interface is not None and any(key == POLICED for key, _ in ids)
-    shaping = _shaping(port, shapers)
-    others = ["policing"] if interface and not limited and number(interface["ingress_policing_rate"]) else []
-    others += ["shaping"] if reference(port["qos"]) and not shaping else []
     return OvsPort(
         name=word(port["name"]),
         bridge=bridge,
@@ -128,9 +125,8 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         row=uuid(port["_uuid"]),
         policing=number(interface["ingress_policing_rate"]) if interface and limited else 0,
         burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
-        shaping=shaping,
+        shaping=_shaping(port, shapers),
         internal=interface is not None and interface.get("type") == "internal",
-        others=tuple(others),
     )
 
 
