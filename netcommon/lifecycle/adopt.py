@@ -133,14 +133,14 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
             if record.uuid != nic.uuid or device != nic.interface:
                 return made._replace(why=f"{device} is on record for NIC {record.uuid}, Ganeti's files say otherwise")
             if record.door == ADOPT and not dry_run:
-                _take_over(node, nic, make_call(nic))
+                _take_over(node, nic, make_call(nic), again=True)
             return made._replace(action=ALREADY, why="")
         if any(name.startswith(nic.uuid) for name in node.store.quarantined()):
             return made._replace(why=DAMAGED)
         link = view.link(nic.interface)
         if link is not None and not link.up:
             return made._replace(why=CUT_OFF)
-        if not gateway.gateways_of(node, nic).known:
+        if not gateway.gateways_of(node, view, nic).known:
             made = made._replace(why="; ".join(filter(None, (made.why, gateway.UNTOLD))))
         if dry_run:
             return made._replace(action=WOULD)
@@ -186,12 +186,13 @@ def _mark(node: Node, nic: Nic) -> None:
             raise execute.refusal(own, answer)
 
 
-def _take_over(node: Node, nic: Nic, call: Call, mac: str = "") -> bool:
+def _take_over(node: Node, nic: Nic, call: Call, mac: str = "", again: bool = False) -> bool:
     """Makes what Ganeti's script did for this tap ours, on the record first; False where the record is not adopt's own.
 
-    ``mac``: what the tap had before all of it, if that may be another by now. Idempotent. Raises HostRefused, TryAgain or NicInvalid.
+    ``mac``: what the tap had before all of it, if that may be another by now. ``again``: it was adopted earlier, and its tap keeps the MAC
+    that it has. Idempotent. Raises HostRefused, TryAgain or NicInvalid.
     """
-    gateways = gateway.gateways_of(node, nic)
+    gateways = gateway.gateways_of(node, node.host.view(), nic)
     seen = node.store.read(nic.uuid)
     if seen is None:
         return False
@@ -206,7 +207,7 @@ def _take_over(node: Node, nic: Nic, call: Call, mac: str = "") -> bool:
         view = node.host.view()
         link = view.link(record.device)
         mac = mac or (link.address if link else "")
-        stays = [operation.of_neighbours() and not gateways.known for operation in operations]
+        stays = [operation.of_neighbours() and (again or not gateways.known) for operation in operations]
         made = [old if kept else old.taken_over(view) for old, kept in zip(operations, stays, strict=True)]
         pairs = [(old, new) for old, new, kept in zip(operations, made, stays, strict=True) if not kept]
         requests = [(new, request) for old, new in pairs for request in new.taking_over(view, old)]

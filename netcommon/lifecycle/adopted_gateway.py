@@ -7,20 +7,22 @@ for half a minute and longer, since the tap on the other node has the steady one
 from __future__ import annotations
 
 from netcommon.features.gateway_mac import GatewayMac
-from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.lifecycle.run_effects import perform
+from netcommon.operations.routed_uplink import UNICAST
 from netcommon.options.addresses import LINK_LOCAL_GATEWAY, addresses_of
 from netcommon.options.networks import completed
 from netcommon.options.sources import options_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from netcommon.host.api.facts import Link, Route
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
 
 #: Why the MAC stays as it is: nobody could be told of another one.
-UNTOLD = "its tap keeps its MAC, since no IPv4 gateway of its network is known: after a migration it is unreachable for half a minute"
+UNTOLD = "its tap keeps its MAC, since not every gateway that it uses is known: after a migration it is unreachable for half a minute"
 
 
 class Gateways(NamedTuple):
@@ -31,19 +33,36 @@ class Gateways(NamedTuple):
     known: bool = True
 
 
-def gateways_of(node: Node, nic: Nic) -> Gateways:
+def gateways_of(node: Node, view: View, nic: Nic) -> Gateways:
     """Return the gateways of ``nic``, none for one that is not routed. Raises NicInvalid.
 
-    Those for IPv6 do not depend on its addresses, since an adopted NIC may have some that only tags tell. Some are known in any case: the
-    tap's own link-local ones, which a daemon may have advertised.
+    An adopted NIC may have addresses that only tags tell, so what it uses is told from the node's routes to it: of each family in which
+    there is one, the gateway must be known. No address of the guest's own is among them: it would take the node for somebody with that.
     """
     if nic.mode != "routed":
         return Gateways()
     nic = completed(nic, node.settings)
-    families, own = addresses_of(nic, options_of(nic, node.settings)).families, nic.network
-    ipv4 = (own.gateway,) if own.gateway and AF_INET in families else ()
-    ipv6 = (*((own.gateway6,) if own.gateway6 else ()), LINK_LOCAL_GATEWAY)
-    return Gateways(ipv4, ipv6, bool(ipv4) or AF_INET not in families)
+    options = options_of(nic, node.settings)
+    link = view.link(nic.interface)
+    own, network = addresses_of(nic, options), nic.network
+    ipv4 = tuple(each for each in (network.gateway,) if each and not _leads_to(view, AF_INET, each, link))
+    named = (network.gateway6, LINK_LOCAL_GATEWAY if options.gateway_link_local else "")
+    ipv6 = tuple(each for each in named if each and not _leads_to(view, AF_INET6, each, link))
+    used = [family for family in (AF_INET, AF_INET6) if family in own.families and own.hosts(family)]
+    used += [family for family in (AF_INET, AF_INET6) if link is not None and any(_to_guest(route, link) for route in view.routes(family))]
+    known = {AF_INET: bool(ipv4), AF_INET6: bool(network.gateway6 and ipv6)}
+    return Gateways(ipv4, ipv6, all(known[family] for family in used))
+
+
+def _to_guest(route: Route, link: Link) -> bool:
+    """Tell whether it leads to the guest, and is not one of those that every device has."""
+    return link.index in (route.index, *route.paths) and route.type == UNICAST and not route.destination.startswith(("fe80:", "ff00:"))
+
+
+def _leads_to(view: View, family: int, address: str, link: Link | None) -> bool:
+    """Tell whether the node routes the address to the guest: it is the guest's own."""
+    bits = 32 if family == AF_INET else 128
+    return link is not None and any(_to_guest(route, link) and route.destination == f"{address}/{bits}" for route in view.routes(family))
 
 
 def tell(node: Node, view: View, device: str, gateways: Gateways, before: str, call: Call) -> None:
