@@ -7,12 +7,13 @@ rule leads there. The lookup is the kernel's own: it is asked for the way of suc
 
 from __future__ import annotations
 
+import errno
+
 from netcommon.host.api.datapath import Question
 from netcommon.host.api.facts import AF_INET, PROTOCOL
 from netcommon.operations.mark import TapMark, value_of
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.routed_uplink import DEFAULT, UNICAST
-from netcommon.operations.table import MAIN
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
 
-#: Where a packet goes to by a default route that names no gateway: an address of nobody's (RFC 2544).
-ANYWHERE = "198.18.0.1"
+#: What the kernel says of a packet that its reverse path filter drops: which of them differs by its version, and EINVAL may mean more.
+FILTERED = frozenset({errno.EXDEV, errno.EINVAL})
+
+#: There is no way to the guest.
+NOWHERE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
 
 
 def dropped(view: View, operations: Sequence[Operation], own: int, every: int) -> list[tuple[str, str]]:
@@ -42,9 +46,11 @@ def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, int]]:
     for target, device in _targets(view, route.number):
         if target == source:
             continue
-        if not view.way(Question(AF_INET, target, source, route.ifindex, mark)).errno:
-            return  # something gets out
+        if view.way(Question(AF_INET, target, source, route.ifindex, mark)).errno not in FILTERED:
+            return  # something gets out, or does not for another reason
         back = view.way(Question(AF_INET, source, target, device))
+        if back.errno and back.errno not in NOWHERE:
+            return  # of what comes from there the kernel does not say the way: nothing can be told
         if not back.errno and (back.type != UNICAST or route.ifindex in (back.index, *back.paths)):
             return  # it would pass this filter: the kernel has another reason
         out = out or device
@@ -53,13 +59,12 @@ def _of(view: View, route: GuestRoute, mark: int) -> Iterator[tuple[str, int]]:
 
 
 def _targets(view: View, table: int) -> list[tuple[str, int]]:
-    """Return where the guest's packets go by default routes, with the devices, as they are looked up: by its table, else by main."""
-    for number in dict.fromkeys((table, MAIN)):
-        there = [each for each in view.routes(AF_INET, number, DEFAULT[AF_INET]) if each.type == UNICAST and each.protocol != PROTOCOL]
-        found = [(each.gateway if "." in each.gateway else ANYWHERE, index) for each in there for index in each.paths or (each.index,)]
-        if found:
-            return found
-    return []
+    """Return the gateways of the default routes of the guest's table, with their devices.
+
+    A route that names no gateway, or several, tells of no address of which it is known that packets for it go that way.
+    """
+    there = [each for each in view.routes(AF_INET, table, DEFAULT[AF_INET]) if each.type == UNICAST and each.protocol != PROTOCOL]
+    return [(each.gateway, each.index) for each in there if "." in each.gateway and each.index]
 
 
 def _said(view: View, route: GuestRoute, source: str, out: int, own: int, every: int) -> tuple[str, str]:
