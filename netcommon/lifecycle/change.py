@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
 from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
@@ -89,9 +89,10 @@ def change(
     ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
-    Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
-    the NIC is as before.
+    Raises NicInvalid for a NIC that is not up and for options that it cannot have, SettingsInvalid where the settings cannot be read;
+    HostRefused or TryAgain where the host refuses: then the NIC is as before.
     """
+    usable(node.settings)
     for _attempt in range(5):
         seen = node.store.read(key)
         if seen is None:
