@@ -149,6 +149,34 @@ def test_a_typo_in_the_settings_takes_nothing_from_a_guest(node: Node, way: str)
 
 
 @pytest.mark.no_agent("starts an agent of its own")
+def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
+    """What was changed in the settings and done by `change --all` needs no reload to last; what cannot be read ends nothing."""
+    node.bridge("br0")
+    node.tap("tap0")
+    settings, nic = Path("/etc/netcommon/config.toml"), environment(MODE="bridged", LINK="br0", IP="")
+
+    def now() -> tuple[bool, bool]:
+        record = seen.records["tap0"]
+        port = seen.node.host.view().port(record.ifindex)
+        return port is not None and port.isolated, bool(record.nic.wanted)
+
+    with watched() as seen, agent() as running:
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.rested()
+        settings.write_text("[nic]\nisolated = true\n")
+        assert cli("change", "--all").returncode == 0
+        assert now() == (True, False)
+        assert cli("change", "tap0", "rate_in=8mbit", "--for", "1s").returncode == 0
+        running.logged("what was changed for a while has ended: web0/0 on tap0: rate_in is 0")
+        assert now() == (True, False)
+        assert cli("change", "tap0", "rate_in=8mbit", "--for", "2s").returncode == 0
+        settings.write_text("[nic]\nisolated = true\nbogus = 1\n")
+        running.logged("holds still: config.toml:3: unknown setting nic.bogus")
+        assert now() == (True, True)
+        wait_until(lambda: "ends" in running.status()["alarms"], 5, running.output)
+
+
+@pytest.mark.no_agent("starts an agent of its own")
 @pytest.mark.parametrize("link", ["lost", "nan", "folder"])
 def test_an_agent_that_starts_without_a_good_link(node: Node, link: str) -> None:
     """It finds by the files what ends, and when."""
