@@ -16,6 +16,7 @@ from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.log import recording
+from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
-    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.locks import Locks
     from runtime.nic import Nic
     from runtime.record import Record
@@ -177,13 +178,28 @@ def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Di
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(differing(_options(standing.nic, node), _options(nic, node)), tuple(gone), tuple(made))
+    return Difference(_differing(node, standing, nic), tuple(gone), tuple(made))
 
 
-def _options(nic: Nic, node: Node) -> Options | None:
+def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, object, object], ...]:
+    """List the options that are others than those that the NIC came up with, with both values.
+
+    What its mode does not have counts only where it was changed for this NIC: the settings are for NICs of every mode.
+    """
+    settings = node.settings
+    if standing.by_settings is not None:
+        known = {name: value for name, value in standing.by_settings.items() if name in Options._fields}
+        settings = settings._replace(nic=known, networks={})
+    changed = {each.option for each in (*standing.nic.wanted, *nic.wanted)}
+    had = {option.name for option in OPTIONS if option.name in changed or not option.void(nic)}
+    found = differing(_options(standing.nic, settings), _options(nic, node.settings))
+    return tuple(one for one in found if one[0] in had)
+
+
+def _options(nic: Nic, settings: Settings) -> Options | None:
     try:
-        return options_of(nic, node.settings)
-    except NicInvalid:  # by today's settings its tags mean nothing any more
+        return options_of(nic, settings)
+    except NicInvalid:  # by these settings its tags mean nothing any more
         return None
 
 
@@ -204,7 +220,7 @@ def _changed(
     before = changed_options.settle(node, record.uuid, [])
     if edit is not unchanged and tags is None:
         _say_what_else(node, record, call)
-    what = differing(_options(_standing(record).nic, node), _options(nic, node))
+    what = _differing(node, _standing(record), nic)
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle.change import change, differ, setting
+from netcommon.lifecycle.change import Difference, change, differ, setting, unchanged
 from netcommon.lifecycle.changed_options import moment, read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.lifecycle.ends import end_due
 from netcommon.options.sources import given
+from netcommon.process.run import Outcome as Ran
 from netcommon.settings.model import Settings
-from runtime import wanted
+from runtime import trust, wanted
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew
 from runtime.nic import Changed, Nic
@@ -422,6 +423,41 @@ def test_ends_of_two_boots(tmp_path: Path) -> None:
     first = wanted.first_end(sim.paths)
     assert not wanted.due(sim.paths, now) and first is not None and first.boot == "boot-1"
     assert list(wanted.all_of(sim.paths, [])) == [UUIDS[0]]
+
+
+def test_scripts_are_told_what_the_settings_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values before are those with which the NIC came up, or was changed last; options of other modes are none of its own."""
+    sim, told = machine(tmp_path, "bridged", rate_in=4_000_000), list[dict[str, str]]()
+    script = Path(sim.paths.etc, "ifchange.d", "10-site")
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(trust, "distrust", lambda _path: "")
+
+    def run(_argv: Sequence[str], environment: Mapping[bytes, bytes], *_rest: object) -> Ran:
+        names = ("NETCOMMON_CHANGED", "NETCOMMON_OLD_", "NETCOMMON_NEW_")
+        told.append({name.decode(): value.decode() for name, value in environment.items() if name.decode().startswith(names)})
+        return Ran(0)
+
+    def done(nic: dict[str, object], *words: dict[str, str]) -> str:
+        sim.settings = sim.settings._replace(nic=nic)
+        node, found = sim.node._replace(execute=run), list[Difference]()
+        edit = setting(node, words[0], ()) if words else unchanged
+        change(node, UUIDS[0], sim.call(), edit, held_back=found.append)
+        outcome = change(node, UUIDS[0], sim.call(), edit)
+        names = [name for name, _was, _now in found[0].options]
+        assert (told[-1]["NETCOMMON_CHANGED"].split() if told else []) == names
+        return outcome.text
+
+    assert "rate_in is 8000000, was 4000000" in done({"rate_in": 8_000_000, "rp_filter": "strict"})
+    assert told.pop() == {"NETCOMMON_CHANGED": "rate_in", "NETCOMMON_OLD_RATE_IN": "4000000", "NETCOMMON_NEW_RATE_IN": "8000000"}
+    assert "is so already" in done({"rate_in": 8_000_000}) and not told
+    done({}, {"isolated": "yes"})
+    assert told.pop()["NETCOMMON_CHANGED"].split() == ["rate_in", "isolated"]
+    assert sim.record().by_settings == {}
+    record = sim.record()
+    sim.node.store.write(record._replace(by_settings=None))  # as an older version has written it
+    assert "brought up to date" in done({"rate_in": 8_000_000}) and not told
 
 
 def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
