@@ -75,6 +75,11 @@ def unchanged(before: Wanted) -> Wanted:
     return before
 
 
+def ended(before: Wanted) -> Wanted:
+    """Give the same where options have ended by themselves: what else becomes of the NIC nobody has asked for, so it is said."""
+    return before
+
+
 def change(
     node: Node,
     key: str,
@@ -170,7 +175,7 @@ def _standing(record: Record) -> Record:
 
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
-    standing = _standing(record)
+    standing = follow(node, view, _standing(record))
     recorded = execute.decode(standing)[0]
     later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
@@ -218,8 +223,7 @@ def _changed(
     after, nic = _asked(node, record, edit, tags, call, closing)
     call = about(call, record)
     before = changed_options.settle(node, record.uuid, [])
-    if edit is not unchanged and tags is None:
-        _say_what_else(node, record, call)
+    more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
     what = _differing(node, _standing(record), nic)
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
@@ -251,7 +255,9 @@ def _changed(
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
         if what:
             site_scripts.changed(node, call, nic, what)
-        said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)
+        if more:
+            call.log.warning(f"{nic.label} was brought up to date with today's settings too: {more}")
+        said = _changes(what)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(what), text)
@@ -259,16 +265,24 @@ def _changed(
     return done
 
 
-def _say_what_else(node: Node, record: Record, call: Call) -> None:
-    """Says what of the NIC today's settings make another than it came up with, or has drifted: that is done along with what was asked."""
+def _what_else(node: Node, record: Record, nic: Nic) -> str:
+    """Say what is done along with what was asked: what today's settings make another than the NIC came up with, and what has drifted."""
     with suppress(NetcommonError):
-        standing = _standing(record)
-        found = difference(node, execute.once(node), standing, standing.nic, recording()[0])
+        view, silent = execute.once(node), recording()[0]
+        standing = follow(node, view, _standing(record))
+        found = difference(node, view, record, standing.nic, silent)
+        done = difference(node, view, record, nic, silent)
         # what a change that was cut off has left undone is put back, and that is said
         made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
-        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in made)]
-        if more:
-            call.log.warning(f"{record.nic.label} is brought up to date with today's settings too: {'; '.join(more)}")
+        more = [_changes([each for each in found.options if each in done.options])]
+        more += [operation.undo() for operation in found.gone if operation in done.gone]
+        more += [operation.describe() for operation in made if operation in done.made]
+        return "; ".join(filter(None, more))
+    return ""
+
+
+def _changes(options: Iterable[tuple[str, object, object]]) -> str:
+    return "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in options)
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
@@ -303,7 +317,7 @@ def differ(node: Node, records: Iterable[Record]) -> int:
         if record.state != UP or record.moved or not alive(node, view, record) or site_scripts.order_of(node, record.nic).instead:
             continue
         try:
-            found = difference(node, view, record, record.nic, log)
+            found = difference(node, view, record, follow(node, view, record).nic, log)
             number += bool(found.made or found.gone)
         except NetcommonError:
             number += 1

@@ -163,6 +163,6 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
 
 
 def _changed(node: Node, record: Record, call: Call, patience: float = math.inf) -> Outcome:
-    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
+    from netcommon.lifecycle.change import change, ended  # most hooks find that nothing is over
 
-    return change(node, record.key, about(call, record), closing=True, patience=patience)
+    return change(node, record.key, about(call, record), ended, closing=True, patience=patience)

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteFdb
 from netcommon.lifecycle.change import Difference, change, differ, setting, unchanged
 from netcommon.lifecycle.changed_options import moment, read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.lifecycle.ends import end_due
+from netcommon.operations.guard.table import GuardTable, NicGuard
 from netcommon.options.sources import given
 from netcommon.process.run import Outcome as Ran
 from netcommon.settings.model import Settings
@@ -468,6 +470,51 @@ def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
     sim.lines.clear()
     to(sim, rate_in="9mbit")
     assert not any("today's settings" in line for line in sim.lines)
+
+
+def said_too(sim: Sim) -> list[str]:
+    """What was said to be done beside what was asked."""
+    found = [line.partition("today's settings too: ")[2] for line in sim.lines if "today's settings too" in line]
+    sim.lines.clear()
+    return found
+
+
+def test_the_end_says_what_else_it_has_changed(tmp_path: Path) -> None:
+    sim = machine(tmp_path, "bridged")
+    to(sim, rate_in="8mbit", seconds=60.0)
+    sim.settings = sim.settings._replace(nic={"isolated": True})
+    sim.lines.clear()
+    later(sim, 61.0)
+    assert said_too(sim) == ["isolated is true, was false; bridge link set dev tap0 isolated on"]
+
+
+def test_nothing_is_said_that_was_not_done(tmp_path: Path) -> None:
+    """What has drifted is not made again where it was to go, nor what was asked for said to be the settings'."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, static_fdb="yes")
+    entry = DeleteFdb(sim.record().ifindex, BASES["bridged"].mac, 10)
+    assert all(answer.ok for answer in sim.host.execute([entry], stop=True))
+    sim.lines.clear()
+    to(sim, "static_fdb")
+    assert said_too(sim) == []
+
+
+def test_a_device_that_was_renamed_is_no_difference(tmp_path: Path) -> None:
+    """Only what is still called by the old name is made anew: tables of the spoof guard name the device."""
+    sim = machine(tmp_path, "bridged")
+    sim.host.rename_link("tap0", "web")
+    found: list[Difference] = []
+    change(sim.node, UUIDS[0], sim.call(), held_back=found.append)
+    assert {type(each) for each in (*found[0].gone, *found[0].made)} <= {GuardTable, NicGuard}
+    sim.lines.clear()
+    to(sim, rate_in="8mbit")
+    (line,) = said_too(sim)
+    assert "nft" in line and "ip link" not in line and "bridge" not in line
+    assert differ(sim.node, [sim.record()]) == 0
+    sim.lines.clear()
+    to(sim, rate_in="9mbit")
+    assert said_too(sim) == []
+
 
 
 def test_two_nics_of_a_network_and_a_killed_change(tmp_path: Path) -> None:
