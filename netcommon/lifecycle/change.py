@@ -141,7 +141,7 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
     wanted.refuse_newer(node.paths, record.uuid)
     standing = _standing(record)
     nic = follow(node, view, standing).nic
-    if site_scripts.order_of(node, nic).instead:
+    if site_scripts.set_up_instead(node, standing):
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
@@ -314,7 +314,7 @@ def differ(node: Node, records: Iterable[Record]) -> int:
     """Count the NICs that are up and would be others by today's settings; one that these do not fit counts too."""
     view, log, number = node.host.snapshot(), recording()[0], 0
     for record in records:
-        if record.state != UP or record.moved or not alive(node, view, record) or site_scripts.order_of(node, record.nic).instead:
+        if record.state != UP or record.moved or not alive(node, view, record) or site_scripts.set_up_instead(node, record):
             continue
         try:
             found = difference(node, view, record, follow(node, view, record).nic, log)

@@ -472,6 +472,30 @@ def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
     assert not any("today's settings" in line for line in sim.lines)
 
 
+def test_who_set_a_nic_up_is_told_by_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is put in place, or removed, while NICs are up says nothing of them."""
+    monkeypatch.setattr(trust, "distrust", lambda _path: "")
+    sim, script = machine(tmp_path, "bridged"), Path(tmp_path, "site-up")
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    override = Path(sim.paths.ganeti_etc, "network", "bridged", "up")
+    override.parent.mkdir(parents=True)
+    to(sim, isolated="yes", seconds=60.0)
+    override.symlink_to(script)
+    assert to(sim, rate_in="8mbit").changed
+    later(sim, 61.0)
+    assert [each.option for each in sim.record().nic.wanted] == ["rate_in"]
+    sim.tap("tap1")
+    other = nic("bridged", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], MAC="aa:00:00:00:00:02", INSTANCE="web2")
+    sim.up(other)
+    assert sim.record(UUIDS[1]).operations == () and differ(sim.node, [sim.record(UUIDS[1])]) == 0
+    override.unlink()
+    before = sim.picture()
+    with pytest.raises(HostRefused, match="set up by a script of the site's"):
+        change(sim.node, UUIDS[1], sim.call())
+    assert sim.picture() == before and differ(sim.node, [sim.record(UUIDS[1])]) == 0
+
+
 def said_too(sim: Sim) -> list[str]:
     """What was said to be done beside what was asked."""
     found = [line.partition("today's settings too: ")[2] for line in sim.lines if "today's settings too" in line]
