@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
+    from runtime.record import Record
 
 
 def order_of(node: Node, nic: Nic) -> custom.Plan:
@@ -27,6 +28,16 @@ def order_of(node: Node, nic: Nic) -> custom.Plan:
         system = own_script(node.paths, node.hooks)
         order = order._replace(instead=bool(system), up=(*system, *order.up))
     return order
+
+
+def set_up_instead(node: Node, record: Record) -> bool:
+    """Tell whether a script of the site's has set the NIC up, in the place of the built-in, whatever scripts there are today.
+
+    Of such a NIC no operation is on record. So it is of one of mode ext, where only today's scripts tell.
+    """
+    if record.operations or not record.scripts:
+        return False
+    return record.nic.mode != "ext" or order_of(node, record.nic).instead
 
 
 class Scripts:

@@ -65,6 +65,8 @@ def command(
     tags = _tags(tags_from) if tags_from else None
     node = app.node(readonly=dry_run)
     records = _records(app, node, names)
+    if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
+        raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
     results, refused, found = Results(), Results(), list[Difference | None]()
     for record in records if names else ():  # with --all what one cannot have keeps no other from it

@@ -83,7 +83,7 @@ def test_dry_run_of_no_nics(tmp_path: Path) -> None:
 def test_settings_that_have_changed(cli: Cli) -> None:
     Path(cli.paths.config).write_text("[nic]\nrate_in = 8000000\n")
     assert cli("change", "--all", "--dry-run").stdout.count("would change") == 2
-    assert cli("change", "--all").stdout.count("brought up to date") == 2
+    assert cli("change", "--all").stdout.count("rate_in is 8000000, was 0") == 2
     assert cli("change", "--all").stdout.splitlines() == ["web1/0 on tap0: is so already", "web1/1 on tap1: is so already"]
 
 
@@ -101,6 +101,18 @@ def test_of_several_none_is_touched_if_one_cannot_have_it(cli: Cli) -> None:
 def test_new_tags(cli: Cli) -> None:
     assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
     assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout
+
+
+@pytest.mark.parametrize("names", [("--all",), ("tap0", "tap1")])
+def test_tags_are_those_of_one_instance(cli: Cli, names: tuple[str, ...]) -> None:
+    """Those of two would have the tags of one of them."""
+    file = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
+    stored = json.loads(file.read_bytes())
+    stored["nic"]["INSTANCE"] = "web2"
+    file.write_text(json.dumps(stored))
+    refused = cli("change", *names, "--tags-from", "-", stdin="netcommon:*:isolated", status=64)
+    assert "NICs of one instance, whose tags these are, not of web1, web2" in refused.stderr
+    assert "isolated" not in cli("plan", "tap0").stdout
 
 
 def test_a_pipe_that_gave_nothing(cli: Cli) -> None:
