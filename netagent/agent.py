@@ -46,7 +46,7 @@ JITTER = 0.1
 #: Between two attempts to watch a folder that has gone (seconds).
 REWATCH = 1.0
 
-#: After a change of Ganeti's links: `ln -f` may take two steps for one (seconds).
+#: After a change of Ganeti's links, or of our own folder: `ln -f` may take two steps for one, and `rm -r` more (seconds).
 SETTLED = 0.1
 
 #: How long the end waits for what is being done (seconds).
@@ -102,8 +102,9 @@ class Agent:
         self._tick()
         self._resync()
         self._jobs.reap()
-        self._jobs.ends()
+        self._jobs.end_due()
         self._serve(self._service.settings)
+        self._watch_place()
         self._service.ready(f"{len(self._nics)} NICs on record")
 
     def run(self) -> None:
@@ -246,6 +247,7 @@ class Agent:
             self._store.close()
             self._files.lost |= {"nics", "locks"}
         if self._files.lost:
+            self._again()
             try:
                 self._watch_folders()
             except (NetcommonError, OSError) as error:
@@ -273,13 +275,32 @@ class Agent:
             self._watch_again()
             self._look_at_doors()
             self._switches.again()
-            self._jobs.ends()
+            self._jobs.end_due()
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():
             self._service.metrics.gauge("netcommon_nics", number, state=state)
 
+    def _again(self) -> None:
+        """Make anew what was removed of our lock and sockets: until then no hook finds us, nor a second agent."""
+        self._service.again()
+        try:
+            self._serving.again(self._service.settings)
+        except (NetcommonError, OSError) as error:
+            self._log.error(f"hooks are not served: {error}")
+        self._watch_place()
+
+    def _watch_place(self) -> None:
+        for number, path in enumerate(self._service.folders):
+            self._files.watch(f"agent {number}", path, inotify.IN_DELETE | inotify.IN_MOVED_FROM, self._went)
+
+    def _went(self, name: str) -> None:
+        """Look when whoever removes them has removed them all."""
+        self._loop.after(SETTLED, self._again)
+
     def _tick(self) -> None:
+        if self._service.standing.state == "running":
+            self._again()
         self._loop.at(self._service.tick(), self._tick)
 
     def _failed(self, error: Exception) -> None:
@@ -314,6 +335,8 @@ def run(paths: Paths | None = None, clock: Clock | None = None, environ: Mapping
             agent.run()
         finally:
             agent.close()
+        if service.displaced is not None:
+            raise service.displaced
     finally:
         service.close()
     return 0

@@ -24,8 +24,9 @@ from netagent.reconcile.workers import Worker
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.change import differ, end_due
+from netcommon.lifecycle.change import differ
 from netcommon.lifecycle.context import Call, alive
+from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
 from runtime import wanted
 from runtime.errors import NetcommonError, TryAgain
@@ -340,10 +341,13 @@ class Dispatcher:
             self._end = None
         if first is not None:
             when = first.monotonic if first.boot == self._service.identity.boot else 0.0
-            self._end = self._loop.at(max(when, self._not_before), self._ended)
+            self._end = self._loop.at(max(when, self._not_before), self.end_due)
 
-    def _ended(self) -> None:
-        self._end = None
+    def end_due(self) -> None:
+        """Ends what has ended; what tells when is made anew by all files, and then sets the timer."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
 
         def job(worker: Worker) -> None:
             ended = end_due(worker.node, self._call(worker))

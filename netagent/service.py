@@ -25,6 +25,7 @@ from typing import Protocol
 
 from netagent.notify import Notifier
 from netagent.observe.alarms import Alarms
+from netagent.observe.control import SOCKET as CONTROL
 from netagent.observe.control import Control
 from netagent.observe.exporter import Exposition
 from netagent.observe.history import Journal as EventJournal
@@ -32,6 +33,7 @@ from netagent.observe.hook_reports import Reports
 from netagent.observe.hook_stats import hooks
 from netagent.observe.metrics import Metrics
 from netagent.observe.status import Standing, document
+from netcommon.doors.agent_report import SOCKET as REPORTS
 from netcommon.doors.agent_report import folder
 from netcommon.host.api.host import Identity
 from netcommon.lifecycle.context import Clock
@@ -44,6 +46,7 @@ from runtime.paths import Paths
 
 #: The file that is locked as long as the agent runs, and holds its process id.
 LOCK = "lock"
+REMOVED = "removed"  #: the alarm: lock or sockets were removed, and cannot be made again
 PATIENCE = 1.0  #: seconds in which the lock of an agent that has ended is free
 
 #: How often the loop shows that it turns where nobody else asks for more (seconds).
@@ -120,7 +123,8 @@ class Service:
         self._reader, self._writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._handlers: dict[int, object] = {}
         self._wakeup = -1
-        self._parts: list[Reports | Control | Exposition] = []
+        self._parts: list[Reports | Control] = []
+        self.displaced: TryAgain | None = None  #: why this agent ends: another one has its lock
         self._exposition: Exposition | None = None
 
     def make_log(self) -> Log:
@@ -137,8 +141,7 @@ class Service:
         Raises SettingsInvalid, TryAgain where an agent runs already, HostRefused.
         """
         self._apply(load(self.paths))
-        self._folder = Folder.make(folder(self.paths.state, self.identity.netns))
-        self._lock = _locked(self._folder)
+        self._folder, self._lock = self._place()
         for end in (self._reader, self._writer):
             end.setblocking(False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -151,20 +154,77 @@ class Service:
             raise RuntimeError("the service is not open")
         self._agent = agent
         self.metrics.gauge("netcommon_agent_start_time_seconds", round(self.standing.started, 3))
+        self._listen(self._folder, agent)
         self._exposition = Exposition(self.metrics, self.alarms)
-        parts: list[Reports | Control | Exposition] = [
-            Reports(self._folder, self.metrics),
+        self._exposition.start()
+        self._exposition.configure(self.settings)
+
+    def _listen(self, within: Folder, agent: Agent) -> None:
+        """Make the sockets."""
+        parts: list[Reports | Control] = [
+            Reports(within, self.metrics),
             Control(
-                self._folder,
+                within,
                 lambda: document(self.standing, self.clock.now(), self.alarms.active(), agent.status()),
                 {"hooks": lambda _rest: hooks(self.metrics), "events": self.journal.asked},
             ),
-            self._exposition,
         ]
         for part in parts:
             part.start()
             self._parts.append(part)
-        self._exposition.configure(self.settings)
+
+    def _place(self) -> tuple[Folder, int]:
+        """Open the folder of the namespace's agent, made if need be, and take its lock. Raises TryAgain, HostRefused."""
+        made = Folder.make(folder(self.paths.state, self.identity.netns))
+        try:
+            return made, _locked(made)
+        except (TryAgain, HostRefused):
+            made.close()
+            raise
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders in which the agent must have its sockets, and its lock."""
+        place = folder(self.paths.state, self.identity.netns)
+        return os.path.dirname(place), place
+
+    def stands(self) -> bool:
+        """Tell whether lock and sockets are where they are looked for. Whoever removes them hides the agent from hooks and from another."""
+        if self._folder is None:
+            return True
+        return self._locks() and all(os.path.exists(f"{self._folder.path}/{name}") for name in (REPORTS, CONTROL))
+
+    def _locks(self) -> bool:
+        """Tell whether the lock that is ours is the one that the next agent would find."""
+        try:
+            mine, there = os.fstat(self._lock), os.lstat(f"{folder(self.paths.state, self.identity.netns)}/{LOCK}")
+        except OSError:
+            return False
+        return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
+
+    def again(self) -> None:
+        """Make anew what somebody has removed. In the main thread. Where another agent has come meanwhile, it stays, and we end."""
+        if self._agent is None or self._folder is None or self.stands():
+            return
+        try:
+            place = None if self._locks() else self._place()
+            for part in self._parts:
+                part.close()
+            self._parts.clear()
+            if place is not None:
+                self._folder.close()
+                os.close(self._lock)
+                self._folder, self._lock = place
+            self._listen(self._folder, self._agent)
+        except TryAgain as error:
+            self.log.error(f"the lock was removed, and {error}: this one ends")
+            self.displaced = error
+            self.stopping()
+        except HostRefused as error:
+            self.alarms.set(REMOVED, f"lock or sockets were removed, and cannot be made again: {error}")
+        else:
+            self.alarms.clear(REMOVED)
+            self.log.warning(f"lock or sockets were removed from {self._folder.path}: they were made again")
 
     @property
     def descriptor(self) -> int:
@@ -236,6 +296,9 @@ class Service:
 
     def close(self) -> None:
         """Ends what was begun, in reverse."""
+        if self._exposition is not None:
+            self._exposition.close()
+            self._exposition = None
         for part in reversed(self._parts):
             part.close()
         self._parts.clear()

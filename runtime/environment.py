@@ -67,6 +67,11 @@ def identified(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in IDENTIFY)
 
 
+def emulated_uuid(instance: str, index: int | None, uuid: str) -> str:
+    """Give the UUID of the emulated twin of the NIC ``uuid`` of an HVM guest."""
+    return generated_uuid(instance, index, f"{uuid} emulated")
+
+
 def generated_uuid(instance: str, index: int | None, mac: str) -> str:
     """uuid5 (RFC 4122, 4.3) of instance, index and MAC: the identity of a NIC that came without a UUID."""
     import hashlib  # only NICs of instances older than Ganeti 2.8, and hand-made ones, pay for it

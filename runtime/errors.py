@@ -70,6 +70,10 @@ class TryAgain(NetcommonError):
     advice = "the same may succeed later: try again; netcommon doctor if it goes on"
 
 
+class Interrupted(TryAgain):
+    """A signal, or the end of its time, ends the whole call: who goes on after a failure of one NIC must not go on after this."""
+
+
 class SettingsInvalid(NetcommonError):
     """The settings file cannot be used."""
 

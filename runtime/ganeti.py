@@ -220,7 +220,9 @@ def _is_nic_file(name: str) -> bool:
 
 
 def write_nic_file(paths: Paths, nic: Nic) -> bool:
-    """Writes nic/<instance>/<uuid>, with <index> a link to it; False where Ganeti is not here or the NIC has no instance.
+    """Write nic/<instance>/<uuid>, with <index> a link to it; remove the link of an index that the NIC had before.
+
+    Return False where Ganeti is not here or the NIC has no instance.
 
     Ganeti's own later write of <index> replaces the link with a file that says the same. Raises HostRefused.
     """
@@ -234,6 +236,7 @@ def write_nic_file(paths: Paths, nic: Nic) -> bool:
                     folder.write(nic.uuid, nic.interface.encode())
                     if nic.index is not None and folder.target(str(nic.index)) != nic.uuid:
                         folder.link(str(nic.index), nic.uuid)
+                        _unlink(folder, nic.uuid, but=str(nic.index))
                     break
                 except HostRefused:  # the down of another NIC of the instance has removed its folder, which was empty just then
                     if attempt == AGAIN - 1 or not folder.removed():
@@ -249,16 +252,20 @@ def remove_nic_file(paths: Paths, nic: Nic) -> bool:
     with folder:
         if _tap(folder, nic.uuid) != nic.interface:
             return False
-        for name in folder.names():
-            # the index may have changed since up, so any link to it is ours
-            if name.isdigit():
-                folder.unlink_if(name, nic.uuid)
+        _unlink(folder, nic.uuid)
         folder.remove(nic.uuid)
     nics = _folder(paths, "nic")
     if nics is not None:
         with nics:
             nics.remove_empty(nic.instance)
     return True
+
+
+def _unlink(folder: Folder, uuid: str, but: str = "") -> None:
+    """Remove every index that is a link to the NIC, except ``but``: Ganeti makes none."""
+    for name in folder.names():
+        if name.isdigit() and name != but:
+            folder.unlink_if(name, uuid)
 
 
 def instance_pid(paths: Paths, instance: str) -> int:

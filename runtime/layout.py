@@ -95,6 +95,20 @@ class Layout:
         if self._root is not None:
             yield self._root
 
+    def elsewhere(self, name: str) -> bool:
+        """Tell whether the layout of another namespace has the file ``name``. Raises HostRefused."""
+        base = Folder.find(self._path)
+        if base is None:
+            return False
+        with base:
+            owner, others = self._owner(base), base.sub("netns.d")
+            if owner not in ("", self._cookie) and base.exists(name):
+                return True
+        if others is None:
+            return False
+        with others:
+            return any(others.exists(f"{cookie}/{name}") for cookie in others.names() if cookie != self._cookie)
+
     def _find_root(self) -> Folder | None:
         base = Folder.find(self._path)
         if base is None:

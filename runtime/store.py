@@ -76,6 +76,10 @@ class Store:
         nics = self._layout.find("nics")
         return nics is not None and nics.exists(f"{key}.json")
 
+    def elsewhere(self, key: str) -> bool:
+        """Tell whether another network namespace that shares the state directory has a record of this key."""
+        return is_key(key) and self._layout.elsewhere(f"nics/{key}.json")
+
     def read(self, key: str, parse: Parse | None = None) -> Record | None:
         """The record; None where there is none, or where it did not parse and so was moved to quarantine. ``parse``: instead of our own.
 

@@ -13,6 +13,8 @@ first of all ends, or an earlier time: who looks whether something is due reads 
 
 from __future__ import annotations
 
+from itertools import count
+
 from runtime import validate
 from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
@@ -40,6 +42,10 @@ class Moment(NamedTuple):
     boot: str
     monotonic: float
     wall: float
+
+
+#: What a link tells that cannot be read: it is due in every boot.
+UNREADABLE = Moment("unreadable", 0.0, 0.0)
 
 
 class End(NamedTuple):
@@ -180,8 +186,7 @@ def _moment(name: str, stored: Any) -> Moment:
     if not isinstance(stored, dict) or set(stored) != set(Moment._fields) or type(stored["boot"]) is not str:
         raise RecordUnreadable(f"{name}: no time")
     times = [stored[field] for field in ("monotonic", "wall")]
-    # NaN and infinity do not pass the comparison
-    if not all(type(each) in (int, float) and 0 <= each <= 1e15 for each in times):
+    if not all(type(each) in (int, float) and _plausible(each) for each in times):
         raise RecordUnreadable(f"{name}: no time in seconds")
     boot = stored["boot"]
     if not (boot.isascii() and boot.isprintable() and 0 < len(boot) <= BOOT and " " not in boot):  # it goes into a link
@@ -276,6 +281,15 @@ def remove(paths: Paths, uuid: str) -> bool:
         return gone
 
 
+def uuids(paths: Paths) -> list[str]:
+    """List the NICs of which anything was changed, without a look at what. Raises HostRefused."""
+    folder = Folder.find(paths.wanted)
+    if folder is None:
+        return []
+    with folder:
+        return _uuids(folder)
+
+
 def all_of(paths: Paths, problems: list[str]) -> dict[str, Wanted]:
     """Everything that was changed, by the NICs' UUIDs. Raises HostRefused."""
     folder = Folder.find(paths.wanted)
@@ -295,12 +309,21 @@ def first_end(paths: Paths) -> Moment | None:
 
 
 def _told(folder: Folder) -> Moment | None:
+    """Read the link. Whatever else is in its place, or is no time, is due at once: whoever looks then makes it anew."""
     told = folder.target(ENDS)
+    if not told and not folder.exists(ENDS):
+        return None
     try:
         boot, monotonic, wall = told.split(" ")
-        return Moment(boot, float(monotonic), float(wall))
+        found = Moment(boot, float(monotonic), float(wall))
     except ValueError:
-        return Moment("unreadable", 0.0, 0.0) if told else None
+        return UNREADABLE
+    return found if boot and _plausible(found.monotonic) and _plausible(found.wall) else UNREADABLE
+
+
+def _plausible(seconds: float) -> bool:
+    """Tell whether this is a time: NaN and infinity do not pass the comparison."""
+    return 0 <= seconds <= 1e15
 
 
 def due(paths: Paths, now: Moment) -> bool:
@@ -309,8 +332,17 @@ def due(paths: Paths, now: Moment) -> bool:
     return end is not None and (now.boot != end.boot or now.monotonic >= end.monotonic)
 
 
+def over(paths: Paths, now: Moment) -> bool:
+    """Tell whether an option has ended, for who leaves files as they are. Raises HostRefused.
+
+    In another boot than that of the ends, wall time tells. So a hook has nothing to do after a reboot, before the first end.
+    """
+    end = first_end(paths)
+    return end is not None and (now.monotonic >= end.monotonic if now.boot == end.boot else now.wall >= end.wall)
+
+
 def note_ends(paths: Paths) -> None:
-    """Make the link of the first end anew, by all files. Raises HostRefused."""
+    """Make the link of the first end anew, by all files, if it is another one. Raises HostRefused."""
     folder = Folder.find(paths.wanted)
     if folder is not None:
         with folder:
@@ -323,31 +355,48 @@ def _note_end(folder: Folder, wanted: Wanted) -> None:
     A link that tells of an earlier end stays: whoever looks then makes it anew. So a change of one NIC reads the file of no other.
     """
     told, ends = _told(folder), [end.until for end in _ends(wanted)]
-    if told is None and ends:
+    if told == UNREADABLE:
+        try:
+            _note_ends(folder)
+        except HostRefused:
+            pass  # it is due at once as it is, so no end is missed
+    elif any(told is None or end.wall < told.wall or _unlike(end, told) for end in ends):
         _note_ends(folder)
-    elif told is not None and told.boot != SEVERAL and any(end.boot != told.boot or end.monotonic < told.monotonic for end in ends):
-        _note_ends(folder)
+
+
+def _unlike(end: Moment, told: Moment) -> bool:
+    return told.boot != SEVERAL and (end.boot != told.boot or end.monotonic < told.monotonic)
 
 
 def _note_ends(folder: Folder) -> None:
-    """Make the link tell of the first end. Ends of several boots cannot be compared: then it tells of no boot, and is due at once.
+    """Make the link tell of the first end. Each clock's is told by itself.
+
+    Ends of several boots cannot be compared by their boots' clocks: then it tells of no boot, and is due at once, but for ``over``.
 
     No lock is held: another process may write a file, and read the link, between our look at the files and our change of the link. So
     the files are read again after each change, until the link is what they say.
     """
+    if not folder.target(ENDS) and folder.exists(ENDS):
+        _put_aside(folder)
     while True:
         ends = [end.until for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, [], readonly=True))]
         if not ends:
             if not folder.remove(ENDS):
                 return
             continue
-        first = min(ends, key=lambda until: until.monotonic)
-        if {until.boot for until in ends} != {first.boot}:
-            first = first._replace(boot=SEVERAL)
-        target = f"{first.boot} {first.monotonic:.6f} {first.wall:.6f}"
+        boots = {until.boot for until in ends}
+        monotonic, wall = min(until.monotonic for until in ends), min(until.wall for until in ends)
+        target = f"{boots.pop() if len(boots) == 1 else SEVERAL} {monotonic:.6f} {wall:.6f}"
         if folder.target(ENDS) == target:
             return
         folder.link(ENDS, target)
+
+
+def _put_aside(folder: Folder) -> None:
+    """Put aside what is no link in the place of the link, such as a folder: no link could replace that. Raises HostRefused."""
+    with folder.make_sub(QUARANTINE) as aside:
+        number = next(number for number in count() if not aside.exists(f"{ENDS}-{number}"))
+        folder.move(ENDS, aside, f"{ENDS}-{number}")
 
 
 def _ends(wanted: Wanted) -> Iterator[End]:

@@ -80,6 +80,13 @@ class Serving:
         elif not settings.agent_hook_socket:
             self.close(PATIENCE)
 
+    def again(self, settings: Settings) -> None:
+        """Make the socket anew that somebody has removed; what is at work goes on. Raises HostRefused."""
+        if settings.agent_hook_socket and (self._folder is None or not os.path.exists(f"{self._folder.path}/{self._name}")):
+            self.close(0)
+            self.configure(settings)
+            self._log.warning("the socket for hooks was not there: it was made again")
+
     def close(self, seconds: float) -> None:
         """Accepts no more calls, and waits as long for those at work; what is cut off then, the hooks do again."""
         if self._folder is None:

@@ -60,11 +60,12 @@ class Exposition:
     def text(self) -> str:
         """The metrics as of now, those of this process too."""
         used = resource.getrusage(resource.RUSAGE_SELF)
-        self._metrics.gauge("process_cpu_seconds_total", round(used.ru_utime + used.ru_stime, 3))
-        self._metrics.gauge("process_open_fds", len(os.listdir("/proc/self/fd")) - 1)
+        own = Metrics()
+        own.gauge("process_cpu_seconds_total", round(used.ru_utime + used.ru_stime, 3))
+        own.gauge("process_open_fds", len(os.listdir("/proc/self/fd")) - 1)
         with open("/proc/self/statm", encoding="ascii") as file:
-            self._metrics.gauge("process_resident_memory_bytes", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-        return self._metrics.text()
+            own.gauge("process_resident_memory_bytes", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        return self._metrics.text() + own.text()
 
     def close(self) -> None:
         """Ends the threads; the file goes, so that nobody takes its numbers for true."""
@@ -91,7 +92,10 @@ class Exposition:
             self._changed.wait(INTERVAL)
 
     def _write(self, path: str) -> None:
-        """Writes the file at once, as node_exporter wants it: a rename within its folder. Other users may read it."""
+        """Writes the file at once, as node_exporter wants it: a rename within its folder. Other users may read it.
+
+        Without the metrics of this process: node_exporter has some of the same names, its own, and would show none of either.
+        """
         try:
             found = Folder.find(os.path.dirname(path))
             if found is None:
@@ -100,7 +104,7 @@ class Exposition:
                 if _beginning(found, path) not in (None, b"", MARK):
                     what = f"{escaped(path)} is no file of netcommon's metrics, and stays as it is"
                     raise HostRefused(what, "expected a path where there is nothing, or an empty file")
-                found.write(os.path.basename(path), self.text().encode(), mode=0o644)
+                found.write(os.path.basename(path), self._metrics.text().encode(), mode=0o644)
         except (NetcommonError, OSError) as error:
             self._alarms.set(FILE_ALARM, str(error))
         else:

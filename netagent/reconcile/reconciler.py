@@ -105,7 +105,7 @@ class Reconciler:
                 continue
             if not alive(node, view, record) or follow(node, view, record) is not record or _at_work(node, record.uuid):
                 continue
-            drifted = differs[key] = _drift(view, record, execute.decode(record)[0], known)
+            drifted = differs[key] = _drift(node, view, record, execute.decode(record)[0], known)
             self._chronicle.drifted(record, [f"{operation.describe()}: {text}" for operation, text in drifted])
             found, again[key] = self._judged(record, drifted, self.call(record, PATIENCE).log)
             if found:
@@ -137,7 +137,7 @@ class Reconciler:
             return True, []
         now = follow(node, view, record)
         operations = execute.decode(now)[0]
-        drifted = now is not record or (record.state == UP and arrived(node, record)) or bool(_drift(view, now, operations, known))
+        drifted = now is not record or (record.state == UP and arrived(node, record)) or bool(_drift(node, view, now, operations, known))
         counts = [pair for operation in operations if isinstance(operation, NicGuard) for pair in dropped(operation, view).items()]
         labels = {"instance": record.nic.instance, "device": record.device}
         return drifted, [({**labels, "reason": reason}, number) for reason, number in counts if number]
@@ -188,7 +188,7 @@ class Reconciler:
     def _mend(self, record: Record, view: View) -> Result:
         here = record.state == UP and arrived(self.node, record)
         now = follow(self.node, view, record)
-        renamed, drifted = now is not record, _drift(view, now, execute.decode(now)[0])
+        renamed, drifted = now is not record, _drift(self.node, view, now, execute.decode(now)[0])
         if not (drifted or here or renamed):
             self._repairs.worked(record.key)
             self._chronicle.drifted(record, ())
@@ -254,7 +254,7 @@ class Reconciler:
         """Those of ``wanted`` that do not hold now."""
         view = self.node.host.view()
         now = follow(self.node, view, record)
-        drifted = _drift(view, now, execute.decode(now)[0])
+        drifted = _drift(self.node, view, now, execute.decode(now)[0])
         return [name for operation, _text in drifted if (name := _name(operation)) in wanted]
 
     def _judged(self, record: Record, drifted: list[tuple[Operation, str]], log: Log) -> tuple[dict[str, str], float]:
@@ -295,9 +295,11 @@ def _name(operation: Operation) -> str:
     return repr(intent(operation))
 
 
-def _drift(view: View, record: Record, operations: list[Operation], known: execute.Known | None = None) -> list[tuple[Operation, str]]:
+def _drift(
+    node: Node, view: View, record: Record, operations: list[Operation], known: execute.Known | None = None
+) -> list[tuple[Operation, str]]:
     """Select the operations that do not hold and are to be made again."""
-    return [(operation, text) for operation, text in drift_of(view, record, operations, known) if kept_up(view, record, operation)]
+    return [(operation, text) for operation, text in drift_of(view, record, operations, known) if kept_up(node, view, record, operation)]
 
 
 def _let_go(node: Node, view: View, record: Record) -> bool:

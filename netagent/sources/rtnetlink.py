@@ -33,7 +33,7 @@ from netagent.events import (
 )
 from netagent.sources.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Link
-from netcommon.host.rtnetlink import decode
+from netcommon.host.rtnetlink import decode, nexthop
 from netcommon.host.rtnetlink.attributes import MalformedError, attributes, string, u32
 from netcommon.host.rtnetlink.decode import INFO_SLAVE_KIND
 from netcommon.host.rtnetlink.encode import (
@@ -63,8 +63,9 @@ from netcommon.operations.vlan import may_lead_outside
 
 SOURCE = "rtnetlink"
 
-#: RTNLGRP_*: links, forwarding entries, traffic control, and of IPv4 and IPv6 addresses, routes, rules and devices' settings; VLANs.
-GROUPS = (1, 3, 4, 5, 9, 7, 11, 8, 19, 24, 25, 33)
+#: RTNLGRP_*: links, forwarding entries, traffic control, and of IPv4 and IPv6 addresses, routes, rules and devices' settings; nexthops;
+#: VLANs.
+GROUPS = (1, 3, 4, 5, 9, 7, 11, 8, 19, 24, 25, 32, 33)
 
 RTM_NEWADDR, RTM_DELADDR = 20, 21
 RTM_NEWQDISC, RTM_DELQDISC = 36, 37
@@ -130,6 +131,7 @@ class KernelEvents(Listener):
         super().__init__(socket.NETLINK_ROUTE, GROUPS, FILTER, buffer)
         self._links: dict[int, tuple[object, ...]] = {}  #: of each device what was last told of it
         self._ports: dict[int, int] = {}  #: of each port of a bridge a hash of what was last told of it as such
+        self._nexthops: dict[int, nexthop.Nexthop] = {}  #: by its id what was last told of each
         self._qdiscs: dict[int, dict[bytes, int]] = {}  #: of each device's qdiscs, by handle and parent, a hash of what was last told of it
 
     def read(self) -> list[Event]:
@@ -144,6 +146,7 @@ class KernelEvents(Listener):
         except Lost:
             self._links.clear()
             self._ports.clear()
+            self._nexthops.clear()
             self._qdiscs.clear()
             found.append(Overrun(SOURCE))
         return found
@@ -162,6 +165,8 @@ class KernelEvents(Listener):
                 yield _either(kind == RTM_DELRULE, (FWMARK, (rule.mark, rule.mask)))
         elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
             yield from _route(kind, body)
+        elif kind in (nexthop.RTM_NEWNEXTHOP, nexthop.RTM_DELNEXTHOP):
+            yield from self._nexthop(kind, body)
         elif kind == RTM_DELNEIGH:
             if body[0] == AF_BRIDGE:
                 yield Gone(((INDEX, NDMSG.unpack_from(body)[1]),))
@@ -228,6 +233,16 @@ class KernelEvents(Listener):
             self._ports[index] = told
             yield Changed(((INDEX, index),))
 
+    def _nexthop(self, kind: int, body: bytes) -> Iterator[Event]:
+        """Default routes may name it, of which the kernel tells nothing then. A gateway alone is no news."""
+        told = nexthop.decode(body)
+        ways = ((UPLINKS, AF_INET), (UPLINKS, AF_INET6))
+        if kind == nexthop.RTM_DELNEXTHOP:
+            self._nexthops.pop(told.id, None)
+            yield Gone(ways)
+        elif self._nexthops.get(told.id) != told:
+            self._nexthops[told.id] = told
+            yield Came(ways)
 
     def _qdisc(self, kind: int, body: bytes) -> Iterator[Event]:
         """Whoever asks for one qdisc is answered so that all can hear it: what was told before is no news, or each look would be followed

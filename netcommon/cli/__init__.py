@@ -6,8 +6,15 @@ from __future__ import annotations
 def main() -> None:
     """The console script."""
     import signal
+    import sys
 
+    from netcommon.cli import streams
+
+    streams.take()
     from netcommon.cli.group import netcommon
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
-    netcommon.main(prog_name="netcommon")
+    try:
+        netcommon.main(prog_name="netcommon")
+    except streams.UnwrittenError as error:
+        sys.exit(streams.end(error))

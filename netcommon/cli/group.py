@@ -117,7 +117,7 @@ def netcommon(ctx: click.Context, root: str, verbose: bool) -> None:
     A NIC is named by its UUID, its device, or INSTANCE/INDEX.
 
     Exit status: 0 done; 1 check found drift, doctor an error, or the agent has an alarm; 2 wrong usage; 64 the NIC's description is wrong;
-    69 the host refused; 75 try again; 78 the settings are wrong.
+    69 the host refused; 74 the output cannot be written; 75 try again; 78 the settings are wrong.
     """
     from netcommon.cli.app import App
     from runtime.paths import Paths

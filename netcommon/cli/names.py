@@ -24,7 +24,8 @@ EXPECTED_UP = "the UUID, device or INSTANCE/INDEX of a NIC that is up, not only 
 def matching(records: Iterable[Record], name: str, instances: bool = True, view: View | None = None) -> list[Record]:
     """The records that ``name`` means: by key, else by UUID, else by device, else by INSTANCE/INDEX, else by instance.
 
-    ``view``: else also by the name that a device has now, if it was renamed since.
+    ``view``: else also by the name that a device has now, if it was renamed since. Raises NicInvalid for an INSTANCE/INDEX that several
+    NICs have: Ganeti gives an index anew when it removes a NIC of a running instance, and tells nobody of those that move up.
     """
     records, uuid = list(records), name.lower()
     kinds = (
@@ -37,7 +38,10 @@ def matching(records: Iterable[Record], name: str, instances: bool = True, view:
     link = view.link(name) if view is not None and not any(kinds) and _fits(validate.interface, name) else None
     if link is not None:
         return [record for record in records if record.ifindex == link.index and link.alias.startswith(record.uuid if link.alias else "")]
-    return next((found for found in kinds if found), [])
+    found = next((found for found in kinds if found), [])
+    if found and found is kinds[3] and len({record.uuid for record in found}) > 1:
+        raise _several(name, [f"{record.uuid} on {record.device}" for record in found], "are on record so; name it by one of these")
+    return found
 
 
 def chosen(store: Store, names: Sequence[str], problems: list[str], view: View | None = None) -> list[Record]:
@@ -137,9 +141,12 @@ def _defined(paths: Paths, name: str) -> Nic | None:
         return nic
     labelled = [nic for nic in definitions.all_of(paths)[0] if nic.label == name]
     if len(labelled) > 1 and labelled[0].index is not None:
-        several = ", ".join(sorted(f"{nic.uuid} on {nic.interface}" for nic in labelled))
-        raise NicInvalid("NIC", name, f"one NIC, not several: {several} are defined so")
+        raise _several(name, [f"{nic.uuid} on {nic.interface}" for nic in labelled], "are defined so")
     return labelled[0] if len(labelled) == 1 else None
+
+
+def _several(name: str, nics: Iterable[str], why: str) -> NicInvalid:
+    return NicInvalid("NIC", name, f"one NIC, not several: {', '.join(sorted(nics))} {why}")
 
 
 def _fits(rule: Callable[[str], str], name: str) -> bool:

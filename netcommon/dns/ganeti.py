@@ -9,13 +9,26 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from netcommon.dns import guest as guests
 from netcommon.dns.guest import Guest
-from runtime.errors import HostRefused, NicInvalid
+from runtime.errors import HostRefused, NicInvalid, TryAgain
 
 FOLDER = "/var/lib/ganeti"
+
+#: Where the daemons listen that run on the master alone, and start only once most nodes have agreed that it is the master.
+SOCKETS = "/var/run/ganeti/socket"
+MASTERS = ("ganeti-query", "ganeti-master", "ganeti-luxi", "ganeti-wconfd")
+
+
+class Certain(NamedTuple):
+    """The cluster, by a configuration that can be relied on for what is not in it."""
+
+    cluster: str
+    names: frozenset[str]  #: of all instances
+    guests: Mapping[str, Guest]  #: those whose names and addresses can be in the DNS
 
 
 def is_master(master: str, folder: str) -> bool:
@@ -38,23 +51,75 @@ def master_name(folder: str) -> str:
 
 def configured(folder: str) -> dict[str, Guest] | None:
     """Every instance of the cluster by name; None where the configuration is not here. Raises HostRefused where it makes no sense."""
+    value = _read(folder)
+    if value is None:
+        return None
+    try:
+        return _guests(value)
+    except (KeyError, TypeError, AttributeError):
+        raise HostRefused(f"{folder}/config.data is not as Ganeti 3 writes it") from None
+
+
+def certain(folder: str, sockets: str) -> Certain:
+    """The cluster as it is now: what is not in it is not there. Raises HostRefused or TryAgain where that is not certain.
+
+    A copy of the configuration may be another cluster's, or have been overtaken, on a node that was the master once or that was given a
+    backup. So it must agree with what Ganeti writes beside it (lib/ssconf.py): the cluster, its master and the list of its instances;
+    and a daemon of the master must run here.
+    """
+    path, value = f"{folder}/config.data", _read(folder)
+    if value is None:
+        raise HostRefused(f"{path} cannot be read: which instances there are is not known")
+    try:
+        cluster, names = value["cluster"]["cluster_name"], frozenset(one["name"].lower() for one in value["instances"].values())
+        master, guests_of = value["nodes"][value["cluster"]["master_node"]]["name"], _guests(value)
+    except (KeyError, TypeError, AttributeError):
+        raise HostRefused(f"{path} is not as Ganeti 3 writes it") from None
+    here = next((line.strip() for line in _lines(f"{folder}/ssconf_cluster_name")), "")
+    if not here or cluster != here:
+        raise HostRefused(f"{path} is cluster {cluster}'s, and this is a node of {here or 'no cluster'}: nothing is removed by it")
+    if master != master_name(folder) or not is_master(master, folder):
+        raise HostRefused(f"{path} has {master} for the master, and this node is another: nothing is removed by it")
+    listed = frozenset(line.strip().lower() for line in _lines(f"{folder}/ssconf_instance_list") if line.strip())
+    if listed != names or not os.path.exists(f"{folder}/ssconf_instance_list"):
+        text = f"{path} and {folder}/ssconf_instance_list differ by {len(listed ^ names)} instances: one of them is of another time"
+        raise TryAgain(f"{text}, or a job is at work; nothing is removed by it")
+    if not any(_answers(f"{sockets}/{name}") for name in MASTERS):
+        raise HostRefused(f"no daemon of Ganeti's master answers in {sockets}: another node may be the master; nothing is removed")
+    return Certain(cluster, names, guests_of)
+
+
+def _answers(path: str) -> bool:
+    """Whether a daemon listens there."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            probe.connect(path)
+        return True
+    except OSError:
+        return False
+
+
+def _read(folder: str) -> Any:
+    """The configuration; None where it is not here. Raises HostRefused where it is no JSON."""
     path = f"{folder}/config.data"
     try:
         with open(path, "rb") as stream:
-            value: Any = json.load(stream)
+            return json.load(stream)
     except OSError:
         return None
     except (ValueError, RecursionError):
         raise HostRefused(f"{path} is not JSON") from None
-    try:
-        cluster, networks = value["cluster"]["cluster_name"], value["networks"]
-        made = {}
-        for instance in value["instances"].values():
-            if one := _guest(instance, cluster, networks):
-                made[one.name] = one
-        return made
-    except (KeyError, TypeError, AttributeError):
-        raise HostRefused(f"{path} is not as Ganeti 3 writes it") from None
+
+
+def _guests(value: Any) -> dict[str, Guest]:
+    """The instances that can be in the DNS. Raises KeyError, TypeError or AttributeError."""
+    cluster, networks = value["cluster"]["cluster_name"], value["networks"]
+    made = {}
+    for instance in value["instances"].values():
+        if one := _guest(instance, cluster, networks):
+            made[one.name] = one
+    return made
 
 
 def _guest(instance: Any, cluster: str, networks: Any) -> Guest | None:

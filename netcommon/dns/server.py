@@ -15,10 +15,13 @@ import dns.message
 import dns.name
 import dns.opcode
 import dns.rcode
+import dns.rdata
 import dns.rdatatype
 import dns.rrset
 import dns.tsig
 import dns.update
+import dns.xfr
+import dns.zone
 
 from netcommon.dns.key import Key
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
@@ -71,6 +74,65 @@ class Servers:
             raise self._refusal(rcode, zone)
         return rcode == dns.rcode.NOERROR
 
+    def transfer(self, zone: str, kind: str) -> dict[str, list[dns.rdata.Rdata]]:
+        """Read the whole of ``zone`` (AXFR, RFC 5936), and give its records of one type by name.
+
+        Raises as query, and TryAgain where it comes in part, or not signed to its end: what was read then is nobody's to act on.
+        """
+        asked = dns.message.make_query(absolute(zone), "AXFR")
+        asked.flags &= ~dns.flags.RD
+        asked.use_tsig(self._key)
+        while self._left:
+            self.close()  # a server that has begun a transfer may end the connection with it
+            try:
+                whole = self._transferred(zone, asked)
+            except (OSError, EOFError) as error:
+                self.close()
+                self._silenced(error)
+                continue
+            finally:
+                self.close()
+            wanted = dns.rdatatype.from_text(kind)
+            return {name.to_text(omit_final_dot=True).lower(): list(found) for name, found in whole.iterate_rdatasets(wanted)}
+        raise TryAgain(f"no DNS server answers: {'; '.join(self._silent)}")
+
+    def _transferred(self, zone: str, asked: dns.message.Message) -> dns.zone.Zone:
+        """Raises OSError or EOFError where the server does not answer, or not to the end; else NetcommonError."""
+        connection, wire = self._connected(), asked.to_wire()
+        connection.sendall(len(wire).to_bytes(2, "big") + wire)
+        made = dns.zone.Zone(absolute(zone), relativize=False)
+        context, done, signed = None, False, False
+        try:
+            with dns.xfr.Inbound(made, dns.rdatatype.AXFR) as inbound:
+                while not done:
+                    limit = min(self._now() + self._timeout, self._deadline)
+                    length = int.from_bytes(self._read(connection, 2, limit), "big")
+                    part = dns.message.from_wire(
+                        self._read(connection, length, limit),
+                        keyring=asked.keyring,
+                        request_mac=asked.mac,
+                        xfr=True,
+                        tsig_ctx=context,
+                        multi=True,
+                    )
+                    if part.id != asked.id:
+                        raise TryAgain(f"DNS server {self._left[0]}: an answer to another question")
+                    done, context, signed = inbound.process_message(part), part.tsig_ctx, part.had_tsig
+        except dns.xfr.TransferError as error:
+            if error.rcode == dns.rcode.REFUSED:
+                raise HostRefused(f"DNS server {self._left[0]} refused to transfer zone {zone}: may the TSIG key do that?") from None
+            raise self._refusal(error.rcode, zone) from None
+        except dns.exception.DNSException as error:
+            raise self._untrusted(error) or TryAgain(f"DNS server {self._left[0]}: zone {zone} came in part, or wrong: {error}") from None
+        if not signed:
+            raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without a signature at its end")
+        return made
+
+    def _silenced(self, error: Exception) -> None:
+        """Ask the server that did not answer no more."""
+        reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", "") or str(error)
+        self._silent.append(f"{self._left.pop(0)}: {reason}")
+
     def _exchange(self, message: dns.message.Message) -> dns.message.Message:
         message.use_tsig(self._key)
         while self._left:
@@ -81,22 +143,26 @@ class Servers:
                 self.close()
                 # A server closes what is idle (RFC 7766, 6.2.3): then once more, over a new connection.
                 if fresh or isinstance(error, TimeoutError):
-                    reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", "") or str(error)
-                    self._silent.append(f"{self._left.pop(0)}: {reason}")
+                    self._silenced(error)
         raise TryAgain(f"no DNS server answers: {'; '.join(self._silent)}")
 
     def _once(self, message: dns.message.Message) -> dns.message.Message:
         """Raises OSError or EOFError where the server does not answer."""
         limit = min(self._now() + self._timeout, self._deadline)
-        connection = self._connection
-        if connection is None:
-            host, _, port = self._left[0].rpartition(":")
-            connection = self._connection = socket.create_connection((host.strip("[]"), int(port)), self._until(limit))
+        connection = self._connected()
         wire = message.to_wire()
         connection.settimeout(self._until(limit))
         connection.sendall(len(wire).to_bytes(2, "big") + wire)
         length = int.from_bytes(self._read(connection, 2, limit), "big")
         return self._parsed(message, self._read(connection, length, limit))
+
+    def _connected(self) -> socket.socket:
+        """The connection to the first server that is left. Raises OSError."""
+        if self._connection is None:
+            host, _, port = self._left[0].rpartition(":")
+            limit = min(self._now() + self._timeout, self._deadline)
+            self._connection = socket.create_connection((host.strip("[]"), int(port)), self._until(limit))
+        return self._connection
 
     def _until(self, limit: float) -> float:
         left = limit - self._now()
@@ -116,23 +182,30 @@ class Servers:
 
     def _parsed(self, message: dns.message.Message, wire: bytes) -> dns.message.Message:
         """The answer, verified. Raises NetcommonError: what is not signed is believed only to be an error."""
-        server, name = self._left[0], self._key.name.to_text(omit_final_dot=True)
+        server = self._left[0]
         try:
             answer = dns.message.from_wire(wire, keyring=message.keyring, request_mac=message.mac)
             if answer.had_tsig and message.is_response(answer):
                 return answer
-        except dns.tsig.PeerBadKey:
-            raise SettingsInvalid(f"DNS server {server} does not know the TSIG key {name}") from None
-        except (dns.tsig.PeerBadSignature, dns.tsig.PeerBadTruncation):
-            raise SettingsInvalid(f"DNS server {server} has another secret or algorithm for the TSIG key {name}") from None
-        except (dns.tsig.PeerBadTime, dns.tsig.BadTime):
-            raise HostRefused(f"the clocks of DNS server {server} and of this node differ too much for TSIG") from None
-        except dns.exception.DNSException:
-            pass  # unsigned, or wrongly: what dnspython makes of that differs by version
+        except dns.exception.DNSException as error:
+            if why := self._untrusted(error):
+                raise why from None
+            # else unsigned, or wrongly: what dnspython makes of that differs by version
         rcode = _unsigned_rcode(wire)
         if rcode == dns.rcode.NOERROR:
             raise TryAgain(f"DNS server {server}: an answer without a signature that can be trusted, or to another question")
         raise self._refusal(rcode, "")
+
+    def _untrusted(self, error: dns.exception.DNSException) -> NetcommonError | None:
+        """What the server, or we, found wrong with a signature; None for any other error."""
+        server, name = self._left[0], self._key.name.to_text(omit_final_dot=True)
+        if isinstance(error, dns.tsig.PeerBadKey):
+            return SettingsInvalid(f"DNS server {server} does not know the TSIG key {name}")
+        if isinstance(error, dns.tsig.PeerBadSignature | dns.tsig.PeerBadTruncation):
+            return SettingsInvalid(f"DNS server {server} has another secret or algorithm for the TSIG key {name}")
+        if isinstance(error, dns.tsig.PeerBadTime | dns.tsig.BadTime):
+            return HostRefused(f"the clocks of DNS server {server} and of this node differ too much for TSIG")
+        return None
 
     def _refusal(self, rcode: int, zone: str) -> NetcommonError:
         server, text = self._left[0], dns.rcode.to_text(dns.rcode.Rcode(rcode))

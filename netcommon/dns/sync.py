@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.dns import key, library
 from netcommon.dns.guest import Event, Guest
 from netcommon.dns.names import is_reverse, zone_of
-from netcommon.dns.records import Policy, names_of, wanted
+from netcommon.dns.records import Policy, Sets, names_of, wanted
 from netcommon.dns.store import Intent, Store
 from netcommon.log import Log
 from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
+
+if TYPE_CHECKING:
+    from netcommon.dns.ganeti import Certain
+    from netcommon.dns.stale import Marked
 
 
 class Outcome(NamedTuple):
@@ -30,6 +34,7 @@ def policy(settings: Settings) -> Policy:
 
 class Run:
     """One run, until ``deadline`` by ``now`` (monotonic seconds). ``guests`` reads Ganeti's configuration, None where it is not here.
+    ``dry_run``: nothing is written, neither on record nor into the zones, and what would be done is said.
 
     Raises SettingsInvalid where the settings do not suffice, HostRefused where there is no dnspython.
     """
@@ -42,10 +47,12 @@ class Run:
         deadline: float,
         now: Callable[[], float],
         guests: Callable[[], Mapping[str, Guest] | None],
+        dry_run: bool = False,
     ) -> None:
         if not settings.dns_servers:
             raise SettingsInvalid("dns.zones are given, but no dns.servers")
         self._cluster, self._policy, self._store, self._log, self._guests = settings.dns_cluster, policy(settings), store, log, guests
+        self._dry_run = dry_run
         self._key = key.read(settings.dns_key_file)
         library.find()
         from netcommon.dns.server import Servers  # it needs dnspython
@@ -67,29 +74,77 @@ class Run:
             if outcomes and not self._servers.answering:
                 break
             outcomes[name] = self._one(name, name not in instances)
-        if any(outcome.done for outcome in outcomes.values()):
+        if any(outcome.done for outcome in outcomes.values()) and not self._dry_run:
             for name, outcome in outcomes.items():
                 if any(isinstance(error, HostRefused) for error in outcome.errors):
                     again = self._one(name, False)
                     outcomes[name] = again._replace(done=outcome.done + again.done)
         return list(outcomes.values())
 
-    def _refresh(self, name: str) -> None:
-        """What is on record may be out of date: another node may have been the master meanwhile, or an operation ended half way."""
+    def remove_stale(self, certain: Callable[[], Certain], only: str = "") -> list[Outcome]:
+        """Removes the records of our cluster's that no instance has any more, those of instance ``only`` if one is named.
+
+        ``certain`` reads the configuration, and raises where that cannot be relied on; it is asked again before each instance's, under its
+        lock, since one may have been made meanwhile. Raises where anything is uncertain, or a zone could not be read whole: then nothing
+        was removed.
+        """
+        from netcommon.dns.stale import by_instance, is_stale, marked
+
+        known = certain()
+        found = marked(self._servers, self._policy, self._cluster or known.cluster)
+        intents, outcomes = self._intents(), list[Outcome]()
+        for name, names in by_instance(one for one in found if not only or one.mark.instance == only).items():
+            if not any(is_stale(one, known, intents, self._policy) for one in names):
+                continue
+            try:
+                with self._store.locked(name):
+                    known = certain()
+                    intents = self._intents()
+                    outcomes.append(self._removed(name, [one for one in names if is_stale(one, known, intents, self._policy)]))
+            except NetcommonError as error:
+                outcomes.append(Outcome(name, (), (error,)))
+        return outcomes
+
+    def _removed(self, instance: str, stale: Sequence[Marked]) -> Outcome:
+        from netcommon.dns.update import Zones
+
+        zones = Zones(self._servers, self._policy, self._dry_run)
+        done: list[str] = []
+        try:
+            done += [text for one in stale if (text := zones.settle(one.name, {}, one.mark, ()))]
+        except NetcommonError as error:
+            return Outcome(instance, tuple(done), (error,))
+        for text in () if self._dry_run else done:
+            self._log.bind(instance).info(f"{text}: no instance has it")
+        return Outcome(instance, tuple(done))
+
+    def _intents(self) -> dict[str, Intent]:
+        return {name: intent for name in self._store.names() if (intent := self._store.read(name))}
+
+    def _refresh(self, name: str) -> Intent | None:
+        """What is on record may be out of date: another node may have been the master meanwhile, or an operation ended half way.
+
+        Returns what is on record then, or would be.
+        """
         known, old = self._guests(), self._store.read(name)
-        if known is not None and (old or name in known):
-            record(self._store, Event(known.get(name) or Guest(name, old.guest.cluster if old else "")), self._policy)
+        if known is None or not (old or name in known):
+            return old
+        guest = known.get(name) or Guest(name, old.guest.cluster if old else "")
+        if self._dry_run:
+            return Intent(guest, tuple(sorted({*(old.names if old else ()), *wanted(guest, self._policy)})), old.former if old else ())
+        record(self._store, Event(guest), self._policy)
+        return self._store.read(name)
 
     def _one(self, name: str, refreshed: bool) -> Outcome:
         """Works on one instance under its lock."""
         try:
             with self._store.locked(name):
-                if refreshed:
-                    self._refresh(name)
-                intent = self._store.read(name)
+                intent = self._refresh(name) if refreshed else self._store.read(name)
                 if intent is None:
                     return Outcome(name)
                 outcome = self._settled(intent)
+                if self._dry_run:
+                    return outcome
                 self._store.finish(intent, _after(intent, outcome, self._policy))
         except NetcommonError as error:
             outcome = Outcome(name, (), (error,))
@@ -99,14 +154,14 @@ class Run:
         return outcome
 
     def _settled(self, intent: Intent) -> Outcome:
-        from netcommon.dns.update import Mark, Zones
+        from netcommon.dns.update import Mark, Taken, Zones
 
         guest = intent.guest
         cluster = self._cluster or guest.cluster
         owner = Mark(cluster, guest.name)
         # A name that is in use again has an intent of its own, and what bears its mark is that one's.
         former = {Mark(cluster, name) for name in intent.former if self._store.read(name) is None}
-        zones = Zones(self._servers, self._policy)
+        zones = Zones(self._servers, self._policy, self._dry_run)
         records = wanted(guest, self._policy)
         done: list[str] = []
         errors: list[NetcommonError] = []
@@ -117,18 +172,27 @@ class Run:
                 names |= {one for one in zones.pointed_at(name, {owner, *former}) if self._is_ours(one)}
         except NetcommonError as error:
             return Outcome(guest.name, (), (error,))
+        taken: set[str] = set()
         for name in sorted(names, key=lambda name: (is_reverse(name), name)):  # a PTR comes after the name that it leads to
             try:
-                if text := zones.settle(name, records.get(name, {}), owner, former):
+                if text := zones.settle(name, _without(records.get(name, {}), taken), owner, former):
                     done.append(text)
             except NetcommonError as error:
                 errors.append(error)
+                if isinstance(error, Taken):
+                    taken.add(name)
                 if not self._servers.answering:
                     break
         return Outcome(guest.name, tuple(done), tuple(errors))
 
     def _is_ours(self, name: str) -> bool:
         return bool(zone_of(name, self._policy.zones))
+
+
+def _without(sets: Sets, taken: Set[str]) -> Sets:
+    """``sets`` without a PTR to a name that is another's: that name does not lead back, and who asks for the address finds another host."""
+    left = {kind: values - taken if kind == "PTR" else values for kind, values in sets.items()}
+    return {kind: values for kind, values in left.items() if values}
 
 
 def record(store: Store, event: Event, policy: Policy) -> None:

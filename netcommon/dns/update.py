@@ -9,7 +9,7 @@ and an answer that was lost does no harm: what there is is read before anything 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dns.rrset
 import dns.update
@@ -40,6 +40,22 @@ class Mark(NamedTuple):
         return f'"{WORD}" "cluster={self.cluster}" "instance={self.instance}"'
 
 
+def mark_in(records: Collection[Any]) -> Mark | None:
+    """The mark that TXT records of one name are; None where they are something else."""
+    if len(records) != 1:
+        return None
+    strings = [part.decode("ascii", "replace") for one in records for part in one.strings]
+    if len(strings) != 3 or strings[0] != WORD:
+        return None
+    mark = Mark(strings[1].removeprefix("cluster="), strings[2].removeprefix("instance="))
+    # Only what we would write ourselves is our mark: the condition of an update names it word for word.
+    return mark if mark.text == " ".join(f'"{part}"' for part in strings) else None
+
+
+class Taken(HostRefused):
+    """A name is somebody else's: of another instance or cluster, or in use without a mark."""
+
+
 class Found(NamedTuple):
     """What there is at a name: its mark, if any, and, where it is read, the time to live and the values of each type of ours."""
 
@@ -50,8 +66,9 @@ class Found(NamedTuple):
 class Zones:
     """The zones as the servers have them; what was read is kept until it is changed."""
 
-    def __init__(self, servers: Servers, policy: Policy) -> None:
-        self.servers, self.policy = servers, policy
+    def __init__(self, servers: Servers, policy: Policy, dry_run: bool = False) -> None:
+        """``dry_run``: nothing is sent, and what would be is said."""
+        self.servers, self.policy, self._dry_run = servers, policy, dry_run
         self._found: dict[str, Found] = {}
 
     def find(self, name: str, ours: Collection[Mark]) -> Found:
@@ -80,7 +97,7 @@ class Zones:
             elif not wanted:
                 return ""
             elif found.mark is not None:
-                raise HostRefused(f"{name} belongs to instance {found.mark.instance} of cluster {found.mark.cluster}")
+                raise Taken(f"{name} belongs to instance {found.mark.instance} of cluster {found.mark.cluster}")
             else:
                 done = self._claim(name, wanted, owner)
             if done is not None:
@@ -89,7 +106,7 @@ class Zones:
             if found.mark is None and self.find(name, ours).mark is None:
                 return self._foreign(name, wanted)
             if found.mark is not None and self._query(name, "CNAME") is not None:
-                raise HostRefused(f"{name} should be {told(wanted)}, but somebody has made it a CNAME")
+                raise Taken(f"{name} should be {told(wanted)}, but somebody has made it a CNAME")
         raise TryAgain(f"{name} is being changed by others all the time")
 
     def _change(self, name: str, mark: Mark, sets: TimedSets, wanted: Sets, owner: Mark) -> str | None:
@@ -107,6 +124,8 @@ class Zones:
         return self._send(name, message, wanted, owner)
 
     def _claim(self, name: str, wanted: Sets, owner: Mark) -> str | None:
+        if self._dry_run and (self._sets(name) or self._query(name, "CNAME") is not None):
+            return self._foreign(name, wanted)  # what of other types is there only the server's own look would tell
         message = self._message(name)
         message.absent(absolute(name))
         message.absent(absolute(mark_of(name)))
@@ -122,6 +141,8 @@ class Zones:
                 message.add(absolute(name), self.policy.ttl, kind, value + "." if kind == "PTR" else value)
         if wanted:
             message.add(absolute(mark_of(name)), self.policy.ttl, "TXT", owner.text)
+        if self._dry_run:
+            return f"{name} would be {told(wanted)}" if wanted else f"{name} would be removed"
         if not self.servers.update(zone_of(name, self.policy.zones), message):
             return None
         self._found.pop(name, None)
@@ -133,19 +154,10 @@ class Zones:
         if sets == wanted:
             return ""
         there = told(sets) if sets else "records of other types"
-        raise HostRefused(f"{name} should be {told(wanted)}, but is in use and bears no mark of ours: {there}")
+        raise Taken(f"{name} should be {told(wanted)}, but is in use and bears no mark of ours: {there}")
 
     def _mark(self, name: str) -> Mark | None:
-        rrset = self._query(mark_of(name), "TXT")
-        if rrset is None or len(rrset) != 1:
-            return None
-        strings = [part.decode("ascii", "replace") for part in rrset[0].strings]
-        if len(strings) != 3 or strings[0] != WORD:
-            return None
-        cluster, instance = strings[1].removeprefix("cluster="), strings[2].removeprefix("instance=")
-        mark = Mark(cluster, instance)
-        # Only what we would write ourselves is our mark: the condition of an update names it word for word.
-        return mark if mark.text == " ".join(f'"{part}"' for part in strings) else None
+        return mark_in(list(self._query(mark_of(name), "TXT") or ()))
 
     def _sets(self, name: str) -> dict[str, tuple[int, frozenset[str]]]:
         found = {}

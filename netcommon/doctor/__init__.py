@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from netcommon.doctor import files, kernel, limits, neighbours, networkd, probe, services, stale_state, uplinks
+from netcommon.doctor import dropped, files, kernel, limits, neighbours, networkd, probe, services, stale_state, uplinks
 from netcommon.doctor.finding import LEVELS, Finding, Patient
 from netcommon.host.api.host import Host
 from netcommon.scripts.site import HOOKS
@@ -23,11 +23,13 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("forwarding", kernel.forwarding),
     ("uplinks", uplinks.check),
     ("uplinks", uplinks.probes),
+    ("reverse path", dropped.reverse_path),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
     ("firewall", limits.connections),
     ("ovs", services.ovs),
+    ("guards", limits.marks),
     ("ovs", limits.switches),
     ("syslog", services.syslog),
     ("doors", files.doors),
@@ -42,6 +44,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("leftovers", stale_state.ports),
     ("leftovers", stale_state.records),
     ("guards", stale_state.unguarded_nics),
+    ("guards", dropped.guards),
 )
 
 

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 
 from netcommon import extension_loader
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.install import manifest, versions
+from netcommon.install import manifest, unrecorded, versions
 from netcommon.install.rooted import resolved
 from netcommon.install.targets import HOOKS_DIR, OPERATIONS, VIF_GANETI, existing_scripts
 from netcommon.install.versions import PKGLIBDIR
 from netcommon.scripts import site as custom
 from netcommon.scripts.door_files import executables, is_door
 from netcommon.settings.model import Settings
-from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
+from runtime.folder import Folder
 from runtime.trust import distrust, distrust_folder
 
 PYTHON = "/usr/bin/python3"
@@ -53,6 +54,14 @@ def permissions(patient: Patient) -> Iterator[Finding]:
     for folder in (patient.paths.state, patient.paths.etc, patient.paths.definitions):
         if os.path.lexists(folder) and (reason := distrust_folder(folder)):
             yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
+    try:
+        kept = Folder.find(patient.paths.wanted)
+    except HostRefused as error:
+        text = f"{error}; options that were changed on this node count for nothing"
+        yield Finding("error", "permissions", text, f"make {patient.paths.wanted} a folder: chown root, chmod 755")
+    else:
+        if kept is not None:
+            kept.close()
     try:
         os.listdir(patient.hooks)
     except OSError as error:
@@ -116,6 +125,12 @@ def doors(patient: Patient) -> Iterator[Finding]:
         installs = manifest.read(patient.root)
     except NetcommonError as error:
         yield Finding("error", "doors", str(error), "move it away, then netcommon install again")
+    else:
+        lost = unrecorded.lost(patient.root, installs)
+        for kind, found in lost.items():
+            text = f"{manifest.FILE} was lost: files that netcommon install --{kind} has put in place, on no record: {len(found)}"
+            yield Finding("warning", "doors", text, f"netcommon install --{kind}, which records them; --uninstall finds them too")
+        installs.update(lost)
     told = {change.path for changes in installs.values() for change in changes}
     for kind in sorted(installs.leaving):
         text = f"netcommon install --{kind} --uninstall is at work, or was ended before its end: changes on record: {len(installs[kind])}"

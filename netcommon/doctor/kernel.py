@@ -64,7 +64,7 @@ def forwarding(patient: Patient) -> Iterator[Finding]:
         )
     everything = view.sysctl("net/ipv6/conf/all/forwarding")
     names = {link.index: link.name for link in view.links()}
-    learned = sorted({names.get(route.index, "?") for route in view.routes(AF_INET6) if route.protocol == RA and route.gateway})
+    learned = sorted({names.get(route.index, "?") for route in view.routes_of(AF_INET6, RA) if route.gateway})
     deaf = [name for name in learned if view.sysctl(f"net/ipv6/conf/{name}/accept_ra") != "2"]
     if everything == "0":
         first = "".join(f"sysctl -w net.ipv6.conf.{name.replace('.', '/')}.accept_ra=2; " for name in deaf)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
+from netcommon.host.api.facts import AF_INET
+from netcommon.operations import from_json
+from netcommon.operations.base import WAITS
 from netcommon.operations.firewall import FirewallTable, trackers
 from netcommon.operations.flows import Flows
 from netcommon.operations.guard.flows import GUARD, unchanged
 from netcommon.operations.guard.table import NicGuard
+from netcommon.operations.mark import MarkTable, kept_from_main, name_of
+from netcommon.operations.mark_rule import MarkRule
+from netcommon.operations.rule import MAIN_PREFERENCE
+from netcommon.operations.shared_table import FAMILIES
 
 CONNECTIONS = "net/netfilter/nf_conntrack_max"
 
@@ -28,6 +35,28 @@ def connections(patient: Patient) -> Iterator[Finding]:
         f"kernel's table ({room}), and then nobody opens another connection",
         "where that table need not see guests' packets: notrack for them (nft(8)); else a larger net.netfilter.nf_conntrack_max",
     )
+
+
+def marks(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding where routed guests go by table main while nftables does not mark what they send (docs/routed.md)."""
+    kinds = {MarkTable.KIND, MarkRule.KIND}
+    stored = [each for record in patient.records for each in record.operations if each.get("kind") in kinds and WAITS not in each]
+    known = [from_json(each) for each in stored]
+    tables = {operation.place(): operation for operation in known if isinstance(operation, MarkTable)}
+    for table in tables.values():
+        if text := table.differs(patient.view):
+            yield Finding(
+                "error", "guards", f"{FAMILIES[table.nfproto]} {name_of(table.number, table.mask)}: {text}", "netcommon repair --all"
+            )
+    rules = [operation for operation in known if isinstance(operation, MarkRule)]
+    for family in sorted({rule.family for rule in rules if not kept_from_main(patient.view, rule.family)}):
+        count, version = sum(rule.family == family for rule in rules), 4 if family == AF_INET else 6
+        yield Finding(
+            "warning",
+            "guards",
+            f"IPv{version} packets of {count} routed NICs go by table main while nftables does not mark them, as after nft flush ruleset",
+            f"ip -{version} rule add not iif lo blackhole preference {MAIN_PREFERENCE - 1}, if nothing else is forwarded by table main",
+        )
 
 
 def switches(patient: Patient) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from runtime.errors import NicInvalid
 from runtime.record import Record
 
 SCOPE_LINK = 253
+NEAR = (2, 3, 4, 16)  #: protocols of routes to networks on a link (ip-route(8)): kernel, boot, static, dhcp
 
 
 def check(patient: Patient) -> Iterator[Finding]:
@@ -91,7 +92,8 @@ def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> F
     view = patient.view
     if view.sysctl(f"net/ipv4/conf/{link.name}/proxy_arp") != "0":
         return None
-    near = [ip_network(route.destination) for route in view.routes(AF_INET) if route.index == link.index and route.scope == SCOPE_LINK]
+    routes = [route for protocol in NEAR for route in view.routes_of(AF_INET, protocol, 0, link.index)]
+    near = [ip_network(route.destination) for route in routes if route.scope == SCOPE_LINK]
     answered = {entry.address for entry in view.neighbours(AF_INET, link.index)}
     asked = [host for host in found.ipv4 if host not in answered and any(ip_address(host) in network for network in near)]
     if not asked:

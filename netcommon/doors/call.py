@@ -13,10 +13,10 @@ from netcommon.doors.agent_report import tell
 from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.context import START, Call, Clock, Node, any_changed, open_node
 from netcommon.log import Journal, Log, Syslog
-from netcommon.scripts.site import own, recursing
+from netcommon.scripts.site import own, recursing, replaced
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
-from runtime.errors import OK, UNAVAILABLE, HostRefused, NetcommonError, SettingsInvalid, TryAgain
+from runtime.errors import CONFIG, OK, UNAVAILABLE, HostRefused, Interrupted, NetcommonError, SettingsInvalid, TryAgain
 from runtime.paths import Paths
 from runtime.typed import TYPE_CHECKING
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # without its enums, which cost a hook 2 ms
 
+
+#: The doors that join a NIC to the network.
+JOINING = frozenset({"kvm-ifup", "kvm-nic-setup", "vif-ganeti"})
 
 #: How long a full standard error is waited for (seconds).
 PATIENCE = 0.5
@@ -111,11 +114,11 @@ class Door:
 
 
 def end_due(node: Node, call: Call) -> None:
-    """Ends what was changed of NICs for a while, where the time is over and no agent has done it."""
+    """Ends a part of what was changed of NICs for a while, where the time is over and no agent has done it. Raises nothing."""
     if any_changed(node):
-        from netcommon.lifecycle import change  # on most nodes nothing was ever changed
+        from netcommon.lifecycle import ends  # on most nodes nothing was ever changed
 
-        change.end_due(node, call)
+        ends.end_some(node, call)
 
 
 def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoReturn:
@@ -126,7 +129,7 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     open_standard()
     own_signals()
     if recursing(os.environ, device):
-        os._exit(OK)  # a site's script called us for the NIC that we are at work on
+        os._exit(_answer_script(name, leaving))
     door = Door(name)
 
     def work() -> int:
@@ -150,6 +153,21 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     except Exception:
         pass  # the verdict stands, whatever becomes of what follows it: such as a module that an upgrade has just replaced
     os._exit(status)  # nothing is left to tidy, and the interpreter's own end costs a millisecond
+
+
+def _answer_script(name: str, leaving: bool) -> int:
+    """The exit status for a site's script that called the door for the NIC that a door is at work on already.
+
+    The built-in up was done before the script, or a down follows it: then all is well. A script that runs in the place of the built-in up
+    must not take the NIC for joined: nothing of ours has been done, and whoever runs the script holds the NIC's locks.
+    """
+    if leaving or name not in JOINING or not replaced(os.environ):
+        return OK
+    _say(
+        f"netcommon: error: {name} did nothing: a custom script called it for the NIC that this script sets up instead of the built-in. "
+        'Let the script run after the built-in: [custom] order = "after", or as a script in ifup.d (docs/custom-scripts.md)\n'
+    )
+    return CONFIG
 
 
 def open_standard() -> None:
@@ -176,7 +194,7 @@ def limit(seconds: float) -> None:
     """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone."""
 
     def ended(number: int, _frame: object) -> None:
-        raise TryAgain("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
+        raise Interrupted("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
 
     for number in (signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, ended)

@@ -9,7 +9,7 @@ hook, run on the nodes of the instance after stop, remove, migrate, failover, mo
 from __future__ import annotations
 
 from netcommon.doors.call import run
-from netcommon.lifecycle.context import DEVICE_GONE
+from netcommon.lifecycle.context import DEVICE_GONE, HOT_REMOVE, MIGRATE
 from netcommon.lifecycle.gc import collect_instance
 from netcommon.lifecycle.migration_completion import complete_instance
 from netcommon.scripts.site import HOOKS
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from netcommon.doors.call import Door
     from netcommon.log import Log
     from runtime.paths import Paths
+
+#: The operations after which an instance's NICs whose devices are gone have left this node for good (GANETI_OP_CODE).
+LEAVING = {"OP_INSTANCE_MIGRATE": MIGRATE, "OP_INSTANCE_FAILOVER": MIGRATE, "OP_INSTANCE_REMOVE": HOT_REMOVE}
 
 
 def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> int:
@@ -39,7 +42,7 @@ def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> i
     node = door.node(strict=False)
     found = []
     for name in sorted(names):
-        call = door.call(DEVICE_GONE)
+        call = door.call(LEAVING.get(environ.get("GANETI_OP_CODE", ""), DEVICE_GONE))
         call = call._replace(log=call.log.bind(instance(name, "GANETI_INSTANCE_NAME")))
         found += collect_instance(node, name, call)
         good = complete_instance(node, name, call) and good

@@ -19,7 +19,7 @@ from netcommon.doors.xenstore import Xenstore
 from netcommon.lifecycle.context import POST, SHUTDOWN
 from netcommon.scripts import site as custom
 from runtime import validate, xen
-from runtime.environment import DownHint, generated_uuid, nic_from_environment, undescribed
+from runtime.environment import DownHint, emulated_uuid, nic_from_environment, undescribed
 from runtime.errors import OK, HostRefused, NetcommonError, NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -135,7 +135,7 @@ def nic_of(door: Door, vif: Vif, domain: Domain, store: Xenstore, environ: Mappi
     nic = nic_from_environment(described)
     if not (vif.emulated or domain.stub):
         return nic
-    return nic._replace(uuid=generated_uuid(domain.instance, nic.index, f"{nic.uuid} emulated"), index=None)
+    return nic._replace(uuid=emulated_uuid(domain.instance, nic.index, nic.uuid), index=None)
 
 
 def vif(door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
@@ -182,12 +182,12 @@ def _online(door: Door, found: Vif, environ: Mapping[str, str]) -> None:
             call.log.warning("left alone: the address is routed to the paravirtual device, so a guest without its driver is not reached")
         else:
             call.log.info(up(node, nic, call).text)
-            end_due(node, call)
         if not found.emulated:
             store.write(f"{found.path}/hotplug-status", "connected")
     except Exception as error:
         _report(door, store, found.path, error)
         raise
+    end_due(node, call)  # of other NICs: libxl has its answer
 
 
 def _offline(door: Door, found: Vif) -> None:

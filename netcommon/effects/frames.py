@@ -16,7 +16,7 @@ ADVERTISEMENT = Struct("!BBHI16sBB6s")  #: type, code, checksum, flags, target, 
 ETH_P_IP, ETH_P_ARP, ETH_P_IPV6 = 0x0800, 0x0806, 0x86DD
 ARPHRD_ETHER, REQUEST, REPLY = 1, 1, 2
 ICMPV6, NEIGHBOR_ADVERTISEMENT, TARGET_LINK_LAYER_ADDRESS = 58, 136, 2
-OVERRIDE = 1 << 29
+ROUTER, OVERRIDE = 1 << 31, 1 << 29
 HOP_LIMIT = 255  #: any other is not believed: it may have crossed a router (RFC 4861, 7.1.2)
 
 BROADCAST = b"\xff" * 6
@@ -37,17 +37,18 @@ def gratuitous_arp(mac: str, address: str) -> tuple[bytes, bytes]:
     return head + request, head + reply
 
 
-def unsolicited_advertisement(mac: str, source: str, target: str) -> bytes:
+def unsolicited_advertisement(mac: str, source: str, target: str, router: bool = False) -> bytes:
     """IPv6 ``target`` is at ``mac``, told to all nodes from the address ``source`` of the interface (RFC 4861, 4.4 and 7.2.6).
 
     The override flag is set, although a proxy's should not be (7.2.8): that rule leaves the better claim to the owner, but a routed
     guest never speaks on this link itself, and what has to give way is the claim of the node that it has left. Without the flag a
     neighbour that holds that one reachable keeps sending there until it has noticed by itself, some 8 seconds later (7.2.5, 7.3.3).
-    The router flag is not set: it would speak for the guest, and nobody takes the guest for a default router by its routed addresses.
+    The router flag is not set for a guest's address: it would speak for the guest, and nobody takes the guest for a default router by its
+    routed addresses. Of a ``router`` it must be set: without it the guest would strike its gateway off its default routers (7.2.5).
     """
     own = bytes.fromhex(mac.replace(":", ""))
     ends = pack_address(AF_INET6, source), pack_address(AF_INET6, ALL_NODES)
-    fields = (OVERRIDE, pack_address(AF_INET6, target), TARGET_LINK_LAYER_ADDRESS, 1, own)
+    fields = (OVERRIDE | (ROUTER if router else 0), pack_address(AF_INET6, target), TARGET_LINK_LAYER_ADDRESS, 1, own)
     blank = ADVERTISEMENT.pack(NEIGHBOR_ADVERTISEMENT, 0, 0, *fields)
     total = checksum(PSEUDO.pack(*ends, len(blank), ICMPV6) + blank)
     message = ADVERTISEMENT.pack(NEIGHBOR_ADVERTISEMENT, 0, total, *fields)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import nullcontext
 
-from netcommon.install import manifest, versions
+from netcommon.install import manifest, unrecorded, versions
 from netcommon.install.changes import Action, Run, Step, plan_step, run_command, take, undo, undo_action
 from netcommon.install.exclusive import alone
 from netcommon.install.manifest import Change, Installs
@@ -16,6 +16,8 @@ from netcommon.scripts.site import HOOKS
 from runtime.errors import HostRefused
 
 __all__ = ["KINDS", "Action", "install"]
+
+BY_HAND = "leads to a door of ours, and no install has made the link: remove it before netcommon goes"
 
 
 def install(
@@ -30,7 +32,8 @@ def install(
     """Installs or uninstalls one kind of door ("ganeti", "qemu", "xen") on the system below ``root``; what was, or would be, done.
 
     Installing twice changes nothing the second time. Everything is looked at before the first change, and each place once more right
-    before its own; each change is on record before it is made, so a run that was killed is completed or taken back by the next.
+    before its own; each change is on record before it is made, so a run that was killed is completed or taken back by the next. Where the
+    record is lost, our files are found by their marker.
     ``keeping``: who calls has not been told to install, but found doors missing: nothing is done where they are not wanted any more.
     One run at a time; a dry run waits for nobody. Raises TryAgain where another one does not end, HostRefused where something is in the
     way, SettingsInvalid where the settings must first say what becomes of the site's own scripts.
@@ -43,9 +46,13 @@ def install(
             installs = manifest.read(root)
             if keeping and not installs.wanted(kind):
                 return []
+            if found := unrecorded.lost(root, installs):
+                installs.update(found)  # first of all they are on record again
+                if not dry_run:
+                    manifest.write(root, installs)
             if kind == "ganeti" and not (dry_run or uninstall):
                 _forget(root, installs, run)
-            return _uninstall(kind, root, dry_run, installs, run) if uninstall else _install(kind, root, dry_run, installs, hooks, run)
+            return (_uninstall if uninstall else _install)(kind, root, dry_run, installs, hooks, run)
     except OSError as error:
         raise HostRefused(f"{error.filename or root}: {error.strerror}") from None
     finally:
@@ -121,7 +128,7 @@ def _compile(library: str, run: Run) -> None:
         run(["/usr/bin/python3", "-IS", "-m", "compileall", "-q", *folders])
 
 
-def _uninstall(kind: str, root: str, dry_run: bool, installs: Installs, run: Run) -> list[Action]:
+def _uninstall(kind: str, root: str, dry_run: bool, installs: Installs, hooks: str, run: Run) -> list[Action]:
     """Take back what is on record for ``kind``, the last first, folders after what is in them.
 
     What cannot be taken back stays on record, with its folders, and keeps nothing else from it; the first error is raised at the end.
@@ -153,7 +160,7 @@ def _uninstall(kind: str, root: str, dry_run: bool, installs: Installs, run: Run
             _record(root, installs, kind, mine)
     if errors:
         raise errors[0]
-    return actions
+    return actions + [Action("note", path, BY_HAND) for path in unrecorded.by_hand(root, kind, hooks)]
 
 
 def _overrides(kind: str, root: str) -> list[str]:

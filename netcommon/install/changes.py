@@ -70,7 +70,7 @@ def plan_step(root: str, target: Target, hooks: str, recorded: Change | None) ->
     status, kept = _lstat(path), _lstat(outside(root, saved))
     if status and not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
         raise HostRefused(f"{path} is neither a file nor a symbolic link: it cannot be kept and is not replaced")
-    marked = _is_marked(path)
+    marked = is_ours(path)
     if status and not marked and is_door(path, hooks) and not _leads_to_wrapper(root, target.path):
         return Step(target, (), (Action("keep", target.path, "is a door of ours already"),))
     if not marked:
@@ -109,7 +109,7 @@ def take(root: str, step: Step, run: Run) -> None:
             raise TryAgain(f"{path}{OTHERS}") from None
     if step.write:
         status, kept = _lstat(path), _lstat(path + SAVED)
-        if status and not (_is_marked(path) or (step.save and kept and _one_file(kept, status))):
+        if status and not (is_ours(path) or (step.save and kept and _one_file(kept, status))):
             raise TryAgain(f"{path}{OTHERS}")  # it came after we looked, and is nowhere else
         write_file(path, step.target.text.encode(), step.target.mode)
     if step.divert:
@@ -126,7 +126,7 @@ def _save(path: str, before: os.stat_result | None) -> None:
     os.link(path, temporary, follow_symlinks=False)  # from here on it is one file, whatever comes to stand at ``path``
     try:
         now = _lstat(saved)
-        if _is_marked(temporary) or (before and not (now and _one_file(now, before))):
+        if is_ours(temporary) or (before and not (now and _one_file(now, before))):
             raise TryAgain(f"{path}{OTHERS}")
         if before:
             os.rename(temporary, saved)
@@ -149,10 +149,10 @@ def undo_action(root: str, change: Change) -> Action:
     kept = _lstat(saved) if saved else None
     if kept and status and _one_file(kept, status):
         return Action("remove", change.saved, UNFINISHED)
-    if status is not None and not _is_marked(path):
+    if status is not None and not is_ours(path):
         where = f"; what stood here before us stays in {change.saved}" if kept else ""
         return Action("keep", change.path, f"is no longer ours{where}")
-    if kept and _is_marked(saved):
+    if kept and is_ours(saved):
         return Action("remove", change.path, LOST)
     if kept:
         return Action("restore", change.path, f"from {change.saved}")
@@ -206,7 +206,7 @@ def _leads_to_wrapper(root: str, path: str) -> bool:
     if not os.path.islink(outside(root, path)):
         return False
     try:
-        return _is_marked(outside(root, resolved(root, path)))
+        return is_ours(outside(root, resolved(root, path)))
     except HostRefused:
         return False
 
@@ -245,7 +245,7 @@ def _looks(file: os.stat_result) -> tuple[int, ...]:
     return file.st_nlink, file.st_ctime_ns, file.st_mtime_ns, file.st_size, file.st_mode, file.st_uid, file.st_gid
 
 
-def _is_marked(path: str) -> bool:
+def is_ours(path: str) -> bool:
     """Whether ``path`` itself, not what a symbolic link leads to, is a file that our install wrote."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

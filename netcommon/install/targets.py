@@ -33,6 +33,9 @@ DNS_OPERATIONS = ("add", "rename", "modify", "remove", "export")
 #: Ganeti calls it on every node at the end of `gnt-cluster upgrade`, which may have led its link to another version's scripts.
 VERIFY = f"{HOOKS_DIR}/cluster-verify-post.d/netcommon"
 
+#: What plain QEMU calls, by the door.
+QEMU = {"kvm-ifup": "/etc/qemu-ifup", "kvm-ifdown": "/etc/qemu-ifdown"}
+
 NETWORKD = "/etc/systemd/networkd.conf.d/netcommon.conf"
 
 NETWORKD_TEXT = f"""{MARKER}
@@ -108,8 +111,7 @@ def existing_scripts(paths: Paths, hooks: str) -> Iterator[str]:
 
 
 def _qemu(root: str, hooks: str) -> list[Target]:
-    doors = (("kvm-ifup", "/etc/qemu-ifup"), ("kvm-ifdown", "/etc/qemu-ifdown"))
-    return [Target(name, _choosing(hooks, door, name)) for door, name in doors]
+    return [Target(name, _choosing(hooks, door, name)) for door, name in QEMU.items()]
 
 
 def _xen(root: str, hooks: str) -> list[Target]:

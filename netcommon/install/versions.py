@@ -31,12 +31,17 @@ FLOCK = struct.Struct("@hhqqi4x")  #: struct flock (fcntl(2)): type, whence, sta
 
 def scripts(root: str) -> list[str]:
     """Return the scripts in the versions' folders that have doors of ours."""
+    paths = [f"{folder}/{door}" for folder in all_folders(root)[1:] for door in DOORS]
+    return [path for path in paths if not is_gone(root, path)]
+
+
+def all_folders(root: str) -> list[str]:
+    """Return the folders that may have scripts: the one in which Ganeti looks first, then those of the versions."""
     try:
         versions = sorted(os.listdir(outside(root, PKGLIBDIR)))
     except OSError:
-        return []
-    paths = [f"{PKGLIBDIR}/{version}{PKGLIBDIR}/{door}" for version in versions for door in DOORS]
-    return [path for path in paths if not is_gone(root, path)]
+        versions = []
+    return [PKGLIBDIR, *(f"{PKGLIBDIR}/{version}{PKGLIBDIR}" for version in versions)]
 
 
 def is_script(path: str) -> bool:

@@ -1,6 +1,6 @@
 """adopt: NICs of running instances, which Ganeti's own scripts brought up, come under management.
 
-No guest notices.
+No guest notices, but that a routed one is told of another MAC of its gateway (netcommon.lifecycle.adopted_gateway).
 
 Each is brought up as usual, but for the site's scripts, which have run already: whatever holds is not changed by that. Then what
 Ganeti's script made for exactly this tap becomes ours, so that down removes it: its rule and route without our mark, and the tap's
@@ -10,6 +10,7 @@ place in the bridge. The port of an openvswitch one gets our mark first: it is t
 from __future__ import annotations
 
 from netcommon.host.api.requests import TakeOvsPort
+from netcommon.lifecycle import adopted_gateway as gateway
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import ADOPT, alive, locks
@@ -132,13 +133,15 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
             if record.uuid != nic.uuid or device != nic.interface:
                 return made._replace(why=f"{device} is on record for NIC {record.uuid}, Ganeti's files say otherwise")
             if record.door == ADOPT and not dry_run:
-                _take_over(node, nic.uuid, make_call(nic))
+                _take_over(node, nic, make_call(nic))
             return made._replace(action=ALREADY, why="")
         if any(name.startswith(nic.uuid) for name in node.store.quarantined()):
             return made._replace(why=DAMAGED)
         link = view.link(nic.interface)
         if link is not None and not link.up:
             return made._replace(why=CUT_OFF)
+        if not gateway.gateways_of(node, nic).known:
+            made = made._replace(why="; ".join(filter(None, (made.why, gateway.UNTOLD))))
         if dry_run:
             return made._replace(action=WOULD)
         call = make_call(nic)._replace(door=ADOPT)
@@ -147,7 +150,7 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         if nic.mode == "openvswitch":
             _mark(node, nic)
         up(node, nic, call, run_scripts=False, fresh=True)
-        if not _take_over(node, nic.uuid, call):
+        if not _take_over(node, nic, call, link.address if link else ""):
             return made._replace(action=ALREADY, why="a hook was faster")
     except NetcommonError as error:
         return made._replace(action=FAILED, why=str(error))
@@ -165,7 +168,9 @@ def _unguarded(nic: Nic, prefix: str) -> Nic:
 
 
 def _mark(node: Node, nic: Nic) -> None:
-    """Marks the device and its port of Open vSwitch. The device comes first: gc leaves alone what belongs to a device with our mark.
+    """Marks the device, where devices bear a mark, and its port of Open vSwitch.
+
+    The device comes first: gc leaves alone what belongs to a device with our mark.
 
     Raises HostRefused or TryAgain.
     """
@@ -175,31 +180,36 @@ def _mark(node: Node, nic: Nic) -> None:
         return
     own = alias(nic)._replace(ifindex=link.index)
     own = own._replace(value=own.wanted)
-    requests = [*own.apply(), TakeOvsPort(port.name, port.bridge, nic.uuid)]
+    requests = [*(own.apply() if execute.looked_after(node, own) else ()), TakeOvsPort(port.name, port.bridge, nic.uuid)]
     for answer in node.host.execute(requests, stop=True):
         if not answer.ok:
             raise execute.refusal(own, answer)
 
 
-def _take_over(node: Node, uuid: str, call: Call) -> bool:
+def _take_over(node: Node, nic: Nic, call: Call, mac: str = "") -> bool:
     """Makes what Ganeti's script did for this tap ours, on the record first; False where the record is not adopt's own.
 
-    Idempotent. Raises HostRefused or TryAgain.
+    ``mac``: what the tap had before all of it, if that may be another by now. Idempotent. Raises HostRefused, TryAgain or NicInvalid.
     """
-    seen = node.store.read(uuid)
+    gateways = gateway.gateways_of(node, nic)
+    seen = node.store.read(nic.uuid)
     if seen is None:
         return False
     with locks(node, call) as held:
         held.devices({seen.device})
         held.uuids({seen.uuid})
-        record = node.store.read(uuid)
+        record = node.store.read(nic.uuid)
         if record is None or record.device != seen.device or record.door != ADOPT or record.state == CHANGING:
             return False
         operations, unknown = execute.decode(record)
         held.keys(execute.keys_of(operations))
         view = node.host.view()
-        made = [operation.taken_over(view) for operation in operations]
-        requests = [(new, request) for old, new in zip(operations, made, strict=True) for request in new.taking_over(view, old)]
+        link = view.link(record.device)
+        mac = mac or (link.address if link else "")
+        stays = [operation.of_neighbours() and not gateways.known for operation in operations]
+        made = [old if kept else old.taken_over(view) for old, kept in zip(operations, stays, strict=True)]
+        pairs = [(old, new) for old, new, kept in zip(operations, made, stays, strict=True) if not kept]
+        requests = [(new, request) for old, new in pairs for request in new.taking_over(view, old)]
         stored = (*unknown, *map(to_json, made))
         if stored != record.operations:
             node.store.write(record._replace(operations=stored))
@@ -208,4 +218,5 @@ def _take_over(node: Node, uuid: str, call: Call) -> bool:
             call.log.info(f"taken over from Ganeti's script: {new.describe()}")
             if not answer.ok and answer.errno not in request.gone:
                 raise execute.refusal(new, answer)
+        gateway.tell(node, node.host.view(), record.device, gateways, mac, call)
     return True

@@ -15,11 +15,11 @@ from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import Outcome, about, alive, locks
-from netcommon.lifecycle.down import close, down, farewell, holder
+from netcommon.lifecycle.down import close, down, farewell, give_back, holder
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
-from netcommon.lifecycle.up import give_back, up
+from netcommon.lifecycle.up import up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import NetcommonError
@@ -149,6 +149,7 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
     """The results of those that could be done together."""
     calls = {number: calling(nic) for number, nic in nics.items()}
     done: dict[int, Result] = {}
+    attempts: dict[int, BringUp] = {}
     try:
         with locks(node, next(iter(calls.values()))) as held:
             held.devices({nic.interface for nic in nics.values()})
@@ -159,8 +160,9 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
                 done[number] = result
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
-    for one in ready.values():
-        give_back(node, one.attempt.undone, one.attempt.call)
+    finally:  # after Ctrl-C too
+        for attempt in attempts.values():
+            give_back(node, attempt.undone, attempt.call)
     _tell(node, [one.attempt for one in ready.values()])
     return done
 
@@ -170,7 +172,7 @@ def _tell(node: Node, attempts: Sequence[BringUp]) -> None:
     again, view = _Again(), execute.once(node)
     for one in attempts:
         if one.settled is not None:
-            run_effects.arrived(node._replace(later=again), one.settled, one.log, view)
+            run_effects.arrived(node._replace(later=again), one.settled, one.log, view, first=one.first_up)
     if attempts:
         again.hand_over(node, attempts[0].log)
 
@@ -367,6 +369,8 @@ def undo_together(
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
+    for number in done:
+        give_back(node, [now[number][0]], calls[number])
     return done
 
 

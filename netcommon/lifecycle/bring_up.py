@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -49,8 +49,9 @@ class BringUp:
         self.run_scripts = run_scripts
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
+        self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: Record | None = None  #: the record, with what was taken back, where the up failed
+        self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -66,6 +67,7 @@ class BringUp:
         if current and current.state == CHANGING:
             earlier = current = self._as_before(current)
             view = execute.once(node)
+        self.first_up = current is None
         planned = self.plan(current)
         aside = earlier if earlier and not current and alive(node, view, earlier) else None
         stale = [record for record in (earlier if not current and not aside else None, other) if record]
@@ -100,12 +102,21 @@ class BringUp:
         planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
         if self.changes and current is not None:
             self.incoming = awaited(self.node, current)
-        elif (current is None or current.incoming) and any(operation.exclusive() for operation in planned):
+        elif self._expected(current, planned):
             self.incoming = incoming(self.node, self.nic, self.call)
         owed = [operation for operation in planned if self.incoming and operation.exclusive()]
         for operation in owed:
             self.log.info(f"owed until the guest has arrived: {operation.describe()}")
         return [operation for operation in planned if operation not in owed]
+
+    def _expected(self, current: Record | None, planned: list[Operation]) -> bool:
+        """Tell whether the guest may still be on its way. Where the call says so it is on record even if nothing is owed: a change may.
+
+        Without such a word only a NIC that would owe something is looked at more closely, which costs a hook some files.
+        """
+        if current is not None and not current.incoming:
+            return False
+        return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
         """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
@@ -113,6 +124,7 @@ class BringUp:
         Returns what is still on record.
         """
         try:
+            self.undone.append(record)
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
             self.log.warning(f"still not undone: {error}")
@@ -124,9 +136,12 @@ class BringUp:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
         from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
 
-        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
+        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
-            return change_back(self.node, record, about(self.call, record), self.held)
+            back = change_back(self.node, record, about(self.call, record), self.held)
+            # the guest may have been told of what did not hold
+            self.settled = back if back.state == UP and not self.scripts.instead else None
+            return back
         except NetcommonError as error:
             self.log.warning(f"it is not as it was before a change that was cut off: {error}")
             return self.node.store.read(record.key) or record
@@ -136,6 +151,7 @@ class BringUp:
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
         self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
+        self.undone.append(record)
         try:
             finish(self.node, record, call, self.held)
         except NetcommonError as error:
@@ -207,6 +223,7 @@ class BringUp:
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
         changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
+            self._warn(resolved)
             record = current._replace(state=self._state(current), incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
             if record != current:
                 self.node.store.write(record)
@@ -228,6 +245,7 @@ class BringUp:
             nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
         )
         settled = (*unknown, *map(to_json, resolved))
+        self.undone += [current] if difference.gone else []
         left = current if run and current.scripts and self.run_scripts else None
         self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -256,9 +274,15 @@ class BringUp:
                 site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
                 self.held.keys(keys)
             lasting = record._replace(operations=record.operations if settled is None else settled)
-            wanted = execute.decode(lasting)[0] if outdated else todo
-            early, late = execute.early_and_late(execute.Among(wanted).leaves(outdated) if outdated else [])
-            for comes, operations in execute.stages(first, early, lambda: self._left_to_do(wanted, todo) if early else todo, late):
+            shut = bool(first) and settled is not None
+            wanted = execute.decode(lasting)[0] if outdated or shut else todo
+            early, late = execute.early_and_late(outdated, wanted) if outdated else ([], [])
+
+            def make() -> list[Operation]:
+                """Give what is to be applied by now: what goes may have taken along what stays, and so does a device that goes down."""
+                return self._left_to_do(record, wanted, todo) if early or shut else todo
+
+            for comes, operations in execute.stages(first, early, make, late):
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -288,11 +312,15 @@ class BringUp:
         """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""
         return CLOSING if self.changes and record.closing else UP
 
-    def _left_to_do(self, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
+    def _left_to_do(self, record: Record, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
         """Select what of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
-        lost = {operation for operation, _text in execute.drift(execute.once(self.node), wanted)}
+        from netcommon.lifecycle.reconcile import confining_first
+
+        view = execute.once(self.node)
+        lost = {operation for operation, _text in execute.drift(view, wanted)}
         lost.update(todo)
-        return [operation for operation in wanted if operation in lost]
+        found = [operation for operation in wanted if operation in lost]
+        return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
@@ -301,7 +329,7 @@ class BringUp:
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self.undone = record._replace(operations=tuple(map(to_json, fresh(record))))
+        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
@@ -356,12 +384,25 @@ class BringUp:
     def _announce(self, record: Record) -> None:
         """Tells Ganeti's files, and whoever is to be told."""
         node = self.node
+        self._warn(execute.decode(record)[0])
         if node.settings.ganeti_nic_files != "off":
             try:
                 ganeti.write_nic_file(node.paths, self.nic)
             except (OSError, NetcommonError) as error:
                 self.log.warning(f"Ganeti's nic file was not written: {error}")
         self._settle(record)
+
+    def _warn(self, operations: Sequence[Operation]) -> None:
+        """Say what the kernel drops of the guest's packets all the same; that it cannot be told keeps no NIC from its network."""
+        if self.nic.mode != "routed":
+            return
+        from netcommon.operations.sysctl import dropped  # other modes do without
+
+        try:
+            for text, remedy in dropped(execute.once(self.node), self.nic.interface, operations):
+                self.log.warning(f"{text}: {remedy}")
+        except NetcommonError as error:
+            self.log.info(f"whether the kernel takes its packets is not known: {error}")
 
     def _settle(self, record: Record) -> None:
         """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""
@@ -386,5 +427,4 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
-        self.undone = record
-
+        self.undone.append(record)

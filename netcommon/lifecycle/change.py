@@ -6,21 +6,22 @@ the NIC, and what is kept of it, as they were (netcommon.lifecycle.way_back).
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
-from netcommon.lifecycle.up import give_back
 from netcommon.log import recording
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import nic_from_environment
+from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -81,10 +82,12 @@ def change(
     tags: Sequence[str] | None = None,
     held_back: Callable[[Difference], None] | None = None,
     closing: bool = False,
+    patience: float = math.inf,
 ) -> Outcome:
     """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
 
     ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
+    ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
     the NIC is as before.
@@ -97,7 +100,7 @@ def change(
         if held_back is not None:
             held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
             return Outcome(False, "")
-        with locks(node, call) as held:
+        with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
             held.devices(names)
             held.uuids({seen.uuid})
             record = node.store.read(key)
@@ -122,16 +125,15 @@ def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags:
         pass  # the host's affair, not that of who has named the NICs
 
 
-def _asked(
-    node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False
-) -> tuple[Wanted, Nic]:
+def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False) -> tuple[Wanted, Nic]:
     """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
     view = node.host.view()
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
     if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
     wanted.refuse_newer(node.paths, record.uuid)
-    nic = follow(node, view, record).nic
+    standing = _standing(record)
+    nic = follow(node, view, standing).nic
     if site_scripts.order_of(node, nic).instead:
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
@@ -146,26 +148,35 @@ def _asked(
         call.log.error(problem)
     after = edit(before).without(now)
     if tags is not None:
-        nic = nic_from_environment({**nic.environment, "INTERFACE": nic.interface, "INTERFACE_UUID": nic.uuid, "TAGS": " ".join(tags)})
+        text = " ".join(tags)
+        # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
+        given = nic_from_environment({**environment_of(nic), "TAGS": text})
+        nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
     nic = nic._replace(wanted=after.force(now))
     list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
-        if any(each.option == option.name and each not in record.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
+        if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
             call.log.warning(f"{option.name} means {void}")
     return after, nic
 
 
+def _standing(record: Record) -> Record:
+    """Give what the NIC is, and goes back to first where a change of it was cut off: what that was to make of it nobody asks for now."""
+    return record.before or record
+
+
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
-    recorded = execute.decode(record.before or record)[0]
-    later = awaited(node, record)
+    standing = _standing(record)
+    recorded = execute.decode(standing)[0]
+    later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
     planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(differing(_options(record.nic, node), _options(nic, node)), tuple(gone), tuple(made))
+    return Difference(differing(_options(standing.nic, node), _options(nic, node)), tuple(gone), tuple(made))
 
 
 def _options(nic: Nic, node: Node) -> Options | None:
@@ -192,14 +203,17 @@ def _changed(
     before = changed_options.settle(node, record.uuid, [])
     if edit is not unchanged and tags is None:
         _say_what_else(node, record, call)
-    what = differing(_options(record.nic, node), _options(nic, node))
+    what = differing(_options(_standing(record).nic, node), _options(nic, node))
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:
         outcome = attempt.run(record, None)
-    except NetcommonError as error:
+    except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
-        _keep(node, record.uuid, before._replace(pending=after.local), before)
+        try:
+            _keep(node, record.uuid, before._replace(pending=after.local), before)
+        except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
+            call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
         def failed() -> Outcome:
             give_back(node, attempt.undone, call)
@@ -215,13 +229,15 @@ def _changed(
 
     def done() -> Outcome:
         give_back(node, attempt.undone, call)
-        if attempt.settled is not None and _to_be_told(node, record, attempt.settled):
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+        if attempt.settled is not None:
+            elsewhere = _to_be_told(node, record, attempt.settled)
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
         if what:
             site_scripts.changed(node, call, nic, what)
         said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)
-        text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if outcome.changed else 'is so already')}"
-        return Outcome(outcome.changed or bool(what), text)
+        done_so = outcome.changed or record.state == CHANGING
+        text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
+        return Outcome(done_so or bool(what), text)
 
     return done
 
@@ -229,14 +245,19 @@ def _changed(
 def _say_what_else(node: Node, record: Record, call: Call) -> None:
     """Says what of the NIC today's settings make another than it came up with, or has drifted: that is done along with what was asked."""
     with suppress(NetcommonError):
-        found = difference(node, execute.once(node), record, record.nic, recording()[0])
-        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in found.made)]
+        standing = _standing(record)
+        found = difference(node, execute.once(node), standing, standing.nic, recording()[0])
+        # what a change that was cut off has left undone is put back, and that is said
+        made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
+        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in made)]
         if more:
             call.log.warning(f"{record.nic.label} is brought up to date with today's settings too: {'; '.join(more)}")
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
     """Tell whether what says where the guest is has changed, or what is told of that: else nobody is told again."""
+    if before.state == CHANGING:
+        return True  # its frames may have come from where the change that was cut off has put it
     old, new = (execute.decode(record)[0] for record in (before, after))
     changed = [*execute.Among(old).lacks(new), *execute.Among(new).lacks(old)]
     if any(operation.exclusive() for operation in changed):
@@ -258,39 +279,6 @@ def _shown(value: object) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
 
 
-def end_due(node: Node, call: Call) -> list[tuple[str, Outcome | NetcommonError]]:
-    """Ends what has ended: the NICs are what they would be without; what became of each, by its UUID. Never raises NetcommonError."""
-    if not any_changed(node):
-        return []
-    now = changed_options.moment(node)
-    found: list[tuple[str, Outcome | NetcommonError]] = []
-    try:
-        if not wanted.due(node.paths, now):
-            return []
-        problems: list[str] = []
-        found_on_disk = wanted.all_of(node.paths, problems)
-        for problem in problems:
-            call.log.error(problem)
-        kept = {uuid: (changed_options.decided(node, uuid, one), one.pending is not None) for uuid, one in found_on_disk.items()}
-    except NetcommonError as error:
-        call.log.error(f"options that were changed for a while may last longer: {error}")
-        return []
-    for uuid, (one, pending) in kept.items():
-        if one.without(now) == one:
-            if pending or one.rebased(now) != one:
-                with suppress(NetcommonError):  # after a reboot the boot's clock is another one
-                    _rewrite(node, uuid, call, lambda there: there.rebased(now))
-            continue
-        try:
-            found.append((uuid, _ended(node, uuid, call)))
-        except NetcommonError as error:
-            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
-            found.append((uuid, error))
-    with suppress(NetcommonError):
-        wanted.note_ends(node.paths)
-    return found
-
-
 def differ(node: Node, records: Iterable[Record]) -> int:
     """Count the NICs that are up and would be others by today's settings; one that these do not fit counts too."""
     view, log, number = node.host.snapshot(), recording()[0], 0
@@ -303,22 +291,3 @@ def differ(node: Node, records: Iterable[Record]) -> int:
         except NetcommonError:
             number += 1
     return number
-
-
-def _rewrite(node: Node, uuid: str, call: Call, edit: Edit) -> None:
-    """Writes what is wanted of a NIC anew, under its lock: somebody may be changing it."""
-    with locks(node, call) as held:
-        held.uuids({uuid})
-        wanted.refuse_newer(node.paths, uuid)
-        there = wanted.read(node.paths, uuid, [])
-        _keep(node, uuid, there, edit(changed_options.decided(node, uuid, there)))
-
-
-def _ended(node: Node, uuid: str, call: Call) -> Outcome:
-    record = node.store.read(uuid)
-    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
-        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)))  # its next up has the tags' options
-        return Outcome(False, f"NIC {uuid} is not up")
-    outcome = change(node, uuid, about(call, record), closing=True)
-    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
-    return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle.context import any_changed
-from runtime.errors import NetcommonError, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
@@ -25,7 +25,7 @@ def moment(node: Node) -> Moment:
 def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     """Give what was changed of ``nic`` and has not ended. A file that is damaged is put aside, and that is an error in the log.
 
-    Raises HostRefused where others could have written it.
+    Nothing counts as changed where others could have written it, or where it cannot be read; that is an error in the log too.
     """
     if not any_changed(node):
         return ()
@@ -33,7 +33,11 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     from runtime import wanted
 
     problems: list[str] = []
-    found = settle(node, nic.uuid, problems).force(moment(node))
+    try:
+        found = settle(node, nic.uuid, problems).force(moment(node))
+    except HostRefused as error:
+        log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
+        return ()
     try:
         list(of_changed(found))
     except NicInvalid as error:
@@ -80,12 +84,12 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
 
 
 def forget(node: Node, uuid: str, log: Log) -> None:
-    """Drop what was changed of a NIC that has left this node for good."""
+    """Drop what was changed of a NIC that has left this node for good, unless it is up in another network namespace."""
     if any_changed(node):
         from runtime import wanted
 
         try:
-            if wanted.remove(node.paths, uuid):
+            if not node.store.elsewhere(uuid) and wanted.remove(node.paths, uuid):
                 log.info("the options that were changed on this node are forgotten")
         except NetcommonError as error:
             log.error(f"the options that were changed on this node are kept: {error}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.context import Outcome, about, alive, locks
 from netcommon.lifecycle.mend import mend
@@ -11,6 +14,8 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import OURS, to_json
+from netcommon.operations.routed_uplink import UNICAST
+from netcommon.operations.sysctl import dropped
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -36,10 +41,11 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
+    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
 
     @property
     def good(self) -> bool:
-        return self.alive and self.record.state == UP and not self.drift and not self.unknown
+        return self.alive and self.record.state == UP and not (self.drift or self.unknown or self.dropped)
 
 
 def check(node: Node, view: View, record: Record, known: execute.Known | None = None) -> Report:
@@ -47,7 +53,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     called, record = record.device, follow(node, view, record)
     operations, unknown = execute.decode(record.before or record)
     there = alive(node, view, record)
-    drift = drift_of(view, record, operations, known) if there else []
+    looked_after = [operation for operation in operations if execute.looked_after(node, operation)]
+    drift = drift_of(view, record, looked_after, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):
@@ -59,7 +66,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix))
+    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
@@ -141,17 +149,37 @@ def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
 
 
 def restore(node: Node, undone: Record, call: Call) -> None:
-    """Repairs the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Under no locks."""
+    """Repair the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Call without locks.
+
+    Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
+    """
     routes = [operation for operation in execute.decode(undone)[0] if operation.leads_to()]
     now = node.store.read(undone.key)
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
     destinations = {operation.leads_to() for operation in routes if operation._asdict()["found"] == OURS} - kept
+    others: list[tuple[Record, set[tuple[object, ...]]]] = []
     for record in node.store.each([]) if destinations else ():
-        if record.state != UP or record.uuid == undone.uuid or destinations.isdisjoint(one.leads_to() for one in execute.decode(record)[0]):
+        if record.state == UP and record.uuid != undone.uuid:
+            shared = destinations.intersection(one.leads_to() for one in execute.decode(record)[0])
+            others += [(record, shared)] if shared else []
+    for record, shared in sorted(others, key=lambda other: other[0].monotonic, reverse=True):
+        view = execute.once(node)
+        lost = {way for way in shared if not _leads_to_another(view, way)}
+        if not lost:
             continue
         try:
-            outcome = repair(node, record.key, about(call, record), lambda operation: operation.leads_to() in destinations)
+            outcome = repair(node, record.key, about(call, record), partial(_leads, lost))
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
         except NetcommonError as error:
             call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")
+
+
+def _leads(ways: set[tuple[object, ...]], operation: Operation) -> bool:
+    return operation.leads_to() in ways
+
+
+def _leads_to_another(view: View, way: tuple[object, ...]) -> bool:
+    """Tell whether a route of ours leads to a device there; a blackhole leads to none."""
+    found = view.routes(*way)  # type: ignore[arg-type]
+    return any(route.protocol == PROTOCOL and route.type == UNICAST and view.link_at(route.index) is not None for route in found)

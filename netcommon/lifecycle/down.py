@@ -6,7 +6,7 @@ from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
-from netcommon.operations.base import orphan, to_json
+from netcommon.operations.base import OURS, orphan, to_json
 from netcommon.operations.link import shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from runtime.locks import Locks
     from runtime.record import Record
 
+
+#: What the other NICs have at least to get their addresses back, when the call has used its time (seconds).
+GIVE_BACK_SECONDS = 2.0
 
 #: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
 LEAVING = frozenset({HOT_REMOVE, MIGRATE})
@@ -43,7 +46,7 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
         for note in found.notes:
             named.info(note)
         if found.record is None:
-            _left(node, found.nic.uuid if found.nic is not None else hint.uuid, call)
+            left(node, found.nic.uuid if found.nic is not None else hint.uuid, call)
             if found.nic is not None:
                 return Outcome(False, f"{found.nic.label} ({found.how}) was never set up by us: nothing to undo")
             return Outcome(False, f"nothing is known of {_named(hint)}: nothing to undo")
@@ -52,7 +55,8 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             held.uuids({found.record.uuid})
             record = node.store.read(found.record.key)
             if record is None:
-                _forget(node, found.record.uuid, call)
+                if node.store.read(found.record.uuid) is None:  # else its guest is back, on another device
+                    _forget(node, found.record.uuid, call)
                 return Outcome(False, f"{found.record.nic.label} is down already")
             # while we waited for the locks the NIC may have come up on the device that the call names, and here again
             meant = find(node.store, node.paths, hint).record if hint.uuid else record
@@ -62,8 +66,25 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             strange = _another(node, view, device, hint, record, call)
             if strange:
                 return Outcome(False, strange)
-            return _down(node, view, record, call, held)
+            failure: NetcommonError | None = None
+            try:
+                outcome = _down(node, view, record, call, held)
+            except NetcommonError as error:
+                failure = error
+        give_back(node, [record], call)
+        if failure is not None:
+            raise failure
+        return outcome
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
+
+
+def give_back(node: Node, undone: Sequence[Record], call: Call) -> None:
+    """Restore the routes that other NICs have lost to those of ``undone``, which were undone in part or whole. Call without locks."""
+    for record in undone:
+        if record.boot == node.identity.boot and any(each.get("found") == OURS and "destination" in each for each in record.operations):
+            from netcommon.lifecycle.check import restore  # where two NICs have one address
+
+            restore(node, record, call._replace(deadline=max(call.deadline, node.clock.now() + GIVE_BACK_SECONDS)))
 
 
 def _as_recorded(node: Node, view: View, hint: DownHint) -> DownHint:
@@ -107,7 +128,7 @@ def _down(node: Node, view: View, record: Record, call: Call, held: Locks) -> Ou
     return Outcome(True, f"{record.nic.label} is down on {record.device}")
 
 
-def _left(node: Node, uuid: str, call: Call) -> None:
+def left(node: Node, uuid: str, call: Call) -> None:
     """Forgets what was changed of a NIC that has left, where gc or the agent has cleaned up before its down came."""
     if uuid and call.context in LEAVING and any_changed(node):
         with locks(node, call) as held:

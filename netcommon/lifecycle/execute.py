@@ -77,10 +77,22 @@ def resolve(
 def resolve_each(
     node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
 ) -> tuple[list[Operation], list[Failure]]:
-    """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same."""
-    made, refused, warnings = _resolve(node, view, planned, earlier, record_key)
+    """As ``resolve``, but what the host refuses is as it was on record, and the second answer; the others are resolved all the same.
+
+    What is in table main and has another one by now is refused too: of its rule, which main needs none of, nothing is on record.
+    """
+    from netcommon.operations.table import out_of_main  # where something is repaired
+
+    planned = list(planned)
+    staying = [old for old in earlier if out_of_main(view, old)]
+    stays = {intent(old) for old in staying}
+    made, refused, warnings = _resolve(node, view, [one for one in planned if intent(one) not in stays], earlier, record_key)
     for text in warnings:
         log.warning(text)
+    if staying:
+        order = {intent(one): number for number, one in enumerate(planned)}
+        made = sorted([*made, *staying], key=lambda one: order.get(intent(one), len(order)))
+        refused += [(old, HostRefused(old.differs(view), "the NIC uses table main until its next up")) for old in staying]
     return made, refused
 
 
@@ -101,14 +113,17 @@ def _resolve(
         if waiting:
             made += waiting
             continue
+        remembered = known.get(intent(operation)) if known else None
         try:
-            for resolved in operation.resolve(view, warnings):
+            for resolved in (operation.reminded(remembered[0]) if remembered else operation).resolve(view, warnings):
                 if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
                     made += known.get(intent(operation)) or [resolved]
                     continue
                 like = before.like(resolved) or before.in_place_of(resolved)
-                made.append(_shared(node, inherit(resolved, like) if like else resolved, record_key))
-                if like is None and resolved.leads_to() and resolved._asdict()["found"] == OURS:
+                took = resolved.leads_to() and resolved._asdict()["found"] == OURS
+                one = inherit(resolved, like) if like else resolved
+                made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
+                if like is None and took:
                     from netcommon.lifecycle.address_conflict import contested
 
                     warnings += contested(node, view, resolved, record_key)
@@ -134,6 +149,11 @@ def _with_marks(node: Node, view: View) -> View:
     from netcommon.lifecycle.unaliased_taps import Recorded
 
     return cast("View", Recorded(view, node))
+
+
+def looked_after(node: Node, operation: Operation) -> bool:
+    """Tell whether it is to hold as it was recorded: not the mark on a device, where devices are to bear none by now."""
+    return node.settings.tap_alias or not operation.marks()
 
 
 #: Fields that tell where on the host an operation is: of two that ask for the same, those that differ in one are two.
@@ -248,21 +268,24 @@ def stages(
     """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
 
     Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile.
+    the guest to its own meanwhile, or has led to it.
     """
     yield True, shut
     yield False, early
     yield True, make()
-    yield False, late
+    yield False, [one for one in late if not one.confines()]
+    yield False, [one for one in late if one.confines()]  # if what the guest had beside it could not be removed, this stays too
 
 
-def early_and_late(gone: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """Part what makes room from what goes last, because the guest is kept to its own by it as long as the device is up.
+def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
 
-    Where the network changes too the device is down meanwhile, and what was of its former port goes before it leaves that.
+    Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. Where the network changes
+    too the device is down meanwhile, and what was of its former port goes before it leaves that.
     """
-    stays = not any(operation.network() for operation in gone)
-    late = [operation for operation in gone if operation.unbroken() or (stays and operation.confines())]
+    gone = Among(wanted).leaves(outdated)
+    stays = not any(operation.network() for operation in outdated)
+    late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
     return [operation for operation in gone if operation not in late], late
 
 
@@ -282,8 +305,25 @@ def settle_owners(node: Node, key: str, before: Iterable[Operation], lasting: It
 
 
 def requests_of(operations: Sequence[Operation]) -> list[tuple[Operation, Request]]:
-    """What applies them, each request with the operation that it is of."""
-    return [(operation, request) for operation in operations for request in operation.apply()]
+    """What applies them, each request with the operation that it is of, or with the first of those that one transaction changes.
+
+    What keeps the guest to its own is changed by one transaction of nftables, where it is side by side: no frame meets a part of it.
+    """
+    pairs: list[tuple[Operation, Request]] = []
+    for operation in operations:
+        for request in operation.apply():
+            operation_before, before = pairs[-1] if pairs else (operation, None)
+            if isinstance(before, NftChange) and isinstance(request, NftChange) and _own(operation_before) and _own(operation):
+                both = NftChange(f"{before.what}, {request.what}", (*before.steps, *request.steps), request.otherwise)
+                pairs[-1] = (operation_before, both)
+            else:
+                pairs.append((operation, request))
+    return pairs
+
+
+def _own(operation: Operation) -> bool:
+    """Tell whether it keeps this one guest to its own; tables are of all NICs."""
+    return bool(operation.confines()) and not operation.common()
 
 
 def _carry_out(node: Node, pairs: Sequence[tuple[Operation, Request]], answers: Sequence[Answer]) -> None:
@@ -319,8 +359,8 @@ def in_use(view: View, link: Link) -> bool:
 
     if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
         return True
-    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes(family))
-    return any(route.index == link.index and route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
+    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes_of(family, 0, 0, link.index))
+    return any(route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
 
 
 def in_order(operations: Sequence[Operation]) -> list[Operation]:
@@ -366,7 +406,7 @@ def undo(node: Node, view: View, operations: Sequence[Operation], record_key: st
     pairs: list[tuple[Operation, Request]] = []
     for operation in reversed(operations):
         try:
-            others = [other for key in operation.shared() for other in _sharer(node, key, record_key)]
+            others = [other for key in operation.shared() for other in _sharer(node, operation, key, record_key)]
             if not others and operation.unmarked() and node.store.quarantined():
                 others = ["whoever is in quarantine"]
             if others:
@@ -405,8 +445,11 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
     return failures
 
 
-def _sharer(node: Node, key: str, record_key: str) -> list[str]:
-    """One other record that needs what ``key`` names, if there is any.
+def _sharer(node: Node, operation: Operation, key: str, record_key: str) -> list[str]:
+    """One other record that needs what ``operation`` has made, which ``key`` names, if there is any.
+
+    A key names it by a name that another device may have by now, or by that of a table with another number: what is of another identity
+    is another thing, and needs nothing of this one.
 
     A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. A NIC of an
     earlier boot needs nothing any more. What cannot be read may need it.
@@ -417,9 +460,13 @@ def _sharer(node: Node, key: str, record_key: str) -> list[str]:
         except RecordTooNew:
             return [other]
         now = record is None or record.boot == node.identity.boot
-        if now and (record is None or any(key in operation.shared() for operation in decode(record)[0])):
+        if now and (record is None or any(_same(operation, theirs) and key in theirs.shared() for theirs in decode(record)[0])):
             return [other]
     return []
+
+
+def _same(operation: Operation, theirs: Operation) -> bool:
+    return theirs.KIND == operation.KIND and theirs.identity() == operation.identity()
 
 
 def drift(view: View, operations: Iterable[Operation], known: Known | None = None) -> list[tuple[Operation, str]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
-from netcommon.lifecycle.change import end_due
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
-from netcommon.lifecycle.down import finish
+from netcommon.lifecycle.down import finish, give_back, left
+from netcommon.lifecycle.ends import end_due
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -79,7 +79,19 @@ def collect(node: Node, record: Record, call: Call) -> str:
     Returns REMOVED, also where it is gone already; KEPT where somebody needs it or is at work on it; FAILED where something of it could
     not be undone, which stays on the record and is in the log. Never raises; ends with ``call.deadline`` and one hook's time limit.
     """
-    now, call = node.clock.now(), about(call, record)
+    call = about(call, record)
+    undone: list[Record] = []
+    action = _collected(node, record, call, undone)
+    try:
+        give_back(node, undone, call)
+    except Exception as error:  # one record must not keep the others from being collected
+        call.log.error(str(error) if isinstance(error, NetcommonError) else f"{type(error).__name__}: {error}")
+    return action
+
+
+def _collected(node: Node, record: Record, call: Call, undone: list[Record]) -> str:
+    """As ``collect``; ``undone`` gets the record as it was on disk, whatever becomes of it."""
+    now = node.clock.now()
     short = call._replace(context=DEVICE_GONE, deadline=min(call.deadline, now + PATIENCE))
     try:
         with locks(node, short) as held:
@@ -90,6 +102,7 @@ def collect(node: Node, record: Record, call: Call) -> str:
                 return REMOVED
             if not abandoned(node, node.host.view(), current, locked=True):
                 return KEPT
+            undone.append(current)
             limit = min(call.deadline, node.clock.now() + node.settings.hook_timeout)
             finish(node, current, call._replace(context=DEVICE_GONE, deadline=limit), held)
             return REMOVED
@@ -146,11 +159,15 @@ def tidy(node: Node) -> None:
 
 
 def collect_instance(node: Node, instance: str, call: Call) -> list[Found]:
-    """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves."""
+    """Undoes the abandoned records of one instance: what a hypervisor that calls no script on the way down leaves.
+
+    ``call``: its context tells whether the NICs leave this node for good; then what was changed of them goes too.
+    """
     view = node.host.view()
     found = []
     for record in node.store.each([]):
         why = abandoned(node, view, record) if record.nic.instance == instance else None
         if why:
             found.append(Found(named(record), why.text, collect(node, record, call)))
+            left(node, record.uuid, about(call, record))
     return found

@@ -26,7 +26,7 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
     execute.claim(node, resolved, record.key)
     first = [operation for operation in leaving if operation.one_of_device()]
-    early, late = execute.early_and_late(execute.Among(resolved).leaves(outdated))
+    early, late = execute.early_and_late(outdated, resolved)
     early, late = [*first, *early], [*late, *(operation for operation in leaving if operation not in first)]
     todo = list(mending.todo)
 

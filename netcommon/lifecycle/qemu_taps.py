@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
+from netcommon.operations.route import METRIC
 from netcommon.operations.table import table_number
 from netcommon.options.addresses import addresses_of
 from netcommon.options.model import DEFAULTS
@@ -172,8 +173,8 @@ def in_place(view: View, nic: Nic, link: Link) -> bool:
             table = table_number(view, nic.link, [])
         except HostRefused:
             return False
-        routes = [route for family in found.families for to in found.destinations(family) for route in view.routes(family, table, to)]
-        return any(route.index == link.index for route in routes)
+        ways = [(family, to) for family in found.families for to in found.destinations(family)]
+        return any(route.index == link.index for family, to in ways for route in view.routes(family, table, to, METRIC[family]))
     return False  # only the site's script knows
 
 

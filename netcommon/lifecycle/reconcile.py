@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.api.requests import service
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.link import shut
+from netcommon.operations.route import METRIC
 from runtime.errors import HostRefused
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -47,15 +49,56 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
     leaving = gone if any(one.opens() for one in wanted) else []
     moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
     moves = moves or any(operation.place() == down.place() for operation in new)
-    moves = moves or (_apart(recorded, wanted) and any(one.lets_in() for one in wanted))
+    moves = moves or ((apart(recorded, wanted) or unlike(recorded, new)) and any(one.lets_in() for one in wanted))
     wrong |= set(map(id, new))  # one that holds by chance may not any more when the others have come: an entry in every VLAN of the port
     make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
-    return Delta(tuple(new), tuple(gone), tuple(make), (down,) if moves or early else ())
+    leaves = [out for one in gone if (out := one.unplugged()) is not None] if networks(recorded) != networks(wanted) else []
+    shut = (down, *leaves) if moves or early else ()
+    return Delta(tuple(new), tuple(gone), tuple(confining_first(view, recorded, make)), shut)
 
 
-def _apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
-    """Tell whether the NIC's network changes, and whether anything keeps it to its own."""
-    return networks(recorded) != networks(wanted) and _confined(recorded) != _confined(wanted)
+def apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
+    """Tell whether both the NIC's network and what keeps its guest to its own change: between the two, one would be without the other."""
+    if networks(recorded) == networks(wanted):
+        return False
+    return _confining(recorded) != _confining(wanted)
+
+
+def unlike(recorded: Sequence[Operation], new: Sequence[Operation]) -> bool:
+    """Tell whether two things that keep the guest to its own become others in places of which no message changes both.
+
+    Each may refuse more than before in one way and less in another, so neither of them could go first.
+    """
+    edited = _edited(recorded, new)
+    return len({one.confines() for one in edited}) > 1 and len({service(each) for one in edited for each in one.apply()}) > 1
+
+
+def _edited(recorded: Sequence[Operation], new: Sequence[Operation]) -> list[Operation]:
+    """Select what keeps the guest to its own in the place of something that does so too."""
+    before = execute.Among(recorded)
+    return [one for one in new if one.confines() and (old := before.like(one) or before.in_place_of(one)) and old.confines()]
+
+
+def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Operation]) -> list[Operation]:
+    """Put what is applied into an order in which no frame passes that both the old and the new refuse.
+
+    What keeps the guest to its own and was not there comes first, then what of that is another now, side by side
+    (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see ``early_and_late``.
+
+    A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
+    device is down meanwhile, or frames would go on into its new VLAN by the former rules.
+    """
+    edited = set(map(id, _edited(recorded, make)))
+    before = execute.Among(recorded)
+    joins = any(one.joins() and not _stays(view, one, before.in_place_of(one)) for one in make)
+
+    def rank(one: Operation) -> int:
+        needs_port = one.of_port() or any(service(request) != "nftables" for request in one.apply())
+        if not one.confines() or (joins and needs_port):
+            return 2
+        return int(id(one) in edited)
+
+    return sorted(make, key=rank)
 
 
 def networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
@@ -63,8 +106,14 @@ def networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
     return {one.network() for one in operations}
 
 
-def _confined(operations: Sequence[Operation]) -> bool:
-    return any(one.confines() and not one.of_port() for one in operations)
+def _stays(view: View, port: Operation, before: Operation | None) -> bool:
+    """Tell whether the device is a port of the same bridge already, by an operation that holds."""
+    return before is not None and before.network()[:1] == port.network()[:1] and not execute.drift(view, [before])
+
+
+def _confining(operations: Sequence[Operation]) -> set[object]:
+    """Give what keeps the guest to its own in whichever network it is."""
+    return {intent(one.anywhere()) for one in operations if one.confines() and not one.of_port()}
 
 
 class Mending(NamedTuple):
@@ -134,18 +183,23 @@ def intended(node: Node, record: Record) -> list[Operation]:
     return [*execute.replacing(execute.in_order(execute.decode(record)[0]))[0], *(owed(node, record) if here else ())]
 
 
-def kept_up(view: View, record: Record, operation: Operation) -> bool:
+def kept_up(node: Node, view: View, record: Record, operation: Operation) -> bool:
     """Tell whether ``operation`` is to be made again; of a NIC that is closing not what another one has by now.
 
     Its guest is still there, and is guarded until its device goes. One that has come up on another device has its address there.
     """
+    if not execute.looked_after(node, operation):
+        return False
     if record.state == UP:
         return True
     if record.moved and operation.of_guest():
         return False
     way = operation.leads_to()
     index = operation._asdict().get("ifindex")
-    return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
+    if not way:
+        return True
+    routes = view.routes(*way, METRIC[way[0]])  # type: ignore[call-arg,arg-type,index]
+    return all(route.index in (0, index) for route in routes if route.protocol == PROTOCOL)
 
 
 def examine(
@@ -159,7 +213,7 @@ def examine(
     former = left(record, known)
     operations, replaced = execute.replacing([operation for operation in execute.in_order(known) if operation not in former])
     all_of_it = [operation for operation in intended(node, record) if operation not in former]
-    given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(view, record, operation))
+    given_up = frozenset(intent(operation) for operation in all_of_it if not kept_up(node, view, record, operation))
 
     def wants(operation: Operation) -> bool:
         return wanted(operation) and intent(operation) not in given_up

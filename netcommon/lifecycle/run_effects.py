@@ -17,16 +17,21 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-def arrived(node: Node, record: Record, log: Log, view: View | None = None, seen: View | None = None) -> None:
+def arrived(
+    node: Node, record: Record, log: Log, view: View | None = None, seen: View | None = None, first: bool = False, elsewhere: bool = True
+) -> None:
     """Performs what the NIC of ``record`` has to tell, since it is up. Not under its locks: what is done again must not find them held.
 
-    ``view``: the host as it is, from who has looked at it since; ``seen``: as it was just before the NIC came up.
+    ``view``: the host as it is, from who has looked at it since; ``seen``: as it was just before the NIC came up. ``first``: it was not
+    up before, so its guest knows nothing that could have changed. ``elsewhere``: whether others than the guest are told.
     """
 
-    from netcommon.plan.planner import effects  # a down has no plan
+    from netcommon.plan.planner import effects, told_guest  # a down has no plan
 
     try:
-        found = effects(record.nic, node.settings)
+        found = effects(record.nic, node.settings) if elsewhere else []
+        if not first:
+            found += told_guest(record.nic, node.settings)
     except NetcommonError as error:
         log.warning(f"nobody was told: {error}")
         return

@@ -60,7 +60,7 @@ class Scripts:
         """Runs the scripts of up; the first that fails ends it. Raises HostRefused."""
         if not self._order.up:
             return
-        results = self._run(self._order.up, stop=True)
+        results = self._run(self._order.up, stop=True, instead=self.instead)
         if results and not results[-1].ok:
             raise HostRefused(f"custom script {results[-1].script.path} {results[-1].error}")
 
@@ -69,9 +69,10 @@ class Scripts:
         if self._order.down:
             self._run(self._order.down, stop=False)
 
-    def _run(self, scripts: tuple[custom.Script, ...], stop: bool) -> list[custom.Result]:
+    def _run(self, scripts: tuple[custom.Script, ...], stop: bool, instead: bool = False) -> list[custom.Result]:
         node, call = self._node, self._call
-        return custom.run_each(scripts, self._custom(), node.settings, call.deadline, call.log, stop, node.clock.now, node.execute)
+        given = self._custom()._replace(instead=instead)
+        return custom.run_each(scripts, given, node.settings, call.deadline, call.log, stop, node.clock.now, node.execute)
 
     def _custom(self) -> custom.Call:
         nic, call = self._nic, self._call

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import run_effects
-from netcommon.lifecycle.bring_up import ROLLBACK_SECONDS, BringUp
+from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, alive, locks
+from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.renamed_device import name_of
-from runtime.errors import NetcommonError, TryAgain
+from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
-    from runtime.record import Record
 
 
 def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
@@ -41,23 +41,15 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
             attempt = BringUp(node, nic, call, held, run_scripts)
-            failure: NetcommonError | None = None
+            failure: BaseException | None = None
             try:
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
-            except NetcommonError as error:
+            except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
         give_back(node, attempt.undone, call)
         if attempt.settled is not None:
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
+            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
         if failure is not None:
             raise failure
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
-
-
-def give_back(node: Node, undone: Record | None, call: Call) -> None:
-    """What the NIC of ``undone`` took from others they get again. Under no locks."""
-    if undone is not None:
-        from netcommon.lifecycle.check import restore  # where an up has failed, or a change was cut off
-
-        restore(node, undone, call._replace(deadline=max(call.deadline, node.clock.now() + ROLLBACK_SECONDS)))

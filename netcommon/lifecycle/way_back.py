@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ROLLBACK, START, alive
-from netcommon.lifecycle.reconcile import examine, intended, networks
+from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, unlike
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
 from netcommon.operations.link import shut
@@ -46,26 +46,34 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
     if mending.hopeless:
         raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
-    gone = execute.Among(mending.resolved).leaves([*made, *mending.outdated, *mending.leaving])
+    outdated = [*made, *mending.outdated, *mending.leaving]
+    gone = execute.Among(mending.resolved).leaves(outdated)
     # what is found in other places by now is on record too before it is made
     known = execute.decode(followed)[0]
     more = [operation for operation in mending.resolved if operation not in known]
     node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
     execute.claim(node, mending.resolved, record.key)
-    early, late = execute.early_and_late(gone)
+    early, late = execute.early_and_late(outdated, mending.resolved)
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
+    moves = moves or _unsure(made, mending.resolved, mending.todo) or unlike(made, mending.todo)
     failures: list[NetcommonError] = []
     down = [shut(before.device, before.ifindex)] if moves else []
-    for comes, operations in execute.stages(down, early, lambda: mending.order(mending.drifted(execute.once(node), _all)), late):
+
+    def make() -> list[Operation]:
+        view = execute.once(node)
+        return confining_first(view, made, mending.order(mending.drifted(view, _all)))
+
+    for comes, operations in execute.stages(down, early, make, late):
         if operations is down:
             execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
             continue
         failures += _applied(node, operations, call) if comes else _reverted(node, operations, record.key, call)
-    again = [operation for operation, _text in execute.drift(execute.once(node), mending.resolved) if operation not in mending.stuck]
+    kept = [operation for operation in mending.resolved if mending.wants(operation, _all)]
+    again = [operation for operation, _text in execute.drift(execute.once(node), kept) if operation not in mending.stuck]
     failures += _applied(node, mending.order(again), call)
     if failures:
         raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
-    mending.done(execute.once(node), list(mending.resolved))
+    mending.done(execute.once(node), kept)
     if record.described_anew and record.scripts:
         held.release_keys()
         _tell_scripts(node, record, before, call)
@@ -87,6 +95,13 @@ def _joins_another(operations: Sequence[Operation], others: Sequence[Operation])
     """Tell whether the device is put where ``others`` do not put it: there nothing keeps the guest to what these allow."""
     there = networks(others)
     return any(one.replugs() or (one.joins() and one.network() not in there) for one in operations)
+
+
+def _unsure(made: Sequence[Operation], before: Sequence[Operation], todo: Sequence[Operation]) -> bool:
+    """Tell whether the NIC may be in another network than ``before``, and something that kept its guest to its own there is to be made."""
+    there = networks(before)
+    moved = any(one.network() and one.network() not in there for one in made)
+    return moved and any(one.confines() and not one.of_port() for one in (*made, *todo))
 
 
 def _all(_operation: Operation) -> bool:
@@ -114,7 +129,7 @@ def _applied(node: Node, operations: Sequence[Operation], call: Call) -> list[Ne
             execute.apply(node, [operation], call.log)
         except NetcommonError as error:
             failures.append(error)
-            bare = bare or operation.confines() or operation.joins() or operation.unbroken()
+            bare = bare or bool(operation.confines()) or operation.joins() or operation.unbroken()
     return failures
 
 

@@ -8,7 +8,7 @@ from netcommon.operations.link import ADDRESS, MASTER, UP, LinkSetting
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.rule import PolicyRule
 from netcommon.operations.sysctl import DISABLE_IPV6, RP_FILTER, DeviceSysctl, no_ipv6
-from netcommon.options.addresses import addresses_of, routed_families
+from netcommon.options.addresses import LINK_LOCAL_GATEWAY, addresses_of, routed_families
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FEATURES = ("guard", "gateway_arp", "firewall", "access", "rate", "dhcp", "tap_mac", "announce")
 MARKED = True  #: the device gets an alias of ours
 
-LINK_LOCAL_GATEWAY = "fe80::1"
 LINK_LOCAL_LENGTH = 64
 REVERSE_PATH = {"off": "0", "strict": "1", "loose": "2"}  #: rp_filter (ip-sysctl.rst)
 

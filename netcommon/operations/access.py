@@ -47,8 +47,8 @@ class AccessTable(AccessTableFields, SharedTable):
     PURPOSE = "rules of node_access"
     WITHOUT = WITHOUT
 
-    def confines(self) -> bool:
-        return True
+    def confines(self) -> str:
+        return "the node"
 
     def place_of(self) -> tuple[int, str]:
         return place_of(self.nfproto)
@@ -92,8 +92,8 @@ class NodeAccess(NodeAccessFields, Operation):
     CHOSEN = frozenset({"ifindex", "now"})
     BEFORE = frozenset[str]()
 
-    def confines(self) -> bool:
-        return True
+    def confines(self) -> str:
+        return "the node"
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)

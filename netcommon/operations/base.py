@@ -64,7 +64,10 @@ class Operation(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
     def shared(self) -> tuple[str, ...]:
-        """The shared keys: what another NIC may claim too. Known before resolve, up to an "@"; none by default."""
+        """The shared keys: what another NIC may claim too. Known before resolve, up to an "@"; none by default.
+
+        Two NICs share what has a key in common and the same ``identity``.
+        """
         return ()
 
     def exclusive(self) -> bool:
@@ -86,12 +89,21 @@ class Operation(Protocol):
         """Whether the records alone tell that what it makes is ours: it stays while one is in quarantine. Not by default."""
         return False
 
-    def confines(self) -> bool:
-        """Tell whether it keeps the guest from what is not its own. Not by default.
-
-        While it cannot be put back the NIC's device is not put where its frames go, nor taken up.
-        """
+    def marks(self) -> bool:
+        """Whether it is our mark on the device, which a site may not want there (the setting tap_alias)."""
         return False
+
+    def confines(self) -> str:
+        """Name what it keeps the guest to, such as its addresses; "", the default, where it keeps the guest to nothing.
+
+        While it cannot be put back the NIC's device is not put where its frames go, nor taken up. Two operations of one name decide alike,
+        each for other frames, or in another place that the same frames pass.
+        """
+        return ""
+
+    def anywhere(self) -> Operation:
+        """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
+        return self
 
     def joins(self) -> bool:
         """Tell whether it puts the NIC's device where its frames go: into a bridge or a switch. Not by default."""
@@ -129,7 +141,7 @@ class Operation(Protocol):
         return False
 
     def network(self) -> tuple[object, ...]:
-        """In which network the NIC's device is by it: a bridge, VLANs. By default it says nothing of that. Known after resolve."""
+        """In which network the NIC's device is by it: a bridge, VLANs, a routing table. By default nothing. Known after resolve."""
         return ()
 
     def of_guest(self) -> bool:
@@ -140,6 +152,10 @@ class Operation(Protocol):
         """Family, routing table and destination of what leads to the guest; by default nothing. Known after resolve."""
         return ()
 
+    def of_neighbours(self) -> bool:
+        """Tell whether the guest knows it by its neighbour cache: changed while it runs, the guest must be told. Not by default."""
+        return False
+
     def taken_over(self, view: View) -> Operation:
         """It again, as if it had been ours from the start, where Ganeti's script has done it on a new device. By default as it is."""
         return self
@@ -147,6 +163,14 @@ class Operation(Protocol):
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
         """Put our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
         return ()
+
+    def reminded(self, earlier: Operation) -> Operation:
+        """It again, before it is resolved, with what it must know of ``earlier``, its like on record. By default as it is."""
+        return self
+
+    def unplugged(self) -> Operation | None:
+        """What takes the device out of its network before it is made fit for another; None, the default: nothing has to."""
+        return None
 
     def waits(self, view: View) -> bool:
         """Tell whether what it stands on, as it is on record, is only gone for now.

@@ -6,13 +6,14 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.route import METRIC
-from netcommon.operations.table import called, table_number
+from netcommon.operations.table import called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
@@ -56,7 +57,7 @@ class Blackhole(BlackholeFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(number=table_number(view, self.table, warnings))
-        there = made._there(view)
+        there = made._there(view) or made._in_its_place(view)
         if there is not None and there.type != BLACKHOLE:
             raise HostRefused(
                 f"{self.destination} in table {self.table or 'main'} has a route of metric {there.metric} that is not ours "
@@ -67,19 +68,27 @@ class Blackhole(BlackholeFields, Operation):
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Route | None:
+        """The blackhole, whosever it is."""
+        wanted = self.destination, self.route().metric
+        routes = view.routes_of(self.family, 0, BLACKHOLE, 0, self.number)
+        return next((route for route in routes if (route.destination, route.metric) == wanted), None)
+
+    def _in_its_place(self, view: View) -> Route | None:
         metric = self.route().metric
-        return next((route for route in view.routes(self.family, self.number, self.destination) if route.metric == metric), None)
+        return next((route for route in view.routes(self.family, self.number, self.destination, metric) if route.metric == metric), None)
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
+        if moved := renumbered(view, self.table, self.number):
+            return moved
         there = self._there(view)
-        return "" if there is not None and there.type == BLACKHOLE else "the route is gone"
+        return "" if there is not None else "the route is gone"
 
     def revert(self, view: View) -> Sequence[Request]:
         there = self._there(view)
-        ours = there is not None and (there.type, there.protocol) == (BLACKHOLE, PROTOCOL)
+        ours = there is not None and there.protocol == PROTOCOL
         return [DeleteRoute(self.route())] if ours and self.found != FOREIGN else []
 
     def identity(self) -> str:
@@ -103,11 +112,15 @@ class Blackhole(BlackholeFields, Operation):
     def owned(cls, view: View) -> Iterable[Owned]:
         """The device of one is the tap that the guest's own route leads to: the guest may be alive behind it."""
         for family in (AF_INET, AF_INET6):
-            for route in view.routes(family):
-                if (route.type, route.protocol, route.metric) != (BLACKHOLE, PROTOCOL, METRIC[family] + 1):
+            ours = view.routes_of(family, PROTOCOL)
+            ways_of: dict[tuple[int, str], list[Link | None]] = {}
+            for route in ours:
+                if route.type != BLACKHOLE:
+                    ways_of.setdefault((route.table, route.destination), []).append(view.link_at(route.index))
+            for route in ours:
+                if (route.type, route.metric) != (BLACKHOLE, METRIC[family] + 1):
                     continue
-                routes = view.routes(family, route.table, route.destination)
-                ways = [view.link_at(other.index) for other in routes if other.protocol == PROTOCOL and other.type != BLACKHOLE]
+                ways = ways_of.get((route.table, route.destination), [])
                 device = next((link.name for link in ways if link is not None), "")
                 key = _key(family, route.destination, route.table)
                 text = f"blackhole {route.destination} in table {route.table}"

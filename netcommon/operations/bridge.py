@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation
-from netcommon.operations.link import bridge_link, device_link, link_of, marked
+from netcommon.operations.link import MASTER, LinkSetting, bridge_link, device_link, link_of, marked
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +40,10 @@ class BridgePort(BridgePortFields, Operation):
 
     def replugs(self) -> bool:
         return True
+
+    def unplugged(self) -> Operation:
+        """A bridge has the MTU of its smallest port: the device must not be one when it gets that of a smaller bridge."""
+        return LinkSetting(self.device, MASTER, 0, ifindex=self.ifindex, value=0)
 
     def network(self) -> tuple[object, ...]:
         return (self.master,)

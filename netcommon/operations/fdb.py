@@ -118,7 +118,8 @@ class StaticEntry(StaticEntryFields, Operation):
         if self.found == FOREIGN or link is None or bridge is None or link.master != self.master:
             return []
         there = [view.fdb_entry(self.master, self.mac, vid) for vid in self._vids(view, bridge)]
-        return [DeleteFdb(self.ifindex, self.mac, self.vid)] if any(entry and _ours(entry, self.ifindex) for entry in there) else []
+        ours = any(entry and _ours(entry, self.ifindex) and entry.sticky for entry in there)  # another one is of somebody else
+        return [DeleteFdb(self.ifindex, self.mac, self.vid)] if ours else []
 
     def place(self) -> str:
         return f"fdb {self.ifindex} {self.master} {self.mac} {self.vid}"

@@ -96,6 +96,9 @@ class FirewallTable(FirewallTableFields, Operation):
     def shared(self) -> tuple[str, ...]:
         return (_key(self.nfproto, self.profile, self.table),)
 
+    def confines(self) -> str:
+        return "its firewall"
+
     def unbroken(self) -> bool:
         """See that what two profiles both drop never passes while one takes the other's place."""
         return True
@@ -190,6 +193,9 @@ class FirewallMember(FirewallMemberFields, Operation):
     def shared(self) -> tuple[str, ...]:
         key = f"firewall-{self.nfproto}-{self.profile}-{self.device}"
         return (f"{key}@{self.table}" if self.table else key,)
+
+    def confines(self) -> str:
+        return "its firewall"
 
     def unbroken(self) -> bool:
         return True

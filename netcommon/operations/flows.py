@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import FLOW_MARK
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK
 from netcommon.host.api.requests import DeleteFlows, PutFlows
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard.flows import GUARD, guard_flows, in_front, unchanged
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 #: In table 0 the guard's flows have priorities from here on, and no other of a NIC's has.
 GUARDED = 65000
+
+#: What is printed before the match of a flow of somebody else's, and is no part of it.
+FLAGS = frozenset({"send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"})
+LASTING = frozenset({"idle_timeout", "hard_timeout", "importance"})
 
 #: Bits of a cookie that are the NIC's.
 BITS = 40
@@ -69,8 +73,11 @@ class Flows(FlowsFields, Operation):
     def cookie(self) -> int:
         return cookie_of(self.owner, self.device)
 
-    def confines(self) -> bool:
-        return True
+    def anywhere(self) -> Operation:
+        return self._replace(bridge="", lists=tuple(each for each in self.lists if each[0] != "vlans"))
+
+    def confines(self) -> str:
+        return "its addresses"
 
     def renamed(self, before: str, now: str) -> Operation:
         words = tuple((name, now if (name, word) == ("device", before) else word) for name, word in self.words)
@@ -84,7 +91,25 @@ class Flows(FlowsFields, Operation):
             return [self._replace(ifindex=link.index, switch=switch.name)]
         made = [(name, flow) for template in self.templates for name, flow in self._render(template, view)]
         names, flows = tuple(name for name, _ in made), tuple(flow for _, flow in made)
+        if self.templates != (GUARD,):
+            self._refuse_others(view, switch.name, flows)
         return [self._replace(ifindex=link.index, switch=switch.name, flows=flows, names=names)]
+
+    def _refuse_others(self, view: View, switch: str, flows: Sequence[str]) -> None:
+        """Raise HostRefused where a flow of a site's template would take the place of somebody else's, which nobody would give back.
+
+        A port that is not there yet has no flows of anybody's. The guard's are not looked for, which would cost each NIC a process.
+        """
+        port = standing(view, self.device, self.bridge, self.owner)
+        wanted = {_match(flow) for flow in flows}
+        for flow in view.flows_from(switch, port.ofport) if port is not None else ():
+            if flow.cookie & FLOW_MARK_MASK != FLOW_MARK and _match(flow.text) in wanted:
+                match = ",".join(filter(None, [f"in_port={self.device}", _match(flow.text)]))
+                raise HostRefused(
+                    f"{switch} has a flow of somebody else's with the match and priority of one of {' '.join(self.templates)}: "
+                    f"cookie={flow.cookie:#x},{match}",
+                    f'ovs-ofctl --strict del-flows {switch} "{match}", or take another priority in the template',
+                )
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
@@ -225,6 +250,12 @@ class FlowsEnd(FlowsEndFields, Operation):
 
     def undo(self) -> str:
         return f"ovs-ofctl del-flows {self.switch or self.bridge} cookie={self.cookie:#x}/-1"
+
+
+def _match(flow: str) -> str:
+    """Table, priority and match of a flow: two with the same are one, whatever their time-outs and flags."""
+    fields = flow.rpartition("actions=")[0].replace(" ", ",").split(",")
+    return ",".join(field for field in fields if field and field not in FLAGS and field.partition("=")[0] not in LASTING)
 
 
 def _reprinted(view: View, flows: Sequence[str]) -> Sequence[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6, DROPPING
 from netcommon.host.api.nftables import (
     ARP,
     ARP_IN,
@@ -29,9 +29,9 @@ from netcommon.host.api.requests import NftChange
 from netcommon.host.nftables.expressions import META_IIF, META_MARK, altered, assign, meta, within
 from netcommon.operations.base import Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.rule import refuse_strange
+from netcommon.operations.rule import MAIN_PREFERENCE, refuse_strange
 from netcommon.operations.shared_table import FAMILIES, Contents, SharedTable, own_elements, own_table
-from netcommon.operations.table import MAIN, called, table_number
+from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -69,6 +69,22 @@ def value_of(number: int, mask: int) -> int:
             "give it a lower number in /etc/iproute2/rt_tables.d/, or [rules] mark more bits",
         )
     return value
+
+
+def kept_from_main(view: View, family: int) -> bool:
+    """Tell whether what comes in by a device and is looked up in no other table is dropped, instead of in main.
+
+    That is the administrator's to say, by one rule for all devices: ``not iif lo blackhole``. Who else forwards by main he alone knows.
+    """
+    rules = [rule for rule in view.rules(family, "lo") if rule.inverted and rule.preference < MAIN_PREFERENCE]
+    return any(rule.action in DROPPING for rule in rules)
+
+
+def unmarked(view: View) -> str:
+    """Say what becomes of what guests send while nothing marks it."""
+    forwarded = (AF_INET, AF_INET6) if view.sysctl("net/ipv6/conf/all/forwarding") == "1" else (AF_INET,)
+    kept = all(kept_from_main(view, family) for family in forwarded)
+    return "what the guest sends is dropped meanwhile" if kept else "what the guest sends goes by table main meanwhile"
 
 
 class MarkTableFields(NamedTuple):
@@ -114,6 +130,10 @@ class MarkTable(MarkTableFields, SharedTable):
             return []
         value_of(number, self.mask)
         return SharedTable.resolve(replaced(self, number=number), view, warnings)  # type: ignore[arg-type]
+
+    def differs(self, view: View) -> str:
+        text = SharedTable.differs(self, view)
+        return renumbered(view, self.table, self.number) or (text and f"{text}: {unmarked(view)}")
 
     def contents(self) -> Contents:
         family, name = self.place_of()
@@ -176,6 +196,9 @@ class TapMark(TapMarkFields, Operation):
     CHOSEN = frozenset({"number", "ifindex"})
     BEFORE = frozenset[str]()
 
+    def network(self) -> tuple[object, ...]:
+        return ("table", self.number)
+
     def unbroken(self) -> bool:
         return True
 
@@ -202,8 +225,11 @@ class TapMark(TapMarkFields, Operation):
     def differs(self, view: View) -> str:
         if link_of(view, self.ifindex, self.device) is None:
             return "the device is gone"
+        if moved := renumbered(view, self.table, self.number):
+            return moved
         gone = [each for each in self._elements() if each not in _of(view, each)]
-        return " and ".join(f"it is not in nftables table {FAMILIES[each.family]} {each.table}" for each in gone)
+        text = " and ".join(f"it is not in nftables table {FAMILIES[each.family]} {each.table}" for each in gone)
+        return text and f"{text}: {unmarked(view)}"
 
     def revert(self, view: View) -> Sequence[Request]:
         there = [each for each in self._elements() if self.ifindex > 0 and each in _of(view, each)]

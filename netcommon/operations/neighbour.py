@@ -7,7 +7,7 @@ from netcommon.host.api.requests import AddNeighbour, DeleteNeighbour
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
-from netcommon.operations.table import table_number
+from netcommon.operations.table import renumbered, table_number
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -67,13 +67,14 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return [one._replace(found=_found(view, one.neighbour())) for one in made]
 
     def waits(self, view: View) -> bool:
-        return bool(self.port) and absent(view, self.family, self.number, self.found_by)
+        known = bool(self.port) and not renumbered(view, self.table, self.number)  # of another table nothing is known yet
+        return known and absent(view, self.family, self.number, self.found_by)
 
     def apply(self) -> Sequence[Request]:
         return [AddNeighbour(self.neighbour())] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
-        away = moved(view, self.family, self.number, self.uplinks, self.found_by)
+        away = renumbered(view, self.table, self.number) or moved(view, self.family, self.number, self.uplinks, self.found_by)
         if away or not self.port or _entry(view, self.neighbour()):
             return away
         gone = view.link_at(self.ifindex) is None and self.waits(view)  # it comes back with its uplink, which has another index then
@@ -108,12 +109,13 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
     def owned(cls, view: View) -> Iterable[Owned]:
         """Entries on taps too. The device of one is the tap to which a route of ours leads: the guest may be alive behind it."""
         for family, bits in ((AF_INET, 32), (AF_INET6, 128)):
-            for entry in view.neighbours(family):
-                if entry.protocol != PROTOCOL:
-                    continue
+            entries = [entry for entry in view.neighbours(family) if entry.protocol == PROTOCOL]
+            indices: dict[str, list[int]] = {}
+            for route in view.routes_of(family, PROTOCOL) if entries else ():
+                indices.setdefault(route.destination, []).append(route.index)
+            for entry in entries:
                 at = view.link_at(entry.index)
-                routes = view.routes(family, None, f"{entry.address}/{bits}")
-                ways = [view.link_at(route.index) for route in routes if route.protocol == PROTOCOL]
+                ways = [view.link_at(index) for index in indices.get(f"{entry.address}/{bits}", ())]
                 device = next((link.name for link in [*ways, at] if link is not None and link.holders >= 0), "")
                 text = f"proxy neighbour {entry.address} on {at.name if at else f'device {entry.index}'}"
                 keys = _keys(entry.address, at.name if at else "", entry.index)

@@ -109,8 +109,23 @@ class Port(PortFields, Operation):
         there = view.ovs_port(self.device)
         if there and not there.owner:
             warnings.append(f"a stale port {self.device} of {there.bridge} is replaced")
+        if there and there.owner == self.owner:
+            self._refuse_others(there)
         warnings += filter(None, [self.idle(view)])
         return [self._replace(ifindex=link.index)]
+
+    def _refuse_others(self, there: OvsPort) -> None:
+        """Raise HostRefused where a limit would take the place of somebody else's, which nobody would give back."""
+        if self.shaping and "shaping" in there.others:
+            raise HostRefused(
+                f"the port {self.device} has a QoS that is not ours, which rate_in would take the place of",
+                f"ovs-vsctl clear Port {self.device} qos, or leave rate_in out",
+            )
+        if self.policing and "policing" in there.others:
+            raise HostRefused(
+                f"the interface {self.device} has an ingress_policing_rate that is not ours, which rate_out would take the place of",
+                f"ovs-vsctl set Interface {self.device} ingress_policing_rate=0, or leave rate_out out",
+            )
 
     def apply(self) -> Sequence[Request]:
         return [PutOvsPort(self.port())]

@@ -65,9 +65,9 @@ class PortFlag(PortFlagFields, Operation):
         """A port that learns nothing, or gets nothing that is unknown, needs the guest's static entry, and that may be on one node only."""
         return self.flag in (LEARNING, FLOOD)
 
-    def confines(self) -> bool:
-        """Tell whether it isolates the guest from others on its bridge: a tap that is a port without that must be down."""
-        return self.flag == ISOLATED and self.wanted
+    def confines(self) -> str:
+        """Say that it isolates the guest from others on its bridge, if it does: a tap that is a port without that must be down."""
+        return "its own port" if self.flag == ISOLATED and self.wanted else ""
 
     def of_port(self) -> bool:
         return True

@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
-from netcommon.operations.table import called, table_number
+from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.requests import Request
 
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
+BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
 
 
@@ -67,12 +68,14 @@ class ThroughTap(Operation, Protocol):
                 f"ip link set dev {self.device} nomaster, or correct the NIC's MODE",
             )
         number = table_number(view, self.table, warnings)
+        if mine := own(view, self.family, self.destination, number):
+            raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
-        for other in view.routes(self.family, number, self.destination):
+        for other in view.routes(self.family, number, self.destination, METRIC[self.family]):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
-                found = OURS
+                found = OURS if other.index != link.index else found
                 away = view.link_at(other.index)
                 if away is not None and other.index != link.index and away.holders > 0:
                     warnings.append(f"{self.destination} leads to {away.name}: its guest loses it, two NICs have one address")
@@ -91,7 +94,11 @@ class ThroughTap(Operation, Protocol):
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
 
     def differs(self, view: View) -> str:
-        routes = view.routes(self.family, self.number, self.destination)
+        if moved := renumbered(view, self.table, self.number):
+            return moved
+        if mine := own(view, self.family, self.destination, self.number):
+            return mine
+        routes = self._there(view)
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:
             out = view.link_at(first.index)
@@ -105,7 +112,13 @@ class ThroughTap(Operation, Protocol):
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
         # the kernel alone would take another one too: IPv4's of any metric, IPv6's of any gateway
-        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
+        return [DeleteRoute(self.route())] if self.route() in self._there(view) else []
+
+    def _there(self, view: View) -> Sequence[Route]:
+        """The routes to the destination; all of them where ours does not show, as one by a device without carrier may not."""
+        routes = view.routes(self.family, self.number, self.destination, METRIC[self.family])
+        shows = any((each.index, each.metric) == (self.ifindex, METRIC[self.family]) for each in routes)
+        return routes if shows else view.routes(self.family, self.number, self.destination)
 
     def identity(self) -> str:
         return _identity(self.route())
@@ -121,6 +134,19 @@ class ThroughTap(Operation, Protocol):
 
     def undo(self) -> str:
         return self.describe().replace(" route replace ", " route del ", 1)
+
+
+def own(view: View, family: int, destination: str, table: int) -> str:
+    """Say that a guest's address is one of the node's own, which then gets what is for it; "" where it is not.
+
+    The kernel looks for its own addresses before any table. A VRF's table is of a network of its own, which may use them again.
+    """
+    address, _, length = destination.partition("/")
+    if int(length) < BITS[family] or not view.local(family, address):
+        return ""
+    if table != MAIN and any(vrf.table == table for vrf in view.links_of("vrf")):
+        return ""
+    return f"{address} is an address of this node itself, which gets what is for it: no route leads it to a guest"
 
 
 class GuestRouteFields(NamedTuple):
@@ -167,8 +193,8 @@ class GuestRoute(GuestRouteFields, ThroughTap):
     @classmethod
     def owned(cls, view: View) -> Iterable[Owned]:
         for family in (AF_INET, AF_INET6):
-            for route in view.routes(family):
-                link = view.link_at(route.index) if route.protocol == PROTOCOL and route.index else None
+            for route in view.routes_of(family, PROTOCOL):
+                link = view.link_at(route.index) if route.index else None
                 # what is no host route of a guest's device was made by another with our number
                 if link is not None and (link.holders >= 0 or marked(link)) and route in (GuestRoute.like(route), PrefixRoute.like(route)):
                     text = f"route {route.destination} in table {route.table} through {link.name}"

@@ -59,7 +59,7 @@ def uplinks(view: View, family: int, table: int) -> Uplinks:
 
 def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
     """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
-    routes = [route for route in view.routes(family, table, DEFAULT[family]) if route.type == UNICAST and route.protocol != PROTOCOL]
+    routes = [route for route in view.routes(family, table, DEFAULT[family], 0) if route.type == UNICAST and route.protocol != PROTOCOL]
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
     links = [link for index in indices if (link := view.link_at(index)) is not None]
     return _wires(view, family, links, (*passed, table))
@@ -78,18 +78,24 @@ def _wires(view: View, family: int, links: list[Link], passed: tuple[int, ...]) 
         if link.kind == "vrf":
             own = _out(view, family, link.table, passed) if link.table not in passed else []
             found |= {each.index: each for each in own or _ports(view, link)}
-        elif not _guests(link):
+        elif not _guests(view, link):
             found[link.index] = link
     return list(found.values())
 
 
 def _ports(view: View, vrf: Link) -> list[Link]:
-    return [link for link in view.ports(vrf.index) if not _guests(link)]
+    return [link for link in view.ports(vrf.index) if not _guests(view, link)]
 
 
-def _guests(link: Link) -> bool:
-    """Whether a guest is behind it, though the node's own default route may lead there."""
-    return link.holders >= 0 or marked(link)
+def _guests(view: View, link: Link) -> bool:
+    """Whether a guest is behind it, though the node's own default route may lead there.
+
+    A tap is the node's own where Open vSwitch has made it: the bridge's device, or another internal port, of its userspace datapath.
+    """
+    if marked(link) or link.holders < 0:
+        return marked(link)
+    port = view.ovs_held(link.name)
+    return port is None or not port.internal
 
 
 def absent(view: View, family: int, table: int, found_by: str) -> bool:

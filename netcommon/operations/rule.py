@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
 from netcommon.host.api.requests import AddRule, DeleteRule
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import marked
-from netcommon.operations.table import MAIN, called, table_number
+from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -26,6 +26,10 @@ class Ruling(Operation, Protocol):
 
     @property
     def family(self) -> int: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def number(self) -> int: ...
     @property
     def found(self) -> str: ...
     def rule(self) -> Rule:
@@ -48,7 +52,7 @@ class Ruling(Operation, Protocol):
         return [] if self.found == FOREIGN else [AddRule(self.rule())]
 
     def differs(self, view: View) -> str:
-        return "" if self.same(view) else "the rule is gone"
+        return renumbered(view, self.table, self.number) or ("" if self.same(view) else "the rule is gone")
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.found == FOREIGN or self.rule() not in self.same(view):
@@ -91,6 +95,9 @@ class PolicyRule(PolicyRuleFields, Ruling):
     def rule(self) -> Rule:
         """The rule as the kernel has it."""
         return Rule(self.family, self.preference, self.device, self.number)
+
+    def network(self) -> tuple[object, ...]:
+        return ("table", self.number)
 
     def taken_over(self, view: View) -> Operation:
         return self._replace(found=ABSENT) if self.found == FOREIGN else self

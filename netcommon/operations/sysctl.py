@@ -7,7 +7,7 @@ from netcommon.host.api.requests import SetSysctl
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, Operation, Waiting, before
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
-from netcommon.operations.table import table_number
+from netcommon.operations.table import renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +36,25 @@ OF_THE_KERNEL = (1, 2, 3)
 def path_of(family: int, device: str, name: str) -> str:
     """Relative to /proc/sys; with slashes, since a device may have dots in its name."""
     return f"net/{'ipv4' if family == AF_INET else 'ipv6'}/conf/{device}/{name}"
+
+
+def reverse_path(view: View, device: str) -> tuple[int, int]:
+    """Return rp_filter of the device and of all devices; the larger one counts."""
+    own, every = (view.sysctl(path_of(AF_INET, each, RP_FILTER)) or "0" for each in (device, "all"))
+    return int(own), int(every)
+
+
+def dropped(view: View, device: str, operations: Sequence[Operation]) -> Sequence[tuple[str, str]]:
+    """Return what the kernel's reverse path filter drops of a routed guest's packets though all that was done holds: why, and what helps.
+
+    Raises TryAgain.
+    """
+    own, every = reverse_path(view, device)
+    if not (own or every):
+        return ()
+    from netcommon.operations import reverse_path as filtering  # where no such filter is on, nothing is asked
+
+    return filtering.dropped(view, operations, own, every)
 
 
 class DeviceSysctlFields(NamedTuple):
@@ -197,13 +216,14 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
         return made
 
     def waits(self, view: View) -> bool:
-        return bool(self.port) and absent(view, self.family, self.number, self.found_by)
+        known = bool(self.port) and not renumbered(view, self.table, self.number)  # of another table nothing is known yet
+        return known and absent(view, self.family, self.number, self.found_by)
 
     def apply(self) -> Sequence[Request]:
         return [SetSysctl(self.path, "1", self.ifindex)] if self.port and self.found != FOREIGN else []
 
     def differs(self, view: View) -> str:
-        away = moved(view, self.family, self.number, self.uplinks, self.found_by)
+        away = renumbered(view, self.table, self.number) or moved(view, self.family, self.number, self.uplinks, self.found_by)
         if away or not self.port:
             return away
         now = view.sysctl(self.path)

@@ -7,6 +7,7 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.host.api.host import View
+    from netcommon.operations.base import Operation
 
 MAIN = 254
 LOCAL = 255
@@ -15,6 +16,18 @@ LOCAL = 255
 def called(table: str, number: int) -> str:
     """Return the table as a sentence names it; ``number`` is what ``table`` was found to be."""
     return "table main" if number == MAIN or not table else f"table {table}"
+
+
+def renumbered(view: View, table: str, number: int) -> str:
+    """Tell in words that ``table``, which was resolved as ``number``, has another number now; "" if not, or if nothing names it now."""
+    now = view.table(table) if table else number
+    return "" if now in (None, number) else f"table {table} is number {now} now, not {number}"
+
+
+def out_of_main(view: View, operation: Operation) -> bool:
+    """Tell whether what was resolved in table main would be in another one now, as where a bridge's name has become a table's."""
+    table: str = getattr(operation, "table", "") if getattr(operation, "number", 0) == MAIN else ""
+    return bool(table and renumbered(view, table, MAIN))
 
 
 def table_number(view: View, table: str, warnings: list[str]) -> int:

@@ -27,7 +27,8 @@ class SteadyAddressFields(NamedTuple):
 class SteadyAddress(SteadyAddressFields, Operation):
     """The address of the host's side. A guest keeps it in its neighbour cache for each address it talks to: 25 to 45 s in the lab.
 
-    A tap that others had brought up when we first saw it is in use, under its address of then: that one stays, for the same reason.
+    A tap that others had brought up when we first saw it is in use, under its address of then: that one stays, for the same reason, unless
+    adopt can tell the guest of the other.
     """
 
     __slots__ = ()
@@ -41,6 +42,15 @@ class SteadyAddress(SteadyAddressFields, Operation):
     def value(self) -> str:
         """The address that it has."""
         return self.kept or self.wanted
+
+    def of_neighbours(self) -> bool:
+        return True
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(kept="")
+
+    def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
+        return self.apply() if self.differs(view) else ()
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)

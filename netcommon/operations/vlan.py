@@ -50,8 +50,8 @@ class PortVlans(PortVlansFields, Operation):
     CHOSEN = frozenset({"ifindex", "master", "default", "now", "was"})
     BEFORE = frozenset({"was"})
 
-    def confines(self) -> bool:
-        return True
+    def confines(self) -> str:
+        return "its VLANs"
 
     def of_port(self) -> bool:
         return True
@@ -163,8 +163,9 @@ class UplinkVlan(UplinkVlanFields, Operation):
     VALUES = (("found", FINDINGS),)
 
     def shared(self) -> tuple[str, ...]:
+        """By the uplink's index: a NIC that comes after a renaming knows it too, and no other device has it."""
         key = f"uplink-vlan-{self.bridge}-{self.vid}"
-        return (f"{key}@{self.port}" if self.port else key,)
+        return (f"{key}@:{self.ifindex}" if self.port else key,)
 
     def unmarked(self) -> bool:
         return True

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 IDENTIFIER = 8  #: bytes of an interface identifier, and of the prefix before it (RFC 4291, 2.5.1)
+LINK_LOCAL_GATEWAY = "fe80::1"  #: of every guest with the option gateway_link_local
 UNIVERSAL = 2  #: the bit that modified EUI-64 turns round (RFC 4291, appendix A)
 
 

@@ -9,7 +9,7 @@ from runtime.modules import load
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from netcommon.effects.base import Effect
     from netcommon.features.base import Part
@@ -55,6 +55,15 @@ def effects(nic: Nic, settings: Settings) -> list[Effect]:
     for part in _parts(_in_network(nic, settings), settings, options_of(nic, settings)):
         found.update(dict.fromkeys(part.effects))
     return list(found)
+
+
+def told_guest(nic: Nic, settings: Settings) -> Iterable[Effect]:
+    """Give what the guest of a NIC that was up before is told of the host's side. Raises NicInvalid as ``plan`` does."""
+    if mode_of(nic) != "routed":
+        return ()
+    from netcommon.features.gateway_mac import effect  # no first up tells it
+
+    return effect(_in_network(nic, settings), options_of(nic, settings))
 
 
 def _in_network(nic: Nic, settings: Settings) -> Nic:

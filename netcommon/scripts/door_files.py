@@ -14,6 +14,9 @@ COLD = "cold"
 #: A wrapper that only hands over to a door is smaller than this (bytes).
 SMALL = 4096
 
+#: So many scripts, each of which only starts the next, are followed to a door.
+MOST = 8
+
 
 def is_door(path: str, hooks: str) -> bool:
     """Whether the file at ``path`` is one of the doors in the folder ``hooks`` or its cold/, or does nothing but start one.
@@ -39,6 +42,18 @@ def is_door(path: str, hooks: str) -> bool:
     if any(_content(name) == content for name in same_size) and content:
         return True
     return is_marked(content) or _starts_door(content, hooks)
+
+
+def starts_installed(path: str, hooks: str) -> bool:
+    """Tell if the script at ``path`` only starts a door that our install, or a site, has put in place under another name.
+
+    Such as ``exec /usr/lib/ganeti/kvm-ifup "$@"``; also by way of another such script.
+    """
+    for _ in range(MOST):
+        path = _started(_content(path))
+        if not path or is_door(path, hooks):
+            return bool(path)
+    return False
 
 
 def is_marked(content: bytes) -> bool:
@@ -73,27 +88,33 @@ def _content(path: str) -> bytes:
 
 
 def _starts_door(content: bytes, hooks: str) -> bool:
-    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``, and at most to exit then.
+    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``, and at most to exit then."""
+    program = _started(content)
+    return bool(program) and _among(program, hooks)
+
+
+def _started(content: bytes) -> str:
+    """The path of the program that is a shell script's only command; "" where the script does anything else but to exit then.
 
     Not where it names a device itself: then it is about that NIC, whichever one it was called for.
     """
     if not content.startswith(b"#!") or len(content) > SMALL:
-        return False
+        return ""
     lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()[1:]]
     lines = [line for line in lines if line and not line.startswith("#") and line.split()[0] != "set"]
     if len(lines) != 1:
-        return False
+        return ""
     try:
         commands = _commands(lines[0])
     except ValueError:
-        return False
+        return ""
     called = [word for word in commands[0] if word != "exec" and "=" not in word]
     program = called[0] if called else ""
     if len(called) > 1 and called[1][:1].isalpha() and "$" not in called[1]:
-        return False
+        return ""
     if any(words and words[0] not in ("exit", "true", ":") for words in commands[1:]):
-        return False
-    return program.startswith("/") and _among(program, hooks)
+        return ""
+    return program if program.startswith("/") else ""
 
 
 def _commands(line: str) -> list[list[str]]:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 #: The folder of our doors in this installation.
 HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "hooks")
 
-#: Set for custom scripts: "UUID PID TAP" of the NIC and of the door that runs them, so that a door called by one of them knows.
+#: Set for custom scripts: "UUID PID TAP" of the NIC and of the door that runs them, so that a door called by one of them knows; with
+#: INSTEAD as the fourth word where the scripts take the place of the built-in up.
 GUARD = "NETCOMMON_DOOR"
+INSTEAD = "instead"
 
 #: Set for custom scripts, another value for each run of one: by it those of its processes are known that nothing else ties to it, and
 #: none that an earlier script of the same hook has started on purpose (netcommon.process.descendants).
@@ -72,6 +74,7 @@ class Call(NamedTuple):
     uuid: str = ""
     phase: str = ""  #: MIGRATION_PHASE
     record: str = ""  #: path of the NIC's record
+    instead: bool = False  #: the scripts take the place of the built-in up
 
 
 class Result(NamedTuple):
@@ -142,11 +145,16 @@ def recursing(environ: Mapping[str, str], device: str = "", uuid: str = "", proc
     ``device`` and ``uuid`` are the called door's NIC, where they are known otherwise than from INTERFACE and INTERFACE_UUID. A call
     for another device or another UUID is another NIC's. A guard that a daemon has inherited from a door long gone says nothing.
     """
-    guarded, tap = _guard(environ, proc)
+    guarded, tap, _instead = _guard(environ, proc)
     if not guarded:
         return False
     uuid, device = uuid or environ.get("INTERFACE_UUID", ""), device or environ.get("INTERFACE", "")
     return (not uuid or uuid.lower() == guarded) and (not device or not tap or device == tap)
+
+
+def replaced(environ: Mapping[str, str]) -> bool:
+    """Tell if the custom script that called a door runs in the place of the built-in up: the door then has joined nothing, nor will."""
+    return _guard(environ, "/proc")[2]
 
 
 def own(environ: Mapping[str, str], device: str, proc: str = "/proc") -> Mapping[str, str]:
@@ -154,18 +162,21 @@ def own(environ: Mapping[str, str], device: str, proc: str = "/proc") -> Mapping
 
     A custom script that calls a door for a second NIC, by its device alone, passes on the description of the NIC it runs for.
     """
-    guarded, tap = _guard(environ, proc)
+    guarded, tap, _instead = _guard(environ, proc)
     if not guarded or not device or device == tap or environ.get("INTERFACE", "") not in ("", tap):
         return environ
     return environ if environ.get("INTERFACE_UUID", "").lower() not in ("", guarded) else undescribed(environ)
 
 
-def _guard(environ: Mapping[str, str], proc: str) -> tuple[str, str]:
-    """UUID and device of the NIC whose custom script we were called by; "" and "" if we were not."""
+def _guard(environ: Mapping[str, str], proc: str) -> tuple[str, str, bool]:
+    """UUID and device of the NIC whose custom script we were called by, and if the script runs instead of the built-in; "", "" and
+    False if we were not called by one.
+    """
     uuid, _, rest = environ.get(GUARD, "").partition(" ")
-    pid, _, tap = rest.partition(" ")
+    pid, _, rest = rest.partition(" ")
+    tap, _, word = rest.partition(" ")
     gone = pid.isascii() and pid.isdigit() and not os.path.exists(f"{proc}/{pid}")
-    return ("", "") if gone else (uuid.lower(), tap)
+    return ("", "", False) if gone else (uuid.lower(), tap, word == INSTEAD)
 
 
 def environment(call: Call, action: str = "") -> dict[bytes, bytes]:
@@ -177,7 +188,7 @@ def environment(call: Call, action: str = "") -> dict[bytes, bytes]:
         "NETCOMMON_CONTEXT": call.context,
         "NETCOMMON_MIGRATION_PHASE": call.phase,
         "NETCOMMON_RECORD": call.record,
-        GUARD: f"{call.uuid} {os.getpid()} {call.tap}",
+        GUARD: f"{call.uuid} {os.getpid()} {call.tap}" + (f" {INSTEAD}" if call.instead else ""),
         RUN: f"{os.getpid()} {time.monotonic_ns()}",
     }
     values = {"PATH": PATH, **{name: value for name, value in call.environment.items() if value or name != "PATH"}, **added}
@@ -261,7 +272,7 @@ def named(path: str, hooks: str, arguments: bool = True) -> Iterator[Script]:
     from netcommon.scripts import door_files as ours
     from runtime import trust  # only where there is a script
 
-    if not ours.is_door(path, hooks):
+    if not (ours.is_door(path, hooks) or ours.starts_installed(path, hooks)):
         yield Script(path, arguments, trust.distrust(path))
 
 

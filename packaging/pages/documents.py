@@ -52,6 +52,7 @@ class Foretold(NamedTuple):
     options: tuple[OptionChange, ...]
     undone: tuple[str, ...]  #: what would be undone, as it was done
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
+    error: str = ""  #: why it cannot be told, and would fail; "" where it can
 
 
 class Change(NamedTuple):
@@ -75,6 +76,11 @@ class Untold(NamedTuple):
     why: str  #: which service does not answer
 
 
+class Lost(NamedTuple):
+    why: str  #: what of the guest's packets is dropped, and by what
+    remedy: str  #: what to type or to do
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -88,6 +94,7 @@ class Checked(NamedTuple):
     owed: tuple[str, ...]  #: what is done when its guest, which is still migrating in, is here
     idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
     unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start
+    dropped: tuple[Lost, ...]  #: what is dropped though all that was done holds
 
 
 class Check(NamedTuple):
@@ -128,6 +135,12 @@ class Operation(NamedTuple):
     kind: str = ""  #: netcommon.operations; not of one that is not known
 
 
+class ChangedOption(NamedTuple):
+    name: str
+    value: str  #: as the settings file would say it
+    origin: str  #: "set by change", and until when
+
+
 class Shown(NamedTuple):
     state: str
     nic: Mapping[str, str]  #: the variables that describe it
@@ -141,6 +154,7 @@ class Shown(NamedTuple):
     door: str = ""  #: who called: "kvm-ifup", "cli"
     scripts: bool = False  #: the site's scripts of down are owed
     created: str = ""
+    changed: tuple[ChangedOption, ...] = ()  #: the options that were changed while it ran
     dropped: Mapping[str, int] = {}  #: what was counted, by reason
 
 

@@ -103,3 +103,16 @@ def test_ipv6_is_off_on_the_device(tap: World) -> None:
     assert do(tap, SetSysctl("net/ipv6/conf/tap0/disable_ipv6", "1")) == [0]
     assert told(tap, AddAddress(address(tap, 10))).errno == errno.EACCES
     assert do(tap, AddAddress(address(tap, 2))) == [0]
+
+
+@pytest.mark.parametrize(("family", "address", "length"), [(2, "192.0.2.1", 24), (10, "fd00::1", 64)])
+def test_an_address_of_the_node_itself(world: World, family: int, address: str, length: int) -> None:
+    """Whichever device has it, and whichever route to it there is; not the rest of its network, nor one that nothing leads to."""
+    world.veth("up0", "peer")
+    other = address[:-1] + "2"
+    assert do(world, SetLink(index(world, "up0"), up=True), SetLink(index(world, "peer"), up=True)) == [0, 0]
+    for each in (view(world), world.host.snapshot()):
+        assert not each.local(family, address) and not each.local(family, other)
+    assert do(world, AddAddress(Address(family, address, length, index(world, "up0")))) == [0]
+    for each in (view(world), world.host.snapshot()):
+        assert each.local(family, address) and not each.local(family, other)

@@ -51,6 +51,8 @@ def test_put_and_delete(ports: World) -> None:
     own = sorted((ONE, number(ports, "tap0"), text) for text in TEXTS)
     other = [(TWO, number(ports, "tap1"), TEXTS[0])]
     assert flows(ports, ONE) == own and flows(ports, TWO) == other and flows(ports) == [*own, *other]
+    assert sorted((each.cookie, each.port, each.text) for each in view(ports).flows_from("ovs0", number(ports, "tap0"))) == own
+    assert [each.text for each in ports.host.snapshot().flows_from("ovs0", number(ports, "tap1"))] == [TEXTS[0]]
     assert do(ports, DeleteFlows("ovs0", ONE)) == [0]
     assert flows(ports) == other
     assert do(ports, DeleteFlows("ovs0", ONE), DeleteFlows("ovs0", TWO)) == [0, 0]

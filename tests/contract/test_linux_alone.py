@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -11,13 +12,25 @@ from struct import pack
 import pytest
 from pyroute2 import IPRoute
 
+from netcommon.host.api.datapath import LEARNING, BridgeState, PortState, Question, Way
 from netcommon.host.api.facts import Neighbour, Route, Rule
-from netcommon.host.api.requests import AddNeighbour, AddRoute, AddRule, DeleteNeighbour, DeleteRoute, DeleteRule, Request, SetLink
+from netcommon.host.api.nftables import NETDEV
+from netcommon.host.api.requests import (
+    AddNeighbour,
+    AddRoute,
+    AddRule,
+    DeleteNeighbour,
+    DeleteRoute,
+    DeleteRule,
+    Request,
+    SetLink,
+    SetSysctl,
+)
 from netcommon.host.linux.host import LinuxHost
 from netcommon.host.linux.memo_view import MemoView
 from runtime.errors import HostRefused, TryAgain
 from runtime.paths import Paths
-from tests.support.netns import ask, run
+from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
 from tests.support.tap import Tap
 
@@ -269,3 +282,43 @@ def test_identity_is_the_kernels(node: Node) -> None:
     old = LinuxHost()
     old.netlink.cookie = lambda: None  # type: ignore[method-assign]
     assert old.identity().netns == os.stat("/proc/self/ns/net").st_ino
+
+
+def test_a_chain_of_several_devices(host: LinuxHost) -> None:
+    """Each device of a netdev chain is told; of one with a single device there are no others."""
+    run("nft", "-f", "-", stdin="add table netdev t\nadd chain netdev t one { type filter hook ingress device up0 priority 0; }\n")
+    run("nft", "-f", "-", stdin="add chain netdev t more { type filter hook ingress devices = { tap0, up0, br0 } priority 0; }\n")
+    found = {chain.name: chain for chain in host.view().nft_chains(NETDEV)}
+    assert (found["one"].device, found["one"].others) == ("up0", ())
+    assert {found["more"].device, *found["more"].others} == {"tap0", "up0", "br0"}
+
+
+def test_states_of_a_bridge_and_its_ports(host: LinuxHost) -> None:
+    """What bridge(8) has set is told, and whether there is a carrier."""
+    run("ip", "link", "set", "br0", "type", "bridge", "group_fwd_mask", "0x4000", "mcast_querier", "1", "nf_call_ip6tables", "1")
+    run("ip", "link", "set", "up0", "master", "br0")
+    wait_until(lambda: ask("bridge", "-j", "link", "show", "dev", "up0")[0]["state"] == "forwarding", 5, "up0 forwards")
+    run("bridge", "link", "set", "dev", "up0", "hairpin", "on", "locked", "on", "bcast_flood", "off", "state", "2")
+    run("ip", "link", "set", "up0", "type", "bridge_slave", "neigh_suppress", "on", "proxy_arp", "on", "group_fwd_mask", "8")
+    state = host.view().device_state(index(host, "up0"))
+    assert state is not None and state.carrier
+    assert state.port == PortState(LEARNING, True, True, False, True, True, False, 8)
+    bridge = host.view().device_state(index(host, "br0"))
+    assert bridge is not None and bridge.bridge == BridgeState(False, 0x4000, True, True, (False, True))
+
+
+def test_a_way_that_only_the_kernel_knows(host: LinuxHost) -> None:
+    """By a rule of which we understand nothing, to a route with an MTU of its own; a question that is none raises."""
+    run("ip", "link", "set", "tap0", "up")
+    run("ip", "address", "add", "192.0.2.1/24", "dev", "up0")
+    run("ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.9", "mtu", "1300", "table", "77")
+    run("ip", "rule", "add", "iif", "tap0", "from", "10.0.0.0/8", "tos", "0x10", "ipproto", "udp", "dport", "53", "lookup", "77")
+    tap, up = index(host, "tap0"), index(host, "up0")
+    for name, value in (("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/tap0/rp_filter", "0")):
+        done(host, SetSysctl(f"net/ipv4/{name}", value))
+    asked = Question(2, "198.51.100.1", "10.0.0.5", tap, 0, 0x10, 17, 40000, 53)
+    assert host.view().way(asked) == Way(0, 1, up, "192.0.2.9", 77, "198.51.100.0/24", 3, 1300)
+    assert host.view().way(asked._replace(target_port=54)).errno == errno.ENETUNREACH
+    assert host.view().way(asked._replace(tos=0)).errno == errno.ENETUNREACH
+    with pytest.raises(HostRefused):
+        host.view().way(asked._replace(iif=4711))

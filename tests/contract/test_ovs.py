@@ -50,6 +50,16 @@ def test_bridges(ovs_world: World) -> None:
     assert not view(ovs_world).ovs_bridge("")
 
 
+def test_whose_device_it_is(ovs_world: World) -> None:
+    """The bridge's own is vswitchd's, though it looks like a guest's tap where the datapath is vswitchd's too."""
+    ovs_world.tap("tap0")
+    assert do(ovs_world, PutOvsPort(PLAIN)) == [0]
+    held = {name: view(ovs_world).ovs_held(name) for name in ("ovs0", "tap0", "tap9")}
+    assert {name: port and port.internal for name, port in held.items()} == {"ovs0": True, "tap0": False, "tap9": None}
+    link = view(ovs_world).link("ovs0")
+    assert link is not None and (link.kind, link.holders) == ("tun", 1)
+
+
 def test_no_bridge(ovs_world: World) -> None:
     """Whatever had the name stays."""
     ovs_world.tap("tap0")

@@ -188,3 +188,44 @@ def test_a_nic_in_one_go(world: World) -> None:
     requests = [SetLink(made.index, mtu=1400), SetLink(made.index, up=True), AddRoute(made), SetLink(made.index, alias="x"), AddRoute(made)]
     assert do(world, *requests, stop=True) == [0] * 5
     assert do(world, SetLink(made.index, up=False), AddRoute(made), stop=False) == [0, errno.ENETDOWN]
+
+
+@BOTH
+def test_those_up_to_a_metric(taps: World, family: int) -> None:
+    """Or else the first one above it: what a routing daemon's table of a million routes tells of one destination."""
+    made = [route(taps, family, metric=metric, protocol=protocol) for metric, protocol in ((2000, 4), (1500, 4), (1024, 174), (7, 4))]
+    assert do(taps, *(AddRoute(each) for each in made)) == [0] * 4
+    near = made[0].destination
+    for seen in (view(taps), taps.host.snapshot(), MemoView(view(taps))):
+        assert sorted(seen.routes(family, 100, near, 1024)) == sorted(made[2:])
+        assert seen.routes(family, 100, near, 0) == [made[3]]
+        assert sorted(seen.routes(family, 100, near, 1 << 31)) == sorted(seen.routes(family, 100, near)) == sorted(made)
+        assert sorted(seen.route_list(family, 100).to(near, 1024)) == sorted(made[2:])
+    assert do(taps, DeleteRoute(made[2]), DeleteRoute(made[3])) == [0, 0]
+    for seen in (view(taps), taps.host.snapshot(), MemoView(view(taps))):
+        assert seen.routes(family, 100, near, 1024) == seen.route_list(family, 100).asked(near, 1024) == [made[1]]
+
+
+@BOTH
+def test_default_routes_are_all_told(taps: World, family: int) -> None:
+    everything = "0.0.0.0/0" if family == 2 else "::/0"
+    made = [route(taps, family, destination=everything, metric=metric, protocol=4) for metric in (100, 200)]
+    assert do(taps, *(AddRoute(each) for each in made)) == [0, 0]
+    for seen in (view(taps), taps.host.snapshot(), MemoView(view(taps))):
+        assert sorted(seen.routes(family, 100, everything, 0)) == sorted(made)
+
+
+@BOTH
+def test_those_of_a_sort(taps: World, family: int) -> None:
+    """By protocol, type, output interface and table, or any of each."""
+    other = index(taps, "tap1")
+    ours = route(taps, family)
+    blackhole = route(taps, family, protocol=4, metric=1500, type=6, index=0, scope=0)
+    theirs = route(taps, family, protocol=4, index=other, table=101)
+    assert do(taps, *(AddRoute(each) for each in (ours, blackhole, theirs))) == [0] * 3
+    for seen in (view(taps), taps.host.snapshot(), MemoView(view(taps))):
+        assert seen.routes_of(family, 174) == [ours]
+        assert seen.routes_of(family, 0, 0, other, 101) == seen.routes_of(family, 4, 1, 0, 101) == [theirs]
+        assert [(each.destination, each.type, each.metric) for each in seen.routes_of(family, 0, 6)] == [(ours.destination, 6, 1500)]
+        assert len(seen.routes_of(family, 4)) == 2
+        assert seen.routes_of(family, 174, 6) == seen.routes_of(family, 0, 0, 9999) == seen.routes_of(family, 174, 0, 0, 4242) == []

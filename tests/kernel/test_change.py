@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 
 from netcommon.host.api.requests import Request
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call
+from netcommon.lifecycle.gc import gc
 from netcommon.log import recording
+from runtime import wanted
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until, watched
 from tests.support.netns import slowness, wait_until
@@ -21,6 +25,9 @@ from tests.support.streams import Streams, guests
 from tests.support.tap import Tap
 
 CHANGES = 100 if FULL else 20
+MANY = 250 if FULL else 40
+
+
 def to(**options: str) -> list[Request]:
     """Changes NIC 0; what was asked of the host."""
     asked: list[Request] = []
@@ -93,3 +100,55 @@ def test_it_ends_by_itself(node: Node, present: bool) -> None:
             late = time.monotonic() - due
             print(f"ended {late * 1e3:.0f} ms after its time")
             assert late < 0.5
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+@pytest.mark.parametrize("link", ["lost", "nan", "folder"])
+def test_an_agent_that_starts_without_a_good_link(node: Node, link: str) -> None:
+    """It finds by the files what ends, and when."""
+    node.bridge("br0")
+    node.tap("tap0")
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    with watched() as seen:
+        assert rundoor("kvm-ifup", nic).status == 0
+        with ours() as one:
+            change(one, nic["INTERFACE_UUID"], Call(recording()[0], one.clock.now() + 20), setting(one, {"isolated": "yes"}, (), 2.0))
+            ends = Path(one.paths.wanted, "ends")
+            boot = os.readlink(ends).split(" ")[0]
+        ends.unlink()
+        if link == "nan":
+            ends.symlink_to(f"{boot} nan 0")
+        elif link == "folder":
+            ends.mkdir()
+        with agent() as running:
+            wait_until(lambda: seen.records["tap0"].nic.wanted == () and seen.drift() == [], 10, running.output)
+
+
+@pytest.mark.no_agent("it would end them before the hook is called")
+def test_ends_of_many_others_hold_no_hook(node: Node) -> None:
+    """What the hook of a new NIC has no time for stays due, and gc ends it."""
+    node.bridge("br0")
+    nics = [environment(number, MODE="bridged", LINK="br0", IP="") for number in range(MANY + 2)]
+    for nic in nics:
+        node.tap(nic["INTERFACE"])
+    for nic in nics[:MANY]:
+        assert rundoor("kvm-ifup", nic).status == 0
+    with ours() as one:
+        for nic in nics[:MANY]:
+            change(one, nic["INTERFACE_UUID"], Call(recording()[0], one.clock.now() + 20), setting(one, {"isolated": "yes"}, (), 60.0))
+        alone = rundoor("kvm-ifup", nics[MANY])
+        for uuid, there in wanted.all_of(one.paths, []).items():
+            wanted.write(one.paths, uuid, wanted.Wanted(tuple(over(entry) for entry in there.local)))
+        hook = rundoor("kvm-ifup", nics[MANY + 1])
+        left = sum(bool(record.nic.wanted) for record in one.store.all()[0])
+        print(f"a hook alone {alone.seconds:.2f} s, with {MANY} ends due {hook.seconds:.2f} s: {left} left")
+        assert hook.status == alone.status == 0 and left < MANY
+        assert hook.seconds < alone.seconds + 0.7 * slowness()
+        gc(one, Call(recording()[0], one.clock.now() + 60))
+        assert not any(record.nic.wanted for record in one.store.all()[0]) and wanted.first_end(one.paths) is None
+
+
+def over(entry: wanted.Entry) -> wanted.Entry:
+    """Give the option with an end that has come by both clocks."""
+    assert entry.end is not None
+    return entry._replace(end=entry.end._replace(until=entry.end.since))

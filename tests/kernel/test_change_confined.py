@@ -1,92 +1,155 @@
-"""Swap what keeps a running guest to its own: at no moment does a frame pass that both refuse."""
+"""Make a running guest another, in every way from one setting to another: at no step does a frame pass that both refuse."""
 
 from __future__ import annotations
 
+import itertools
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
-import pytest
-
+from netcommon.host.api.host import NOT_TRIED, Answer
 from netcommon.host.api.requests import Request
-from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call
+from netcommon.lifecycle.up import up
 from netcommon.log import recording
+from runtime.environment import nic_from_environment
 from tests.kernel.test_doors_parallel import environment
 from tests.support import frames
-from tests.support.forged import ethernet, heard_by_host, ipv4, udp
-from tests.support.netns import run, wait_until
+from tests.support.forged import BROADCAST, ethernet, ipv4, udp
+from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.routed import ours
 from tests.support.rundoor import rundoor
+from tests.support.sample import sample
 from tests.support.tap import Tap
 
-TEXT = b"netcommon-forged"
-ANOTHERS = ethernet(frames.IPV4, ipv4("10.9.9.9", udp(1000, 2000, TEXT)), "aa:00:00:00:99:99")
-TO_NODE = ethernet(frames.IPV4, ipv4("10.0.0.77", udp(1000, 2000, TEXT)), "aa:00:00:00:00:00")
+OWN, FOREIGN = "10.0.0.1", "10.0.0.9"
+MAC, ANOTHERS = "aa:00:00:00:00:00", "aa:00:00:00:00:99"
 
-#: Of each pair both refuse a forged frame: what it is sent to, and the options of one and of the other.
-PAIRS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, str]]] = {
-    "isolated": ("guest", {"isolated": "yes", "spoof_guard": "no"}, {"isolated": "no", "spoof_guard": "yes"}),
-    "node_access": ("node", {"node_access": "none", "spoof_guard": "no"}, {"node_access": "all", "spoof_guard": "yes"}),
-}
+#: What arrived: the names of frames, each with that of who got it.
+Arrived = frozenset[tuple[str, str]]
+
+
+class Settings(NamedTuple):
+    """One way in which the NIC may be: its tags."""
+
+    name: str
+    tags: str = ""
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        tags = " ".join(f"netcommon:0:{tag}" for tag in self.tags.split())
+        return environment(0) | {**base, "TAGS": tags}
+
+
+class Place:
+    """A guest that may send anything, and all who could get it."""
+
+    def __init__(
+        self, node: Node, base: Mapping[str, str], to: Sequence[tuple[str, str, str]], others: Mapping[str, Tap]
+    ) -> None:
+        """``to``: names, addresses and MACs that the guest sends to; ``others``: the taps of other guests."""
+        self.base, self.others = base, others
+        self.guest = node.tap("tap0")
+        self.listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.listener.bind(("0.0.0.0", 2000))
+        self.listener.setblocking(False)
+        self.frames = {
+            name: ethernet(frames.IPV4, ipv4(source, udp(1000, 2000, name.encode().ljust(48, b".")), destination=address), mac, gateway)
+            for kind, source in (("own", OWN), ("foreign", FOREIGN))
+            for whose, mac in (("own", MAC), ("foreign", ANOTHERS))
+            for whom, address, gateway in to
+            for name in [f"from {kind} address and {whose} MAC to {whom}"]
+        }
+
+    def probe(self) -> Arrived:
+        """Send a frame of each kind; give what has arrived since the last probe."""
+        for frame in self.frames.values():
+            try:
+                self.guest.send(frame)
+            except OSError:
+                pass  # its device is down
+        return self._named(self._received())
+
+    def _named(self, received: Sequence[tuple[str, bytes]]) -> Arrived:
+        return frozenset((frame, who) for frame in self.frames for who, data in received if frame.encode().ljust(48, b".") in data)
+
+    def _received(self) -> list[tuple[str, bytes]]:
+        found = [(name, data) for name, tap in self.others.items() for data in tap.drain()]
+        while True:
+            try:
+                found.append(("the node", self.listener.recv(2048)))
+            except BlockingIOError:
+                return found
+
+    def becomes(self, settings: Settings, probing: bool = True) -> Arrived:
+        """Make the NIC so, and give what has arrived meanwhile, with a probe after each request."""
+        found: set[tuple[str, str]] = set()
+        with ours() as node:
+            real = node.host.execute
+
+            def execute(requests: Sequence[Request], stop: bool) -> list[Answer]:
+                answers: list[Answer] = []
+                for request in requests:
+                    tried = not (stop and any(not answer.ok for answer in answers))
+                    answers += real([request], stop) if tried else [NOT_TRIED]
+                    found.update(self.probe())
+                return answers
+
+            if probing:
+                node.host.execute = execute  # type: ignore[method-assign]
+            up(node, nic_from_environment(settings.environment(self.base)), Call(recording()[0], node.clock.now() + 60))
+        return frozenset(found)
+
+
+def no_frame_that_both_refuse(place: Place, all_settings: Sequence[Settings], count: int) -> None:
+    """Go from each of them to each other one (``count`` of these in an ordinary run)."""
+    verdicts: dict[str, Arrived] = {}
+    for settings in all_settings:
+        place.becomes(settings, probing=False)
+        verdicts[settings.name] = place.probe()
+    assert len(set(verdicts.values())) > len(all_settings) // 2, "most of them differ in what they let through"
+    wrong = {}
+    for before, after in sample(list(itertools.permutations(all_settings, 2)), count):
+        place.becomes(before, probing=False)
+        place.probe()
+        passed = place.becomes(after)
+        if more := passed - verdicts[before.name] - verdicts[after.name]:
+            wrong[before.name, after.name] = sorted(more)
+        assert place.probe() == verdicts[after.name]
+    assert wrong == {}
 
 
 @contextmanager
-def heard_by(whom: str, guest: Tap) -> Iterator[Callable[[], int]]:
-    """Counts the frames that have come to the other guest, or to a socket of the node, since it was last asked."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.bind(("0.0.0.0", 2000))
-        listening.setblocking(False)
-
-        yield lambda: heard_by_host(listening, TEXT) if whom == "node" else sum(TEXT in frame for frame in guest.drain())
-
-
-def to(options: Mapping[str, str], between: Callable[[], None]) -> None:
-    """Changes NIC 0, and calls ``between`` whenever the host has done a part of it."""
-    with ours() as node:
-        execute = node.host.execute
-
-        def watched(requests: list[Request], stop: bool) -> object:
-            answers = execute(requests, stop)
-            between()
-            return answers
-
-        node.host.execute = watched  # type: ignore[method-assign,assignment]
-        change(node, environment(0)["INTERFACE_UUID"], Call(recording()[0], node.clock.now() + 20), setting(node, options, ()))
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_no_frame_that_both_refuse(node: Node, pair: str) -> None:
-    """After each step of the way there and back; a frame that is allowed is heard, so that the probe is one."""
-    whom, one, other = PAIRS[pair]
+def bridged(node: Node) -> Iterator[Place]:
     run("ip", "link", "set", "lo", "up")
     node.bridge("br0")
+    run("ip", "link", "set", "br0", "address", "aa:00:00:00:0f:00")
     run("ip", "address", "add", "10.0.0.254/24", "dev", "br0")
-    taps = [node.tap("tap0"), node.tap("tap1")]
-    bridged = {"MODE": "bridged", "LINK": "br0", "BRIDGE": "br0"}
-    assert rundoor("kvm-ifup", environment(0) | bridged | {"IP": "10.0.0.1"}).status == 0
-    assert rundoor("kvm-ifup", environment(1) | bridged | {"TAGS": "netcommon:*:isolated netcommon:*:spoof_guard:no"}).status == 0
-    frame = TO_NODE if whom == "node" else ANOTHERS
-    steps: list[int] = []
-    with heard_by(whom, taps[1]) as heard:
+    other = node.tap("tap1")
+    base = {"MODE": "bridged", "LINK": "br0", "BRIDGE": "br0", "IP": OWN}
+    variables = environment(1) | base | {"IP": "10.0.0.2", "TAGS": "netcommon:*:isolated netcommon:*:spoof_guard:no"}
+    place = Place(node, base, [("the node", "10.0.0.254", "aa:00:00:00:0f:00"), ("all", "10.0.0.77", BROADCAST)], {"another": other})
+    with place.listener:
+        assert rundoor("kvm-ifup", variables).status == 0
+        yield place
 
-        def probe() -> None:
-            taps[0].send(frame)
-            steps.append(heard())
 
-        def heard_again() -> int:
-            taps[0].send(frame)
-            return heard()
-
-        allowing = {name: "no" if name in ("isolated", "spoof_guard") else "all" for name in one}
-        to(allowing, lambda: None)
-        wait_until(heard_again, 5, "a frame that nothing refuses")
-        to(one, lambda: None)
-        heard()
-        for _turn in range(3):
-            to(other, probe)
-            to(one, probe)
-        for _late in range(3):
-            probe()
-    assert len(steps) > 9 and not any(steps), steps
+def test_bridged(node: Node) -> None:
+    """What its guest may send, whether it is isolated, and what it reaches of the node: three tables, of nftables and of the bridge."""
+    with bridged(node) as place:
+        ways = [
+            Settings("guarded"),
+            Settings("isolated", "isolated"),
+            Settings("isolated, unguarded", "isolated spoof_guard:no"),
+            Settings("away from the node", "node_access:none"),
+            Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
+            Settings("any MAC", "allow_mac_spoofing"),
+            Settings("any address", "allow_ip_spoofing"),
+            Settings("isolated, any MAC", "isolated allow_mac_spoofing"),
+            Settings("isolated, away from the node, any MAC and address", "isolated node_access:none allow_mac_spoofing allow_ip_spoofing"),
+            Settings("one service, any address", "node_access:udp/2000 allow_ip_spoofing"),
+            Settings("another service", "node_access:udp/2001"),
+            Settings("unguarded", "spoof_guard:no"),
+        ]
+        no_frame_that_both_refuse(place, ways, 40)

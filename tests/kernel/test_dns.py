@@ -132,13 +132,17 @@ def forget() -> None:
 
 
 def test_what_is_not_ours_is_in_the_way(server: NameServer) -> None:
-    """The error names the record; the rest of the instance's records are made all the same; removal leaves it alone."""
+    """The error names the record; no PTR leads to it, the rest of the instance's records are made all the same; removal leaves it alone."""
     before = server.serial(FORWARD)
-    done = run_hook(event("add", "mail.example.com", [nic("192.0.2.10")]))
+    done = run_hook(event("add", "mail.example.com", [nic("192.0.2.10"), nic("192.0.2.11")]))
     assert done.status == UNAVAILABLE
     assert "mail.example.com should be A 192.0.2.10, but is in use and bears no mark of ours: A 192.0.2.9" in done.stderr
-    assert server.serial(FORWARD) == before
-    holds(server, *records("10", "mail.example.com", "PTR mail.example.com."))
+    assert server.serial(FORWARD) == before + 1
+    holds(
+        server,
+        *records("mail-eth1", "mail.example.com", "A 192.0.2.11"),
+        *records("11", "mail.example.com", "PTR mail-eth1.example.com."),
+    )
     fine(run_hook(event("remove", "mail.example.com", [nic("192.0.2.10")])))
     holds(server)
     done = run_hook(event("add", "taken.example.com", []))
@@ -204,6 +208,24 @@ def test_two_clusters_and_two_instances(server: NameServer) -> None:
     before = server.serials()
     fine(run_hook(other))
     assert server.serials() == before
+
+
+def test_a_name_that_another_cluster_has(server: NameServer) -> None:
+    """Its second owner's address must not lead to the first one's host; a PTR that did so before goes, and comes with the name."""
+    mine = event("add", "web.example.com", [nic("192.0.2.10")])
+    theirs = {**event("add", "web.example.com", [nic("192.0.2.20")]), "GANETI_CLUSTER": "other.example.net"}
+    fine(run_hook(mine))
+    forget()
+    done = run_hook(theirs)
+    assert (done.status, f"web.example.com belongs to instance web.example.com of cluster {CLUSTER}" in done.stderr) == (UNAVAILABLE, True)
+    holds(server, *of_web())
+    mark = '"netcommon" "cluster=other.example.net" "instance=web.example.com"'
+    server.update(IPV4, "add 20 3600 PTR web.example.com.", f"add _netcommon.20 3600 TXT {mark}")
+    assert run_hook(theirs).status == UNAVAILABLE
+    holds(server, *of_web())
+    server.update(FORWARD, "del web", "del _netcommon.web")
+    fine(run_hook(theirs))
+    assert "20 3600 PTR web.example.com." in server.content(IPV4)
 
 
 def test_server_down_then_back(server: NameServer) -> None:

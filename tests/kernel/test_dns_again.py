@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from runtime.errors import TEMPORARY, UNAVAILABLE
 from tests.support.bootstrap import VENV
-from tests.support.ganeti_event import CLUSTER, Nic, configuration, event, nic, run_hook
+from tests.support.ganeti_event import CLUSTER, Nic, event, nic, run_hook, write_configuration
 from tests.support.nameserver import NameServer, settings
 from tests.support.netns import mounted_over, wait_until
 from tests.support.node import Node
@@ -29,7 +30,11 @@ def server(node: Node) -> Iterator[NameServer]:
     with mounted_over("/var/lib", "tmpfs", "mode=0755"), NameServer.started(ZONES) as made:
         Path("/etc/netcommon/config.toml").write_text(settings(made, timeout=2.0))
         GANETI.mkdir()
-        yield made
+        Path("/var/run/ganeti/socket").mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as daemon:
+            daemon.bind("/var/run/ganeti/socket/ganeti-query")
+            daemon.listen()
+            yield made
 
 
 def holds(server: NameServer, **addresses: str) -> None:
@@ -45,7 +50,7 @@ def holds(server: NameServer, **addresses: str) -> None:
 def ganeti_has(**addresses: str) -> None:
     """Ganeti's configuration has these instances."""
     instances: dict[str, Sequence[Nic]] = {f"{host}.example.com": [nic(f"192.0.2.{last}")] for host, last in addresses.items()}
-    (GANETI / "config.data").write_text(configuration(instances))
+    write_configuration(GANETI, instances)
 
 
 def command(*arguments: str) -> Outcome:

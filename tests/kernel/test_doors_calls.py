@@ -241,6 +241,12 @@ def test_poor_surroundings(br0: Node) -> None:
     os.close(writer)
     os.close(reader)
     assert full.returncode == 69
+    with open("/dev/full", "wb") as nowhere:
+        for link, status in (("nosuch", 69), (GOOD["LINK"], 0)):
+            variables = {**BASE, **GOOD, "LINK": link}
+            done = subprocess.run([door, "tap0"], env=variables, stdout=nowhere, stderr=nowhere, timeout=60, check=False)
+            assert done.returncode == status
+    assert len(records()) == 1
 
 
 def test_no_environment_at_all(br0: Node) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.scripts.door_files import MARKER
 from tests.support.netns import ask, run, slowness
 from tests.support.node import Node
 from tests.support.processes import alive
@@ -164,10 +165,10 @@ def test_our_own_door_under_a_custom_name(br0: Node, name: str, how: str) -> Non
     before = snapshot()
     started = [door, "b'tap0'"] if how in ("copy", "hard link") else ([name] if name == VIF_BRIDGE else [name, "tap0"])
     done = execute(started if how != "indirect" else [door, "tap0"], {**BASE, **GOOD})
-    assert (done.status, done.stderr) == (0, "")
+    instead = how == "indirect" and name == VIF_BRIDGE  # a script of the site's called kvm-vif-bridge takes the built-in's place
+    assert (done.status, bool(done.stderr)) == ((69, True) if instead else (0, False)), done
     assert len(noted()) == (1 if how == "indirect" else 0)
-    if how != "indirect" or name != VIF_BRIDGE:  # a script of the site's called kvm-vif-bridge takes the built-in's place
-        assert is_up()
+    assert is_up() != instead
     assert rundoor("kvm-ifdown", GOOD, "tap0", "false").status == 0
     assert diff(before, snapshot()) == []
 
@@ -189,6 +190,27 @@ def test_instead_of_the_built_in(br0: Node, order: str, name: str, built_in: boo
     assert noted() == [first.strip(), f"a 2 tap0 up {master}".strip()]
     assert is_up() == built_in
     assert rundoor("kvm-ifdown", GOOD, "tap0", "false").status == 0
+    assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("name", [UP_CUSTOM, VIF_BRIDGE, "/etc/ganeti/network/bridged/up"])
+@pytest.mark.parametrize("called", ["kvm-ifup", "kvm-nic-setup", "the installed one"])
+def test_a_script_instead_of_the_built_in_that_calls_it(br0: Node, name: str, called: str) -> None:
+    """It cannot have both: whoever starts the guest hears that it has no network, and why; a script that does no more is left out."""
+    Path("/etc/netcommon/config.toml").write_text('[custom]\norder = "instead"\n')
+    os.makedirs("/etc/ganeti/network/bridged")
+    before = snapshot()
+    if called == "the installed one":
+        script("/run/kvm-ifup", f'{MARKER}\nexec {HOOKS}/kvm-ifup "$@"')
+        script(name, 'exec /run/kvm-ifup "$@"')
+        done = rundoor("kvm-ifup", GOOD)
+        assert (done.status, done.stderr, is_up()) == (0, "", True)
+        return
+    script(name, f'echo called >>/run/noted\nexec {HOOKS}/{called} "$@"')
+    done = rundoor("kvm-ifup", GOOD)
+    assert (done.status, is_up(), noted()) == (69, False, ["called"])
+    assert name in done.stderr and 'order = "after"' in done.stderr
+    os.unlink(name)
     assert diff(before, snapshot()) == []
 
 

@@ -12,11 +12,12 @@ from tests.contract.ovs_by_hand import answers
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_rate import drift, mend
 from tests.support import frames
+from tests.support.bootstrap import VENV
 from tests.support.forged import IP, IP6, OTHER, OWN, ethernet, ipv4, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import BASE, Outcome, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 
 TAGS = f"netcommon:*:spoof_guard netcommon:*:addresses:{IP6} netcommon:*:rate_in:8mbit netcommon:*:rate_out:4mbit"
@@ -218,3 +219,52 @@ def test_an_up_while_flows_are_restored(placed: OpenVswitch) -> None:
     assert good() == ["tap0"] and flows()
     assert rundoor("kvm-ifdown", NIC, "tap0", "hot-remove").status == 0
     assert flows() == [] and diff({**before, "files": {}}, {**at_rest(), "files": {}}) == []
+
+
+def changed(*words: str) -> Outcome:
+    return execute([str(VENV / "bin/netcommon"), "change", "tap0", *words], BASE)
+
+
+@pytest.mark.parametrize("limit", ["rate_in", "rate_out"])
+def test_a_limit_of_the_administrators_is_not_taken(placed: OpenVswitch, limit: str) -> None:
+    """It is refused with its name, and stays, until it is gone: then ours is set, and taken back."""
+    assert rundoor("kvm-ifup", {**NIC, "TAGS": ""}).status == 0
+    if limit == "rate_in":
+        placed.vsctl("set", "Port", "tap0", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb", "other_config:max-rate=1000000")
+        where, take_away = ("Port", "tap0", "qos"), ("clear", "Port", "tap0", "qos")
+    else:
+        placed.vsctl("set", "Interface", "tap0", "ingress_policing_rate=5000", "ingress_policing_burst=500")
+        where, take_away = ("Interface", "tap0", "ingress_policing_rate"), ("set", "Interface", "tap0", "ingress_policing_rate=0")
+    before = column(placed, *where)
+    done = changed(f"{limit}=8mbit")
+    assert done.status == 69 and " ".join(take_away) in done.stderr, done
+    assert column(placed, *where) == before and drift() == []
+    assert changed("isolated=yes").status == 0 and changed("--unset", "isolated").status == 0
+    assert column(placed, *where) == before
+    placed.vsctl(*take_away)
+    free = column(placed, *where)
+    assert changed(f"{limit}=8mbit").status == 0 and column(placed, *where) not in (before, free)
+    assert changed("--unset", limit).status == 0 and column(placed, *where) == free
+
+
+def test_a_flow_of_the_administrators_is_not_taken(placed: OpenVswitch) -> None:
+    """One with the match and priority of a template's is refused, and named; others on the port are nobody's affair."""
+    folder = Path("/etc/netcommon/templates/ovs")
+    folder.mkdir(parents=True)
+    Path(folder, "site.j2").write_text("priority=5 actions=drop\npriority=6,udp,tp_dst=9 actions=drop\n")
+    assert rundoor("kvm-ifup", {**NIC, "TAGS": ""}).status == 0
+
+    def theirs() -> list[str]:
+        return sorted(line.strip() for line in run("ovs-ofctl", "--no-stats", "dump-flows", "ovs0").splitlines() if "cookie=0x77" in line)
+
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x77,priority=5,tcp,in_port=tap0,actions=output:99")
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x77,priority=6,udp,udp_dst=9,in_port=tap0,actions=output:99")
+    before, guarded = theirs(), flows()
+    done = changed("flows=site")
+    assert done.status == 69 and "in_port=tap0,priority=6,udp,tp_dst=9" in done.stderr, done
+    assert theirs() == before and len(before) == 2 and drift() == []
+    run("ovs-ofctl", "--strict", "del-flows", "ovs0", "in_port=tap0,priority=6,udp,tp_dst=9")
+    before = theirs()
+    assert changed("flows=site").status == 0 and len(flows()) == len(guarded) + 2
+    assert changed("flows=site", "isolated=yes").status == 0 and changed("--unset", "flows").status == 0
+    assert theirs() == before and len(before) == 1 and flows() == guarded

@@ -139,9 +139,7 @@ def test_unnumbered_gateway(site: Site) -> None:
     site.node.address("lo", "10.255.0.1/32", "2001:db8:ff::1/128")
     guest = site.guest(HOST4, HOST6, gateways=["10.255.0.1", "2001:db8:ff::1"])
     before = site.before()
-    nic = site.nic(
-        IP=HOST4, TAGS=options(ARP, f"addresses:{HOST6}"), NETWORK_GATEWAY="10.255.0.1", NETWORK_GATEWAY6="2001:db8:ff::1"
-    )
+    nic = site.nic(IP=HOST4, TAGS=options(ARP, f"addresses:{HOST6}"), NETWORK_GATEWAY="10.255.0.1", NETWORK_GATEWAY6="2001:db8:ff::1")
     site.up(nic)
     assert reaches(guest, FAR4, FAR6) == [FAR4, FAR6]
     own = ["10.255.0.1", "2001:db8:ff::1"]
@@ -225,3 +223,16 @@ def test_settings_that_cannot_be_written(tabled: Site, right: bool) -> None:
         tabled.down(nic)
     else:
         assert done.status == 69 and "net/ipv6/conf/tap0/forwarding: Read-only file system" in done.stderr, done
+
+
+def test_who_goes_gives_the_address_back(site: Site) -> None:
+    """The guest that had it before is reached again when the other one's down has ended, without a repair."""
+    guest = site.guest(HOST4, HOST6)
+    site.guest(HOST4, HOST6, name="tap1")
+    both = {"IP": HOST4, "TAGS": f"{options(ARP, f'addresses:{HOST6}')} {options(ARP, f'addresses:{HOST6}').replace(':0:', ':1:')}"}
+    first, second = site.nic(**both), site.nic(1, **both)
+    site.up(first)
+    assert rundoor("kvm-ifup", second).status == 0
+    assert len(drift()) == 2 and reaches(guest, FAR4, source=HOST4) == []
+    assert rundoor("kvm-ifdown", second, "tap1", "hot-remove").status == 0
+    assert drift() == [] and reaches(guest, FAR4, source=HOST4) == [FAR4] and reaches(guest, FAR6, source=HOST6) == [FAR6]

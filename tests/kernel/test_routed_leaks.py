@@ -9,6 +9,7 @@ import pytest
 from tests.support.flood import HOST_MAC, MAC, MAIN, Flood, Ways, packet
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.routed import drift, mend
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 from tests.support.tap import Tap
@@ -160,3 +161,29 @@ def test_an_option_frees_it(ways: Ways, tap: Tap, address: str, forged: str) -> 
         down()
     figures(flood, ways)
     assert by_main(ways) == {}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["as it is", "with the rule"])
+def test_nothing_marks_it(ways: Ways, tap: Tap, kept: bool) -> None:
+    """What `nft flush ruleset` does to the marks: table main forwards meanwhile, unless one rule of the administrator's lets it not."""
+    if kept:
+        for family in ("-4", "-6"):
+            run("ip", family, "rule", "add", "not", "iif", "lo", "blackhole", "preference", "32765")
+    up(nic(TABLES[0], BOTH))
+    marked = [line.split()[1:] for line in run("nft", "list", "tables").splitlines() if "netcommon-mark" in line]
+    with Flood(tap, OWN) as flood:
+        flood.goes_on()
+        for table in marked:
+            run("nft", "delete", "table", *table)
+        flood.goes_on()
+        found = drift()
+        mend()
+        flood.goes_on()
+    figures(flood, ways)
+    assert drift() == [] and flood.refused == 0
+    assert len(marked) == (2 if found else 0)
+    leaks = bool(marked) and not kept
+    assert (by_main(ways).keys() == {f"{MAIN}-ipv4", f"{MAIN}-ipv6"}) if leaks else (by_main(ways) == {})
+    said = "goes by table main meanwhile" if leaks else "is dropped meanwhile"
+    assert all(said in each for each in found)
+    down()

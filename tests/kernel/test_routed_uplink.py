@@ -6,9 +6,11 @@ import pytest
 
 from netcommon.doctor import findings
 from runtime.paths import Paths
-from tests.support.netns import run, sysctl
+from tests.kernel.test_doors_parallel import environment
+from tests.support.netns import Namespace, run, sysctl
 from tests.support.node import Node
-from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, TABLE, Site, collect, drift, mend, options, proxies, reaches, verifies
+from tests.support.ovs import OpenVswitch
+from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, MAC, TABLE, Site, collect, drift, mend, options, proxies, reaches, verifies
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
@@ -301,3 +303,77 @@ def test_neighbours_verify_what_they_know(site: Site) -> None:
     assert reaches(site.router, HOST6) == [HOST6] and reaches(guest, FAR6) == [FAR6]
     assert (verifies(site.router, HOST6), verifies(guest, GATEWAY6)) == (True, True)
     site.up(nic)
+
+
+@pytest.mark.parametrize("compat", ["0", "1"], ids=["by id alone", "compatible"])
+@pytest.mark.parametrize("group", [False, True], ids=["one", "group"])
+def test_default_routes_by_nexthop_id(site: Site, compat: str, group: bool) -> None:
+    """The kernel tells no device with such a route where it is not to be compatible: the nexthop has it, or the members of its group."""
+    site.tap("tap0")
+    site.node.outside("up1")
+    sysctl("net/ipv4/nexthop_compat_mode", compat)
+    run("ip", "nexthop", "add", "id", "4", "via", GATEWAY4, "dev", "up0", "onlink")
+    run("ip", "nexthop", "add", "id", "6", "via", GATEWAY6, "dev", "up0")
+    run("ip", "nexthop", "add", "id", "44", "via", GATEWAY4, "dev", "up1", "onlink")
+    run("ip", "nexthop", "add", "id", "66", "via", ROUTER, "dev", "up1")
+    run("ip", "nexthop", "add", "id", "40", "group", "4/44")
+    run("ip", "nexthop", "add", "id", "60", "group", "6/66")
+    before = site.before()
+    for family, one in (("-4", "4"), ("-6", "6")):
+        run("ip", family, "route", "delete", "default", "table", TABLE)
+        run("ip", family, "route", "add", "default", "nhid", f"{one}0" if group else one, "table", TABLE)
+        run("ip", family, "rule", "del", "iif", "up0", "lookup", TABLE)
+    nic = site.nic(IP=HOST4, TAGS=options(f"addresses:{HOST6}", "uplink_proxy:both"))
+    site.up(nic)
+    wanted = [(HOST4, "174"), (HOST6, "174")]
+    assert (proxies("up0"), proxies("up1"), drift()) == (wanted, wanted if group else [], [])
+    for each in ("4", "6") if not group else ():  # the nexthop moves, and the route that names it is as before
+        run("ip", "nexthop", "replace", "id", each, *("via", GATEWAY4 if each == "4" else ROUTER, "dev", "up1", "onlink"))
+    if not group:
+        assert {line.partition(": ")[2] for line in drift()} == {"uplink is up1 now, not up0"}
+        mend()
+        assert (proxies("up0"), proxies("up1"), drift()) == ([], wanted, [])
+    site.down(nic)
+    assert (proxies("up0"), proxies("up1")) == ([], [])
+    for family in ("-4", "-6"):
+        run("ip", family, "route", "delete", "default", "table", TABLE)
+        run("ip", family, "rule", "add", "iif", "up0", "lookup", TABLE, "preference", "400")
+    site.defaults("up0")
+    assert diff(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("port", ["ovs0", "mgmt0"], ids=["local", "internal"])
+def test_an_uplink_of_the_switch_that_forwards_itself(node: Node, ovs: OpenVswitch, port: str) -> None:
+    """An internal port is a tap there, which vswitchd holds: no guest is behind it."""
+    router = node.outside("wire0", f"{GATEWAY4}/24", f"{GATEWAY6}/64")
+    ovs.bridge("ovs0", "wire0")
+    if port != "ovs0":
+        ovs.vsctl("add-port", "ovs0", port, "--", "set", "Interface", port, "type=internal")
+        run("ip", "link", "set", port, "up")
+    assert "tun" in run("ip", "-d", "link", "show", port)
+    node.address(port, "192.0.2.2/24", "2001:db8:f::2/64")
+    node.forwarding(ipv6=True)
+    run("ip", "-4", "route", "add", "default", "via", GATEWAY4)
+    run("ip", "-6", "route", "add", "default", "via", GATEWAY6)
+    sysctl(f"net/ipv6/neigh/{port}/proxy_delay", "0")
+    guest = Namespace()
+    try:
+        run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
+        guest.run("ip", "link", "set", "eth0", "up")
+        guest.run("ip", "address", "add", f"{HOST6}/128", "dev", "eth0", "nodad")
+        guest.run("ip", "-6", "route", "add", "default", "via", GATEWAY6, "dev", "eth0", "onlink")
+        network = {"NETWORK_NAME": "guests", "NETWORK_SUBNET6": "2001:db8:f::/64", "NETWORK_GATEWAY6": GATEWAY6}
+        nic = environment(IP=HOST6, MAC=MAC, **network)
+        del nic["LINK"]  # its table is main
+        done = rundoor("kvm-ifup", nic)
+        assert (done.status, done.stderr) == (0, "")
+        assert (proxies(port), drift()) == ([(HOST6, "174")], [])
+        assert reaches(router, HOST6) == [HOST6]
+        guests = node.tap("tap7")  # of a guest on the same switch, without our mark: it is no uplink
+        ovs.vsctl("add-port", "ovs0", guests.name)
+        run("ip", "link", "set", guests.name, "up")
+        run("ip", "-6", "route", "replace", "default", "via", ROUTER, "dev", guests.name)
+        mend()
+        assert (proxies(guests.name), proxies(port)) == ([], [(HOST6, "174")])
+    finally:
+        guest.close()

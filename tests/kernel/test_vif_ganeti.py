@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import xenstore
+from tests.support.bootstrap import VENV
 from tests.support.netns import ask, run
 from tests.support.nics import FIXTURES
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import BASE, HOOKS, Outcome, execute
 from tests.support.snapshot import diff, snapshot
 
@@ -226,3 +228,39 @@ def test_the_sites_scripts(xen: Xen) -> None:
         "ifup vif5.3",
         "override down vif5.3 bridged br0 0",
     ]
+
+
+def isolated() -> dict[str, bool]:
+    """Whether each device of NIC 3 is kept from other isolated ports."""
+    ports = ask("bridge", "-d", "-j", "link")
+    return {port["ifname"]: bool(port["isolated"]) for port in ports if port["ifname"].startswith("vif5.3")}
+
+
+def change(*words: str) -> None:
+    done = execute([str(VENV / "bin/netcommon"), "change", *words], BASE)
+    assert done.status == 0, done
+
+
+def indexes() -> dict[str, int | None]:
+    with ours() as node:
+        return {record.device: record.nic.index for record in node.store.all()[0]}
+
+
+def test_a_change_reaches_the_emulated_twin(xen: Xen) -> None:
+    """By any name of the NIC: an HVM guest chooses by which of its devices it sends."""
+    for action in ("online", "add"):
+        assert xen.call(action, 3).status == 0
+    found = indexes()
+    assert found == {"vif5.3": 3, "vif5.3-emu": None}
+    for name in ("inst1.gnt.example/3", "vif5.3", "inst1.gnt.example"):
+        change(name, "isolated=yes")
+        assert isolated() == {"vif5.3": True, "vif5.3-emu": True}, name
+        change(name, "--unset", "isolated")
+        assert isolated() == {"vif5.3": False, "vif5.3-emu": False}, name
+    change("vif5.3-emu", "isolated=yes")
+    assert isolated() == {"vif5.3": False, "vif5.3-emu": True}
+    change("vif5.3-emu", "--unset", "isolated")
+    Path("/run/new-tags").write_text("netcommon:3:isolated")
+    change("inst1.gnt.example/3", "--tags-from", "/run/new-tags")
+    assert isolated() == {"vif5.3": True, "vif5.3-emu": True}
+    assert indexes() == found

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.support.rundoor import Outcome, argv_of, execute
 
@@ -68,4 +69,15 @@ def configuration(instances: Mapping[str, Sequence[Nic]]) -> str:
                 networks[f"net-{number}-{index}"] = {"name": "blue", "network6": special["NETWORK_SUBNET6"]}
             made.append(one)
         found[f"uuid-{number}"] = {"name": name, "nics": made, "disks": []}
-    return json.dumps({"version": 3000000, "cluster": {"cluster_name": CLUSTER}, "instances": found, "networks": networks})
+    nodes = {"node-uuid": {"name": os.uname().nodename}}
+    cluster = {"cluster_name": CLUSTER, "master_node": "node-uuid"}
+    return json.dumps({"version": 3000000, "cluster": cluster, "nodes": nodes, "instances": found, "networks": networks})
+
+
+def write_configuration(folder: Path, instances: Mapping[str, Sequence[Nic]]) -> None:
+    """The configuration, and what Ganeti writes beside it on the master."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.data").write_text(configuration(instances))
+    (folder / "ssconf_cluster_name").write_text(f"{CLUSTER}\n")
+    (folder / "ssconf_master_node").write_text(f"{os.uname().nodename}\n")
+    (folder / "ssconf_instance_list").write_text("".join(f"{name}\n" for name in sorted(instances)))

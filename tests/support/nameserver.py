@@ -80,6 +80,11 @@ class NameServer:
         finally:
             made.stop()
 
+    def forbid_transfers(self) -> None:
+        """From its next start on the key may query and update only."""
+        config = FOLDER / "knot.conf"
+        config.write_text(config.read_text().replace("[query, update, transfer]", "[query, update]"))
+
     def write_key(self, secret: str, name: str = KEY) -> None:
         """The key file, readable by its owner alone."""
         self.key_file.write_text(f'key "{name}" {{\n\talgorithm {ALGORITHM};\n\tsecret "{secret}";\n}};\n')

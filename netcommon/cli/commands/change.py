@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -15,6 +15,7 @@ from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, sett
 from netcommon.lifecycle.context import Node
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
+from runtime.environment import emulated_uuid
 from runtime.errors import NicInvalid
 from runtime.record import CHANGING, UP, Record
 
@@ -65,24 +66,19 @@ def command(
     node = app.node(readonly=dry_run)
     records = _records(app, node, names)
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
-    results, found = Results(), list[tuple[Record, Difference]]()
-    refused = Results()
+    results, refused, found = Results(), Results(), list[Difference | None]()
     for record in records if names else ():  # with --all what one cannot have keeps no other from it
         with refused.of(record.nic):
             refuse(node, record, app.call(nic=record.nic), edit, tags)
     if refused.status:
         refused.rows = [row for row in refused.rows if row["error"]]
-        ctx.exit(refused.show(as_json))
+        ctx.exit(_foretell(refused, [None] * len(refused.rows), as_json) if dry_run else refused.show(as_json))
     for record in records:
+        told: list[Difference] = []
         with results.of(record.nic):
-            told = (lambda one, record=record: found.append((record, one))) if dry_run else None
-            results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told))
-    if dry_run and not results.status:
-        _foretell(found, as_json)
-        return
-    if dry_run:
-        results.rows = [row for row in results.rows if row["error"]]
-    ctx.exit(results.show(as_json))
+            results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
+        found.append(told[0] if told else None)
+    ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
 
 def _parted(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -120,21 +116,37 @@ def _tags(path: str) -> list[str]:
 
 
 def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
-    """The records of the NICs that are meant; of all those that are up. Raises NicInvalid for a name that means none."""
+    """The records of the NICs that are meant, each with its emulated twin's; of all those that are up.
+
+    Raises NicInvalid for a name that means none.
+    """
     problems: list[str] = []
     found = chosen(node.store, names, problems, node.host.view())
     for problem in problems:
         app.log.warning(problem)
-    return found if names else [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+    if names:
+        return [each for record in found for each in _with_twin(node, record, found)]
+    return [record for record in found if record.state in (UP, CHANGING) and not record.moved]
 
 
-def _foretell(found: Sequence[tuple[Record, Difference]], as_json: bool) -> None:
-    """Say what would differ."""
+def _with_twin(node: Node, record: Record, meant: Sequence[Record]) -> list[Record]:
+    """Give a record, and that of its emulated twin on Xen, unless that is meant already: what one may send the other may not forbid."""
+    nic = record.nic
+    if "XENBUS_PATH" not in nic.environment or nic.index is None:
+        return [record]
+    twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
+    return [record] if twin is None or any(twin.key == each.key for each in meant) else [record, twin]
+
+
+def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:
+    """Say what would differ, and of which NICs that cannot be told; return the exit status. ``found``: None for one that failed."""
     if as_json:
-        answer("change", nics=[_document(record, one) for record, one in found])
-        return
-    for record, one in found:
-        head = f"{record.nic.label} on {record.device}: "
+        answer("change", nics=[_document(row, one) for row, one in zip(results.rows, found, strict=True)])
+        return results.status
+    for row, one in zip(results.rows, found, strict=True):
+        if one is None:
+            continue
+        head = f"{row['nic']} on {row['device']}: "
         if not one.any:
             say(f"{head}is so already")
             continue
@@ -145,18 +157,21 @@ def _foretell(found: Sequence[tuple[Record, Difference]], as_json: bool) -> None
             say(f"  undone: {operation.describe()}")
         for operation in one.made:
             say(f"  done: {operation.describe()}")
-    if not found:
-        say("no NICs: nothing to do")
+    failed = [row for row in results.rows if row["error"]]
+    if results.rows and not failed:
+        return results.status
+    results.rows = failed
+    return results.show(as_json)
 
 
-def _document(record: Record, one: Difference) -> dict[str, object]:
+def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, object]:
+    options, gone, made = one or ((), (), ())
     return {
-        "nic": record.nic.label,
-        "uuid": record.uuid,
-        "device": record.device,
-        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
-        "undone": [operation.describe() for operation in one.gone],
-        "done": [operation.describe() for operation in one.made],
+        **{name: row[name] for name in ("nic", "uuid", "device")},
+        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in options],
+        "undone": [operation.describe() for operation in gone],
+        "done": [operation.describe() for operation in made],
+        "error": row["error"],
     }
 
 

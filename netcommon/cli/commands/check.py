@@ -88,6 +88,7 @@ def _document(report: Report, untold: tuple[Drift, ...]) -> dict[str, object]:
         "owed": list(report.owed),
         "idle": [{"does": does, "why": why} for does, why in report.idle],
         "unguarded": report.unguarded,
+        "dropped": [{"why": why, "remedy": remedy} for why, remedy in report.dropped],
     }
 
 
@@ -100,11 +101,14 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
         return "\n".join([head + (f"good, but {UNGUARDED}" if report.unguarded else "good"), *owed, *idle])
     if not report.alive:
         return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
-    state = "drifted" if not report.good else "not all of it can be told"
+    state = "drifted" if report.drift or report.unknown else "not all of it can be told"
+    if report.dropped and state != "drifted":
+        state = "all of it holds, but the kernel drops what it sends"
     lines = [head + (state if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
     lines += [f"  {does}: cannot be told: {why}" for does, why in untold]
+    lines += [f"  {why}: {remedy}" for why, remedy in report.dropped]
     lines += idle
     return "\n".join(lines)
 
@@ -126,7 +130,7 @@ def _unknown(kind: str) -> str:
 def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
     from netcommon.lifecycle.batch import repair_all
-    from netcommon.lifecycle.change import end_due
+    from netcommon.lifecycle.ends import end_due
 
     app: App = ctx.obj
     if bool(names) == every:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +11,14 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.nicinput import nic_options, variables
 from netcommon.cli.output import answer, fields, json_option, say
+from netcommon.lifecycle.changed_options import forget
+from netcommon.lifecycle.context import alive, locks
 from netcommon.plan.planner import plan
 from runtime import definitions, wanted
 from runtime.environment import nic_from_environment
 from runtime.errors import NicInvalid, SettingsInvalid
 from runtime.paths import Paths
+from runtime.record import CLOSING, UP
 
 
 @click.command("define")
@@ -30,7 +34,7 @@ def define(app: App, /, uuid: str, remove: bool, as_json: bool, **values: Any) -
     """
     given = variables(values)
     if remove:
-        _remove(app.paths, uuid, given, as_json)
+        _remove(app, uuid, given, as_json)
         return
     uuid = uuid or _uuid_of(app.paths, given.get("INTERFACE", "")) or app.new_uuid()
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
@@ -51,17 +55,30 @@ def _uuid_of(paths: Paths, device: str) -> str:
     return nic.uuid if nic else ""
 
 
-def _remove(paths: Paths, uuid: str, given: dict[str, str], as_json: bool) -> None:
+def _remove(app: App, uuid: str, given: dict[str, str], as_json: bool) -> None:
     if not uuid and not given.get("INTERFACE"):
         raise NicInvalid("--remove", "", "--uuid or --interface beside it")
-    uuid = uuid.lower() or _uuid_of(paths, given["INTERFACE"])
-    removed = bool(uuid) and definitions.remove(paths, uuid)
-    if uuid:
-        wanted.remove(paths, uuid)  # what was changed of it while it ran goes with it
+    uuid = uuid.lower() or _uuid_of(app.paths, given["INTERFACE"])
+    if uuid and os.path.exists(app.paths.wanted):
+        _forget(app, uuid)  # what was changed of it while it ran goes with it
+    removed = bool(uuid) and definitions.remove(app.paths, uuid)
     if as_json:
         answer("define", uuid=uuid, removed=removed)
     else:
         say(f"removed the definition {uuid}" if removed else "there is no such definition: nothing to remove")
+
+
+def _forget(app: App, uuid: str) -> None:
+    """Drop what was changed of a NIC while it ran; one that is up has its tags' options at once."""
+    from netcommon.lifecycle.change import change
+
+    node = app.node(strict=False)
+    record = node.store.read(uuid)
+    if record is not None and record.nic.wanted and record.state in (UP, CLOSING) and alive(node, node.host.view(), record):
+        change(node, record.key, app.call(nic=record.nic), lambda _before: wanted.NOTHING, closing=True)
+    with locks(node, app.call()) as held:
+        held.uuids({uuid})
+        forget(node, uuid, app.log)
 
 
 def _text(value: object) -> str:

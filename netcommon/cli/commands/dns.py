@@ -8,7 +8,7 @@ from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.dns import ganeti
 from netcommon.dns.store import FOLDER, Store
-from runtime.errors import HostRefused, SettingsInvalid
+from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.locks import Locks
 
 #: Seconds for all of it; each answer of a server has a limit of its own.
@@ -41,13 +41,15 @@ def list_(app: App, as_json: bool) -> None:
 @dns.command("sync")
 @click.argument("instances", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every instance that Ganeti has, and every one on record.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @click.pass_context
-def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_json: bool) -> None:
+def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool) -> None:
     """Bring the records of INSTANCES in the DNS up to date.
 
     They are made as Ganeti's configuration has it; without names, those of the instances that failed before. A second run changes
-    nothing. Names that do not bear our mark are never changed.
+    nothing. Names that do not bear our mark are never changed. With --all, and for an INSTANCE that Ganeti does not have, records that
+    bear our cluster's mark and are no instance's any more are found in the zones, which the key must be allowed to transfer, and removed.
     """
     from netcommon.dns.sync import Outcome, Run, pending
 
@@ -62,13 +64,21 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     known = ganeti.configured(folder)
     store = _store(app)
     names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
-    for name in instances:
-        if store.read(name) is None and name not in (known or {}):
-            unknown = f"{name}: neither Ganeti's configuration here nor our record knows this instance"
-            raise HostRefused(unknown, "netcommon dns list has those on record")
-    run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known)
+    strange = [name for name in instances if store.read(name) is None and name not in (known or {})]
+    if strange and known is None:
+        raise _unknown(strange[0])
+    run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known, dry_run)
     try:
-        outcomes: list[Outcome] = run.apply((), names)
+        outcomes: list[Outcome] = run.apply((), [name for name in names if name not in strange])
+        for name in ("",) if everything and known is not None else strange:
+            try:
+                found = run.remove_stale(lambda: ganeti.certain(folder, app.root.rstrip("/") + ganeti.SOCKETS), name)
+            except NetcommonError as why:
+                kind = TryAgain if isinstance(why, TryAgain) else HostRefused
+                found = [Outcome(name, (), (kind(f"what no instance has any more was not looked for: {why}"),))]
+            if name and not found:
+                raise _unknown(name)
+            outcomes += found
     finally:
         run.close()
     for outcome in outcomes:
@@ -82,6 +92,11 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, as_js
     else:
         say("\n".join(f"{one.instance}: {text}" for one in outcomes for text in one.done) or "nothing to change")
     ctx.exit(next((error.status for one in outcomes for error in one.errors), 0))
+
+
+def _unknown(name: str) -> HostRefused:
+    unknown = f"{name}: neither Ganeti's configuration here nor our record knows this instance, and no zone has a mark of it"
+    return HostRefused(unknown, "netcommon dns list has those on record")
 
 
 def _store(app: App) -> Store:

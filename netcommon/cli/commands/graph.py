@@ -29,12 +29,13 @@ def graph(app: App, kind: str, output: str, as_json: bool) -> None:
     from netcommon.views.topology.svg import svg
 
     text = {"svg": svg, "dot": dot}[kind](node)
+    data = text.encode("utf-8")  # always: what a picture is written in is not the terminal's affair
+    if output == "-":
+        click.echo(data, nl=False)
+        return
     try:
-        # as bytes, always UTF-8: what a picture is written in is not the terminal's affair
         with click.open_file(output, "wb") as file:
-            file.write(text.encode("utf-8"))
-    except BrokenPipeError:
-        raise
+            file.write(data)
     except OSError as error:
         raise HostRefused(f"{output} cannot be written: {error.strerror}", "name another file") from None
 

@@ -18,8 +18,11 @@ from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import WAITS, Operation
 from netcommon.operations.guard.counters import dropped
 from netcommon.operations.guard.table import NicGuard
+from netcommon.options.tags import of_changed
+from netcommon.views.explain.model import shown
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError
+from runtime.nic import Nic
 from runtime.record import Record
 
 Document = dict[str, Any]
@@ -78,10 +81,10 @@ def describe(node: Node, view: View, record: Record) -> Document:
     record = follow(node, view, record)
     operations, unknown = decode(record)
     there = alive(node, view, record)
-    shown = [_operation(node, view, record, one, there) for one in operations]
+    done = [_operation(node, view, record, one, there) for one in operations]
     for stored in unknown:
         does = f"an operation of the unknown kind {stored.get('kind')}"
-        shown.append({"does": does, "chose": {}, "drift": "cannot tell", "shared_with": []})
+        done.append({"does": does, "chose": {}, "drift": "cannot tell", "shared_with": []})
     return {
         "state": record.state,
         "alive": there,
@@ -94,9 +97,19 @@ def describe(node: Node, view: View, record: Record) -> Document:
         "door": record.door,
         "scripts": record.scripts,
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(record.created)),
-        "operations": shown,
+        "changed": _changed(record.nic),
+        "operations": done,
         "dropped": _dropped(view, operations) if there else {},
     }
+
+
+def _changed(nic: Nic) -> list[Document]:
+    """List the options of a NIC that were changed while it ran, each as it holds, and until when."""
+    try:
+        found = {each.name: each for each in of_changed(nic.wanted)}  # the weakest come first
+    except NetcommonError as error:
+        return [{"name": "", "value": "", "origin": f"cannot tell: {error}"}]
+    return [{"name": each.name, "value": shown(each.name, each.value), "origin": each.origin} for each in found.values()]
 
 
 def _dropped(view: View, operations: Sequence[Operation]) -> dict[str, int]:
@@ -132,6 +145,7 @@ def text(document: Document) -> str:
     about = [(name, document["nic"].get(variable, "")) for name, variable in VARIABLES]
     about += [(name, _shown(document.get(name, ""))) for name in ABOUT]
     lines = [fields(about)]
+    lines += [f"  {one['name']} = {one['value']}, {one['origin']}" for one in document.get("changed", ())]
     for number, one in enumerate(document["operations"], 1):
         chose = ", ".join(f"{name} {_shown(value)}" for name, value in one["chose"].items() if value not in ("", None, ()))
         lines.append(f"  {number}. {one['does']}")

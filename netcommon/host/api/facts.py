@@ -56,6 +56,12 @@ class Rule(NamedTuple):
     plain: bool = True  #: False: it has other selectors, or both, so it is not one that we could have made
     mark: int = 0  #: of a packet, in the bits of ``mask``
     mask: int = 0  #: 0: it does not look at the mark
+    action: int = 1  #: FR_ACT_TO_TBL; what drops is one of DROPPING
+    inverted: bool = False  #: it is for what it does not select ("not iif lo")
+
+
+#: FR_ACT_BLACKHOLE, FR_ACT_UNREACHABLE and FR_ACT_PROHIBIT (linux/fib_rules.h).
+DROPPING = frozenset({6, 7, 8})
 
 
 class Route(NamedTuple):
@@ -71,6 +77,18 @@ class Route(NamedTuple):
     metric: int = 0
     type: int = 1  #: RTN_UNICAST; 6 is RTN_BLACKHOLE
     paths: tuple[int, ...] = ()  #: of a multipath route, whose ``index`` is 0: the output interfaces; read only
+    nexthop: int = 0  #: the id of the nexthop object that it names, 0 none; read only
+
+
+RTN_UNICAST = 1  #: of a route that leads somewhere (ip-route(8)); unreachable and its like lead nowhere
+RTN_BLACKHOLE = 6
+
+
+def up_to(metric: int | None, routes: list[Route]) -> list[Route]:
+    """Of routes to one destination those up to ``metric``, or else the first one above it; None: all (netcommon.host.api.host.View)."""
+    if metric is None or len(routes) < 2:
+        return routes
+    return [each for each in routes if each.metric <= metric] or [min(routes, key=lambda each: each.metric)]
 
 
 class Neighbour(NamedTuple):
@@ -165,6 +183,8 @@ class OvsPort(NamedTuple):
     policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
+    internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
+    others: tuple[str, ...] = ()  #: read only: of "policing" and "shaping" those that somebody else has set
 
     @property
     def owner(self) -> str:
@@ -192,7 +212,7 @@ FLOW_MARK, FLOW_MARK_MASK = 0x6E6374 << 40, 0xFFFFFF << 40
 
 
 class Flow(NamedTuple):
-    """An OpenFlow flow with our mark in its cookie."""
+    """An OpenFlow flow; one of ours has our mark in its cookie."""
 
     bridge: str
     cookie: int

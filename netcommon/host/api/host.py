@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -41,8 +42,16 @@ if TYPE_CHECKING:
 class RouteList(Protocol):
     """Routes of one table, or of all, as they were when they were listed."""
 
-    def to(self, destination: str) -> Sequence[Route]:
-        """Those to ``destination`` exactly."""
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        """Those to ``destination`` exactly; ``metric``: see View.routes."""
+        ...
+
+    def all(self) -> Sequence[Route] | None:
+        """Every route; None of a table that is too long for that."""
+        ...
+
+    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
+        """The same without listing a table of very many routes; None where that does not tell."""
         ...
 
 
@@ -53,8 +62,23 @@ class Listed(NamedTuple):
     family: int
     table: int | None
 
-    def to(self, destination: str) -> Sequence[Route]:
-        return self.view.routes(self.family, self.table, destination)
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination, metric)
+
+    def all(self) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table)
+
+    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
+        return self.to(destination, metric)
+
+
+#: How the names of guests' devices mostly begin.
+TAPS = ("tap", "vif", "vnet", "gnt.com.")
+
+
+def taps_last(names: Iterable[str]) -> Sequence[str]:
+    """Sort names of devices, those last that guests' devices mostly have."""
+    return sorted(names, key=lambda name: (name.startswith(TAPS), name))
 
 
 class View(Protocol):
@@ -70,13 +94,32 @@ class View(Protocol):
         """Return the ports of a bridge, or of another master."""
         ...
 
+    def assigned(self, link: Link) -> bool:
+        """Tell whether somebody has given the device its MAC; False where the kernel has made it up, or does not say."""
+        ...
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        """Return the names of a Linux bridge's ports, those last that guests' devices mostly have."""
+        ...
+
     def links_of(self, kind: str) -> Sequence[Link]:
         """Return the links of a kind, such as "vlan" (of both protocols) or "vrf"."""
         ...
 
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]: ...
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly."""
+    def routes(
+        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
+        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly.
+
+        With ``metric``, for a destination that is no default route: those up to that metric, or else the first one above it. So much the
+        kernel tells of a table of a million routes without listing it. Of default routes of IPv6 it tells the first by each device then,
+        and none by guests' taps.
+        """
+        ...
+
+    def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        """The routes of a protocol, a type and an output interface (0: any), in ``table`` (0: all). The kernel sorts them out."""
         ...
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
@@ -86,6 +129,10 @@ class View(Protocol):
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]: ...
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         """The addresses of both families, of one device or of all."""
+        ...
+
+    def local(self, family: int, address: str) -> bool:
+        """Tell whether the address is the node's own: what is for it goes no further, whichever route there is."""
         ...
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
@@ -102,6 +149,18 @@ class View(Protocol):
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         """The bridge's entry for an address in one VLAN, 0 while the bridge is not VLAN-aware."""
+        ...
+
+    def way(self, question: Question) -> Way:
+        """Ask where a packet goes. An errno in the answer is the kernel's verdict; raises HostRefused where it does not give one."""
+        ...
+
+    def groups(self, index: int) -> Sequence[str]:
+        """Return the groups of IPv6 that a device is a member of."""
+        ...
+
+    def device_state(self, index: int) -> DeviceState | None:
+        """Return how a device takes frames and hands them on; None where there is none."""
         ...
 
     def root_qdisc(self, index: int) -> Qdisc | None:
@@ -202,6 +261,10 @@ class View(Protocol):
 
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         """The flows of a real bridge with our mark, or with exactly this cookie. None where the bridge or the switch is not there."""
+        ...
+
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        """The flows of a real bridge for what comes in by the port of that number, whoever has made them."""
         ...
 
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:

@@ -49,6 +49,7 @@ class NftChain(NamedTuple):
     comment: str = ""
     drops: bool = False  #: read only: drops what its rules do not decide
     empty: bool = False  #: read only: it has no rules, and nothing leads to it
+    others: tuple[str, ...] = ()  #: read only: further devices of netdev's; "eth*": all whose names begin so
 
 
 class NftRule(NamedTuple):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View
+from netcommon.host.api.facts import up_to
+from netcommon.host.api.host import EVERY, Listed, View, taps_last
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     Value = TypeVar("Value")
 
 
+#: Destinations for which the kernel's list of all routes is searched, each time anew, before it is kept.
+SEARCHED = 4
+
+
 class Source(View, Protocol):
     """A live view that can also tell everything at once."""
 
@@ -43,6 +49,10 @@ class Source(View, Protocol):
 
     def every_ovs_port(self) -> Sequence[OvsPort]:
         """All ports, with our mark or without."""
+        ...
+
+    def few_routes(self, family: int) -> Sequence[Route] | None:
+        """All routes, None where they are more than are worth listing."""
         ...
 
 
@@ -72,6 +82,12 @@ class Snapshot:
             return []
         return self._once("ports", lambda: _grouped(self.links(), lambda link: link.master)).get(bridge, [])
 
+    def assigned(self, link: Link) -> bool:
+        return self._view.assigned(link)
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        return self._once(("port names", bridge.index), lambda: taps_last(port.name for port in self.ports(bridge.index)))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])
 
@@ -81,14 +97,52 @@ class Snapshot:
             return rules
         return self._once(("iif", family), lambda: _grouped(rules, lambda rule: rule.iif)).get(iif, [])
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        routes = self._once(("routes", family), lambda: self._view.routes(family))
-        if destination is not None:
-            by_destination = self._once(("destination", family), lambda: _grouped(routes, lambda route: route.destination))
-            routes = by_destination.get(destination, [])
-        elif table is not None:
-            return self._once(("table", family), lambda: _grouped(routes, lambda route: route.table)).get(table, [])
-        return [route for route in routes if table in (None, route.table)]
+    def routes(
+        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
+        if destination is None:
+            return self._routes(family) if table is None else self._tabled(family).get(table, [])
+        if self._few(family) is None and table is not None:
+            return self._once((family, table, destination, metric), lambda: self._asked(family, table, destination, metric))
+        by_destination = self._once(("destination", family), lambda: _grouped(self._routes(family), lambda route: route.destination))
+        found = [route for route in by_destination.get(destination, []) if table in (None, route.table)]
+        return found if destination.endswith("/0") else up_to(metric, found)
+
+    def _few(self, family: int) -> Sequence[Route] | None:
+        """All routes, where they are not a routing daemon's."""
+        return self._once(("few", family), lambda: self._view.few_routes(family))
+
+    def _routes(self, family: int) -> Sequence[Route]:
+        few = self._few(family)
+        return self._once(("routes", family), lambda: self._view.routes(family) if few is None else few)
+
+    def _tabled(self, family: int) -> dict[object, list[Route]]:
+        return self._once(("table", family), lambda: _grouped(self._routes(family), lambda route: route.table))
+
+    def _asked(self, family: int, table: int, destination: str, metric: int | None) -> Sequence[Route]:
+        """Those to one destination: what the kernel tells of nothing but that; a few it is asked to look for; or else by a list of all."""
+        routes: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        every = self._once(("every", family, table), routes.all)
+        if every is not None:
+            by_destination = self._once(("to", family, table), lambda: _grouped(every, lambda route: route.destination))
+            own = by_destination.get(destination, [])
+            return own if destination.endswith("/0") else up_to(metric, own)
+        found = routes.asked(destination, metric)
+        if found is None and ("routes", family) not in self._read:
+            searched = self._once(("searched", family), list[str])
+            if len(searched) < SEARCHED:
+                searched.append(destination)
+                found = routes.to(destination, metric)
+        if found is None:
+            self._tabled(family)
+            return self._once((family, table), lambda: _grouped(self._tabled(family).get(table, []), lambda route: route.destination)).get(
+                destination, []
+            )
+        return found
+
+    def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        key = "sort", family, protocol, kind, index, table
+        return self._once(key, lambda: self._view.routes_of(family, protocol, kind, index, table))
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
         return Listed(self, family, table)
@@ -105,6 +159,9 @@ class Snapshot:
             return addresses
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
+    def local(self, family: int, address: str) -> bool:
+        return (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()})
+
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
         return self._once(("vlans", index), lambda: [vlan for _, vlan in by_index.get(index, [])])
@@ -117,6 +174,15 @@ class Snapshot:
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         return self._once(("fdb", bridge, mac, vid), lambda: self._view.fdb_entry(bridge, mac, vid))
+
+    def way(self, question: Question) -> Way:
+        return self._once(question, lambda: self._view.way(question))
+
+    def groups(self, index: int) -> Sequence[str]:
+        return self._once(("groups", index), lambda: self._view.groups(index))
+
+    def device_state(self, index: int) -> DeviceState | None:
+        return self._once(("device", index), lambda: self._view.device_state(index))
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._once(("root", index), lambda: self._view.root_qdisc(index))
@@ -219,6 +285,9 @@ class Snapshot:
         if not cookie:
             return flows
         return self._once(("cookies", bridge), lambda: _grouped(flows, lambda flow: flow.cookie)).get(cookie, [])
+
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        return self._view.flows_from(bridge, port)
 
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._view.flow_texts(flows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from netcommon.host.api.host import taps_last
 from netcommon.host.linux.rt_tables import Tables
 from netcommon.host.nftables.view import NftView
 from netcommon.host.rtnetlink.read import KernelView
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from netcommon.host.api.facts import Daemon, File, Flow, Link, OvsBridge, OvsPort, OvsShaper
     from netcommon.host.linux.sockets import Sockets
 
+NET = "/sys/class/net"
+ADDRESS_SET = "3"  #: NET_ADDR_SET (linux/netdevice.h)
 VRF_MODULE = "net/vrf/strict_mode"  #: what the module brings (Linux 5.9)
 
 
@@ -35,6 +38,20 @@ class LiveView(KernelView, NftView):
     def links_of(self, kind: str) -> Sequence[Link]:
         """A kernel that does not know VRFs would list all links instead."""
         return [] if kind == "vrf" and self.sysctl(VRF_MODULE) is None else super().links_of(kind)
+
+    def assigned(self, link: Link) -> bool:
+        try:
+            with open(f"{NET}/{link.name}/addr_assign_type", encoding="ascii") as file:
+                return file.read().strip() == ADDRESS_SET
+        except (OSError, UnicodeError):
+            return False
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        """By sysfs, which names a thousand ports in the time in which the kernel describes thirty; where that cannot be read, by those."""
+        try:
+            return taps_last(os.listdir(f"{NET}/{bridge.name}/brif"))
+        except OSError:
+            return taps_last(port.name for port in self.ports(bridge.index))
 
     def legacy_tables(self) -> Sequence[str]:
         return self._sockets.proc.legacy_tables()
@@ -95,6 +112,9 @@ class LiveView(KernelView, NftView):
 
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         return self._sockets.openflow().flows(bridge, cookie)
+
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        return self._sockets.openflow().flows_from(bridge, port)
 
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._sockets.openflow().texts(flows)

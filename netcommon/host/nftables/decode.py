@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOOK_DEVICES = 4
+DEVICE_PREFIX = 2  #: among those of HOOK_DEVICES, where others are names (Linux 6.16)
 DORMANT = 1  #: NFT_TABLE_F_DORMANT: its base chains are not hooked
 COUNTER_PACKETS = 2
 
@@ -79,16 +80,19 @@ def table(body: bytes) -> NftTable:
 
 
 def chain(body: bytes) -> NftChain:
-    """NFT_MSG_NEWCHAIN; of several devices the first."""
+    """NFT_MSG_NEWCHAIN."""
     family, found = _parts(body)
     place, empty = (string(found.get(CHAIN_TABLE)), string(found.get(CHAIN_NAME))), be32(found.get(CHAIN_USE), 1) == 0
     made = NftChain(family, *place, comment=_comment(found.get(CHAIN_USERDATA)), empty=empty)
     if CHAIN_HOOK not in found:
         return made
     hook = attributes(found[CHAIN_HOOK])
-    device = string(hook.get(HOOK_DEVICE)) or string(attributes(hook.get(HOOK_DEVICES, b"")).get(1))
+    listed = [string(name) + "*" * (kind == DEVICE_PREFIX) for kind, name in each(hook.get(HOOK_DEVICES, b""))]
+    device = string(hook.get(HOOK_DEVICE)) or (listed[0] if listed else "")
     priority = be32(hook.get(HOOK_PRIORITY))
     made = made._replace(hook=be32(hook.get(HOOK_NUMBER), NO_HOOK), priority=priority - (1 << 32 if priority >> 31 else 0), device=device)
+    if len(listed) > 1:
+        made = made._replace(others=tuple(listed[1:]))
     return made._replace(drops=be32(found.get(CHAIN_POLICY), ACCEPT_POLICY) != ACCEPT_POLICY)
 
 

@@ -65,9 +65,15 @@ class OpenFlow:
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
+        return self._dumped(bridge, f"cookie={cookie:#x}/{EXACTLY:#x}" if cookie else f"cookie={FLOW_MARK:#x}/{FLOW_MARK_MASK:#x}")
+
+    def flows_from(self, bridge: str, port: int) -> list[Flow]:
+        """See View. Raises TryAgain."""
+        return self._dumped(bridge, f"in_port={port}")
+
+    def _dumped(self, bridge: str, wanted: str) -> list[Flow]:
         if not os.path.exists(self._socket(bridge)):
             return []  # saves a process: most nodes have no Open vSwitch, and gc asks all bridges there are
-        wanted = f"cookie={cookie:#x}/{EXACTLY:#x}" if cookie else f"cookie={FLOW_MARK:#x}/{FLOW_MARK_MASK:#x}"
         said, text = self._run("-voff", "--no-names", "dump-flows", self._target(bridge), wanted)
         if said.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
             return []

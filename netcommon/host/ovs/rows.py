@@ -27,7 +27,7 @@ class Fake(NamedTuple):
 
 
 PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos"]
-INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "ingress_policing_rate", "ingress_policing_burst"]
+INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "type", "ingress_policing_rate", "ingress_policing_burst"]
 QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
 
 #: Our keys: of the port that a QoS row was made for, and of the policing that we have set on an Interface row.
@@ -112,6 +112,9 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
     ofport = numbers(interface["ofport"]) if interface else ()
     ids = a_map(interface["external_ids"]) if interface else ()
     limited = interface is not None and any(key == POLICED for key, _ in ids)
+    shaping = _shaping(port, shapers)
+    others = ["policing"] if interface and not limited and number(interface["ingress_policing_rate"]) else []
+    others += ["shaping"] if reference(port["qos"]) and not shaping else []
     return OvsPort(
         name=word(port["name"]),
         bridge=bridge,
@@ -125,7 +128,9 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         row=uuid(port["_uuid"]),
         policing=number(interface["ingress_policing_rate"]) if interface and limited else 0,
         burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
-        shaping=_shaping(port, shapers),
+        shaping=shaping,
+        internal=interface is not None and interface.get("type") == "internal",
+        others=tuple(others),
     )
 
 

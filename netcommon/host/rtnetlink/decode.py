@@ -58,7 +58,9 @@ VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_SUPPRESS_PREFIXLEN = 14
 RTM_F_CLONED = 0x200
-RTA_MULTIPATH, RTA_VIA = 9, 18
+RTN_LOCAL = 2
+FIB_RULE_INVERT = 2
+RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
 
@@ -144,11 +146,15 @@ def rule(body: bytes) -> Rule:
     )
     protocol = found.get(FRA_PROTOCOL, b"\0")
     number = protocol[0] if protocol else 0
-    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, u32(found.get(FRA_TABLE), table), number, plain, mark, mask)
+    number_of, inverted = u32(found.get(FRA_TABLE), table), bool(flags & FIB_RULE_INVERT)
+    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, number_of, number, plain, mark, mask, action, inverted)
 
 
 def route(body: bytes) -> Route | None:
-    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0."""
+    """RTM_NEWROUTE; None for a cached one. A multipath route has index 0.
+
+    So has one by the id of a nexthop where net.ipv4.nexthop_compat_mode is 0: ask for the nexthop (netcommon.host.rtnetlink.nexthop).
+    """
     family, length, _, _, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
     if flags & RTM_F_CLONED or family not in ANYWHERE:
         return None
@@ -163,11 +169,16 @@ def route(body: bytes) -> Route | None:
         shown = show_address(AF_INET6, found[RTA_VIA][2:])
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
-    paths = tuple(_paths(found.get(RTA_MULTIPATH, b"")))
-    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths)
+    paths = tuple(nexthops(found.get(RTA_MULTIPATH, b"")))
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)))
 
 
-def _paths(data: bytes) -> Iterator[int]:
+def leads_here(body: bytes) -> bool:
+    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own."""
+    return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
+
+
+def nexthops(data: bytes) -> Iterator[int]:
     """The output interface of each nexthop: struct rtnexthop with attributes after it, one after the other."""
     offset = 0
     while offset + RTNH.size <= len(data):

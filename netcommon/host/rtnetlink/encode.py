@@ -187,10 +187,15 @@ def dump_rules(family: int) -> Encoded:
     return Encoded(RTM_GETRULE, 0, RULE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
-def dump_routes(family: int, table: int = 0) -> Encoded:
-    """All routes, or those of one table."""
-    body = RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
-    return Encoded(RTM_GETROUTE, 0, body + (number(RTA_TABLE, table) if table else b""))
+def dump_routes(family: int, table: int = 0, protocol: int = 0, kind: int = 0, index: int = 0) -> Encoded:
+    """All routes, or those of one table, protocol, type and output interface."""
+    body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, kind, 0)
+    return Encoded(RTM_GETROUTE, 0, body + b"".join(number(at, one) for at, one in ((RTA_TABLE, table), (RTA_OIF, index)) if one))
+
+
+def get_route(family: int, address: bytes) -> Encoded:
+    """The route by which the node itself would send to an address."""
+    return Encoded(RTM_GETROUTE, 0, RTMSG.pack(family, 8 * len(address), 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, address))
 
 
 def dump_neighbours(family: int, index: int = 0) -> Encoded:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 from _socket import AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, socket
 
-from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.api.facts import PROTOCOL, up_to
 from netcommon.host.rtnetlink import decode, encode
 from netcommon.host.rtnetlink.attributes import (
+    NLMSG_DONE,
     MalformedError,
     as_bytes,
     attribute,
     attributes,
+    messages,
     number,
+    pack_address,
     search,
     split_prefix,
     string,
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
+    from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
     from netcommon.host.rtnetlink.socket import Netlink
 
@@ -35,8 +40,12 @@ if TYPE_CHECKING:
     Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
+ENOUGH = 1 << 17  #: bytes of main's routes (one or two thousand) after which single destinations are asked for
+MAIN = 254
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
+NO_WAY = NO_TABLE | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}  #: unreachable, prohibit, blackhole
+UNTOLD = frozenset({errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EPERM, errno.EOPNOTSUPP, errno.ENODEV})
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
@@ -82,15 +91,47 @@ class KernelView:
         found = [_sane(decode.rule, body) for body in bodies]
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+    def routes(
+        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
         if destination is not None:
-            return self.route_list(family, table).to(destination)
+            return self.route_list(family, table).to(destination, metric)
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
-        return _routes(found, family, table)
+        return _routes(self._netlink, found, family, table)
 
-    def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        """The routes, or of main after ENOUGH bytes of them what can be asked for one by one."""
+        request = encode.dump_routes(family, table or 0)
+        if table != MAIN:  # by a lookup the kernel tells of main alone
+            return self.whole_list(family, table)
+        if not self._netlink.long(request):
+            found, whole = self._netlink.beginning(request, ENOUGH)
+            if whole:
+                return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
+        from netcommon.host.rtnetlink.full_table import FullTable  # few nodes have one
+
+        return FullTable(self, self._netlink, family, lambda: self.whole_list(family, table))
+
+    def few_routes(self, family: int) -> Sequence[Route] | None:
+        """All routes, None where they are more than are worth listing."""
+        request = encode.dump_routes(family)
+        if self._netlink.long(request):
+            return None
+        found, whole = self._netlink.beginning(request, ENOUGH)
+        return KernelRoutes(family, None, _there("routes", found, NO_TABLE), self._netlink).all() if whole else None
+
+    def whole_list(self, family: int, table: int | None) -> KernelRoutes:
+        """All routes as the kernel lists them, however many."""
         found = self._netlink.listing(encode.dump_routes(family, table or 0))
-        return KernelRoutes(family, table, _there("routes", found, NO_TABLE))
+        return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
+
+    def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        found = self._dump("routes", encode.dump_routes(family, table, protocol, kind, index), gone=NO_TABLE | {errno.ENODEV})
+        return [
+            route
+            for route in _routes(self._netlink, found, family, table or None)
+            if protocol in (0, route.protocol) and kind in (0, route.type) and (not index or index in (route.index, *route.paths))
+        ]
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         gone = NO_FAMILY | {errno.ENODEV, errno.ENOENT}
@@ -144,6 +185,42 @@ class KernelView:
             return []
         raise untold("VLANs", found)
 
+    # -- the way of a frame: asked by people's commands alone
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.api.datapath import Way
+        from netcommon.host.rtnetlink import encode_datapath
+
+        found = self._netlink.get(encode_datapath.question(question))
+        if not isinstance(found, bytes):
+            # the kernel gives no reason for a verdict: what has one is about the question
+            if not found.errno or found.errno in UNTOLD or (found.errno == errno.EINVAL and found.text):
+                raise untold("routes", found)
+            return Way(found.errno)
+        chosen = _sane(encode_datapath.way, found)
+        found = self._netlink.get(encode_datapath.question(question, match=True))
+        if not isinstance(found, bytes):
+            return chosen._replace(destination="")
+        route = _sane(encode_datapath.way, found)
+        table = chosen.table or route.table
+        return chosen._replace(table=table, destination=route.destination, protocol=route.protocol, mtu=route.mtu, paths=route.paths)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.rtnetlink import encode_datapath
+
+        bodies = self._dump("groups", encode_datapath.dump_groups(), gone=NO_FAMILY)
+        return [group for at, group in (_sane(encode_datapath.group, body) for body in bodies) if at == index]
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.rtnetlink.encode_datapath import device
+
+        found = self._netlink.get(encode.get_link(index=index)) if 0 < index < 1 << 31 else Reply(errno.ENODEV)
+        if isinstance(found, bytes):
+            return _sane(device, found)
+        if found.errno in (errno.ENODEV, errno.ENXIO):
+            return None
+        raise untold("links", found)
+
     # -- traffic control
 
     def root_qdisc(self, index: int) -> Qdisc | None:
@@ -190,6 +267,15 @@ class KernelView:
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return []
         raise untold("addresses", found)
+
+    def local(self, family: int, address: str) -> bool:
+        """One lookup: a node has thousands of addresses where each tap has some."""
+        found = self._netlink.get(encode.get_route(family, pack_address(family, address)))
+        if isinstance(found, bytes):
+            return _sane(decode.leads_here, found)
+        if found.errno in NO_WAY:
+            return False
+        raise untold("routes", found)
 
     # -- how the outside reaches this node
 
@@ -249,21 +335,37 @@ class KernelRoutes(NamedTuple):
     family: int
     table: int | None  #: None: of all tables
     datagrams: Sequence[bytes]
+    netlink: Netlink
 
-    def to(self, destination: str) -> Sequence[Route]:
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         try:
             address, length = split_prefix(self.family, destination)
         except (OSError, ValueError):
             return []
         # struct rtmsg: a default route has a length, 0, and no destination
         needle, at = (attribute(encode.RTA_DST, address), None) if length else (b"\0", 1)
-        found = _routes(_sane(lambda datagrams: search(datagrams, needle, at), self.datagrams), self.family, self.table)
-        return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
+        bodies = _sane(lambda datagrams: search(datagrams, needle, at), self.datagrams)
+        found = _routes(self.netlink, bodies, self.family, self.table)
+        found = [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
+        return up_to(metric, found) if length else found
+
+    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.to(destination, metric)
+
+    def all(self) -> Sequence[Route]:
+        """Every route."""
+        bodies = (body for data in self.datagrams for kind, _flags, _sequence, body in messages(data) if kind > NLMSG_DONE)
+        return _routes(self.netlink, list(bodies), self.family, self.table)
 
 
-def _routes(bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:
+def _routes(netlink: Netlink, bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:
     found = [route for body in bodies if (route := _sane(decode.route, body)) is not None]
-    return [route for route in found if route.family == family and table in (None, route.table)]
+    wanted = [route for route in found if route.family == family and table in (None, route.table)]
+    if not any(route.nexthop and not (route.index or route.paths) for route in wanted):
+        return wanted
+    from netcommon.host.rtnetlink import nexthop  # few nodes have such routes
+
+    return _sane(lambda routes: nexthop.with_devices(netlink, routes), wanted)
 
 
 def _there(what: str, found: list[bytes] | Reply, gone: frozenset[int]) -> list[bytes]:

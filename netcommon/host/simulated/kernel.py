@@ -66,6 +66,7 @@ class Kernel:
         self.bridge_ports = BridgePorts(self)
         self.tc = TrafficControl(lambda index: index in self.links)
         self._chosen: dict[int, Chosen] = {}
+        self.assigned: set[int] = set()  #: the devices whose address somebody has given
         self._next = 2
 
     def named(self, name: str) -> Link | None:
@@ -105,6 +106,7 @@ class Kernel:
         if link.master:
             self._leave(link)
         del self.links[index]
+        self.assigned.discard(index)
         self.addresses = [address for address in self.addresses if address.index != index]
         self.tc.forget(index)
         self.settings.remove_device(link.name)
@@ -144,6 +146,7 @@ class Kernel:
         if int(address[:2], 16) & 1 or address == NO_ADDRESS:
             raise Refused(errno.EADDRNOTAVAIL)
         self.links[link.index] = link._replace(address=address.lower())
+        self.assigned.add(link.index)
         if link.kind == "bridge":
             self._chosen[link.index] = self._chosen[link.index]._replace(address=True)
         self._follow(link.master)

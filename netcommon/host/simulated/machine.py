@@ -100,7 +100,7 @@ class Machine:
         """An OVS bridge, and Open vSwitch with it; ``system``: of the kernel's datapath."""
         self.switch.add_bridge(name, system)
         if self.kernel.named(name) is None:
-            self.kernel.add(Link(0, name, "openvswitch" if system else "tun"))
+            self.kernel.add(Link(0, name, "openvswitch" if system else "tun", holders=-1 if system else 1))
 
     def add_fake_ovs_bridge(self, name: str, parent: str, tag: int) -> None:
         """A VLAN of the OVS bridge ``parent`` that ovs-vsctl shows as a bridge."""

@@ -26,13 +26,20 @@ class Tables:
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
+        mask = 0 if cookie else ~FLOW_MARK_MASK
+        return [flow for flow in self._of(bridge) if flow.cookie & ~mask == (cookie or FLOW_MARK)]
+
+    def flows_from(self, bridge: str, port: int) -> list[Flow]:
+        """See View. Raises TryAgain."""
+        return [flow for flow in self._of(bridge) if flow.port == port]
+
+    def _of(self, bridge: str) -> list[Flow]:
         condition = self._switch.condition
         if not condition.there or bridge not in self._switch.bridges:
             return []
         if not condition.switch:
             raise TryAgain("the simulated ovs-vswitchd does not answer")
-        mask = 0 if cookie else ~FLOW_MARK_MASK
-        return [flow for flow in self.all if flow.bridge == bridge and flow.cookie & ~mask == (cookie or FLOW_MARK)]
+        return [flow for flow in self.all if flow.bridge == bridge]
 
     def texts(self, flows: Sequence[str]) -> list[str]:
         """See View.flow_texts; of OpenFlow's language it knows only that a flow has actions."""

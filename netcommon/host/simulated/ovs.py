@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsShaper
+from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsPort, OvsShaper
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
 from netcommon.host.ovs.rows import Fake, inside, shown
@@ -12,7 +12,6 @@ from netcommon.host.ovs.transaction import OURS
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.api.facts import OvsPort
     from netcommon.host.api.requests import DeleteOvsPort
     from netcommon.host.simulated.kernel import Kernel
 
@@ -59,7 +58,8 @@ class Switch:
         self._count += 1
         self.fakes.append(Fake(name, parent, tag, _row(self._count)))
         if self._kernel.named(name) is None:
-            self._kernel.add(Link(0, name, "openvswitch" if self.bridges[parent] else "tun"))
+            system = self.bridges[parent]
+            self._kernel.add(Link(0, name, "openvswitch" if system else "tun", holders=-1 if system else 1))
 
     def switch(self, name: str) -> OvsBridge | None:
         """See View.ovs_switch."""
@@ -95,7 +95,7 @@ class Switch:
         return [shown(port, self.fakes) for port in self._ports.values()]
 
     def port(self, name: str) -> OvsPort | None:
-        port = self._ports.get(name)
+        port = self._ports.get(name) or (OvsPort(name, name, internal=True) if name in self.bridges else None)
         return None if port is None else shown(port, self.fakes)
 
     def insert(self, port: OvsPort) -> OvsPort:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed
+from netcommon.host.api.facts import AF_INET6, PROTOCOL, up_to
+from netcommon.host.api.host import EVERY, Listed, taps_last
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
@@ -12,6 +12,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -76,17 +77,40 @@ class MemoryView:
     def ports(self, bridge: int) -> Sequence[Link]:
         return self._kernel.ports(bridge) if bridge > 0 else []
 
+    def assigned(self, link: Link) -> bool:
+        return link.index in self._kernel.assigned
+
+    def port_names(self, bridge: Link) -> Sequence[str]:
+        return taps_last(port.name for port in self.ports(bridge.index))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]
 
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         return [rule for rule in self._kernel.rules if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        return [
+    def routes(
+        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
+        found = [
             route
             for route in self._kernel.routes
             if route.family == family and table in (None, route.table) and destination in (None, route.destination)
+        ]
+        return found if destination is None or destination.endswith("/0") else up_to(metric, found)
+
+    def few_routes(self, family: int) -> Sequence[Route] | None:
+        return self.routes(family)
+
+    def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        return [
+            route
+            for route in self._kernel.routes
+            if route.family == family
+            and table in (0, route.table)
+            and protocol in (0, route.protocol)
+            and kind in (0, route.type)
+            and (not index or index in (route.index, *route.paths))
         ]
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
@@ -97,6 +121,9 @@ class MemoryView:
 
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
+
+    def local(self, family: int, address: str) -> bool:
+        return any((each.family, each.address) == (family, address) for each in self._kernel.addresses)
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         return sorted(self._kernel.vlans.get(index, {}).values())
@@ -113,6 +140,21 @@ class MemoryView:
 
     def fdb_entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
         return self._kernel.bridge_ports.entry(bridge, mac, vid)
+
+    def way(self, question: Question) -> Way:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).way(question)
+
+    def groups(self, index: int) -> Sequence[str]:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).groups(index)
+
+    def device_state(self, index: int) -> DeviceState | None:
+        from netcommon.host.simulated.routing import Routing
+
+        return Routing(self._kernel).device_state(index)
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._kernel.tc.roots.get(index)
@@ -178,6 +220,10 @@ class MemoryView:
     def flows(self, bridge: str, cookie: int = 0) -> Sequence[Flow]:
         self._host.reads += 1
         return self._host.openflow.flows(bridge, cookie)
+
+    def flows_from(self, bridge: str, port: int) -> Sequence[Flow]:
+        self._host.reads += 1
+        return self._host.openflow.flows_from(bridge, port)
 
     def flow_texts(self, flows: Sequence[str]) -> Sequence[str]:
         return self._host.openflow.texts(flows)

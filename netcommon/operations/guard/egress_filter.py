@@ -80,6 +80,9 @@ class DeliveryTable(DeliveryTableFields, SharedTable):
     WITHOUT = WITHOUT
     LAYOUT = "layout-2"
 
+    def confines(self) -> str:
+        return "its addresses"
+
     def place_of(self) -> tuple[int, str]:
         return BRIDGE, NAME
 

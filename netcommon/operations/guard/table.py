@@ -25,6 +25,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.host.api.nftables import Step
     from netcommon.host.api.requests import Request
@@ -78,6 +79,9 @@ class GuardTable(GuardTableFields, SharedTable):
 
     def place_of(self) -> tuple[int, str]:
         return NETDEV, self.name
+
+    def confines(self) -> str:
+        return "its addresses"
 
     def unbroken(self) -> bool:
         """The guard of a name that the device had before stands until that of its new name does."""
@@ -135,16 +139,21 @@ class NicGuard(NicGuardFields, Operation):
     def table(self) -> str:
         return table_of(self.device)
 
-    def confines(self) -> bool:
-        return True
+    def anywhere(self) -> Operation:
+        return self._replace(vlans=(), bridge="")
+
+    def confines(self) -> str:
+        return "its addresses"
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
+        link = device_link(view, self.device)
+        if not self.ifindex and (strange := self._strange(view, link)):
+            warnings.append(strange)
         if not in_front(view, self.bridge):
             return []
         if self.ifindex:  # a repair, which goes on with this where it is the table that is refused
             for place in ((NETDEV, self.table), *([(BRIDGE, egress_filter.NAME)] if self.filtered else [])):
                 own_table(view, *place)
-        link = device_link(view, self.device)
         made = self._replace(ifindex=link.index)
         there = view.nft_chain(NETDEV, made.table, made._in.name)
         if there is None and not (self.ifindex or marked(link)):
@@ -155,6 +164,17 @@ class NicGuard(NicGuardFields, Operation):
         surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
         elsewhere = made._elsewhere(view) if there is None else []
         return [made._replace(now=(*foreign, *surplus, *elsewhere))]
+
+    def _strange(self, view: View, link: Link) -> str:
+        """Say where the device's MAC tells of another guest: hypervisors make it of the guest's, with the first octet fe (libvirt).
+
+        One that the kernel has made up may begin so by chance, and one of ours does.
+        """
+        checked = self.mac and guard_rules.FREE_MAC not in self.free and not marked(link)
+        if not checked or link.address[:3] != "fe:" or link.address[3:] == self.mac[3:] or not view.assigned(link):
+            return ""
+        text = f"{self.device} has the MAC {link.address}, which seems to be made of that of a guest other than {self.mac}"
+        return f"{text}: if so, the spoof guard drops all that it sends; correct the NIC's MAC"
 
     def _elsewhere(self, view: View) -> list[tuple[str, str]]:
         """Find the device's chain and elements in another table than its own: it had another name when they were made."""

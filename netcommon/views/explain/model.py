@@ -13,6 +13,8 @@ from netcommon.lifecycle.renamed_device import left
 from netcommon.lifecycle.site_scripts import order_of
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.bridge import BridgePort
+from netcommon.operations.guard.counters import nothing_passes
+from netcommon.operations.guard.table import NicGuard
 from netcommon.options.model import DEFAULTS, INSTANCE_COMMUNICATION, mode_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import given
@@ -29,6 +31,9 @@ SCHEMA, VERSION = "netcommon-explain", 1
 
 #: The state of a NIC that is described beforehand and on no record.
 DEFINED = "defined"
+
+#: What to do where nothing passes the spoof guard.
+GUARDED = "compare the guest's MAC and addresses with the NIC's: `netcommon show` counts what the spoof guard drops, by reason"
 
 NOBODY: Mapping[str, str] = {}
 
@@ -91,6 +96,7 @@ class Explanation(NamedTuple):
     owed: tuple[str, ...]
     today: tuple[str, ...]  #: how a start with today's settings would differ
     advice: tuple[str, ...]  #: what to do next; empty where nothing is to be done
+    dropped: tuple[str, ...] = ()  #: what of the guest's packets is dropped, though all that was done holds
 
 
 def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
@@ -119,8 +125,18 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
         tuple(seen),
         report.owed,
         tuple(today),
-        tuple(_advice(view, report, bool(untold), today)),
+        (*_advice(view, report, bool(untold), today), *([GUARDED] if _guarded(view, operations, report) else [])),
+        (*(why for why, _remedy in report.dropped), *_guarded(view, operations, report)),
     )
+
+
+def _guarded(view: View, operations: Sequence[Operation], report: Report) -> list[str]:
+    """What the spoof guard makes of the guest's frames, where none of them passes."""
+    try:
+        found = [nothing_passes(one, view) for one in operations if isinstance(one, NicGuard)] if report.alive else []
+    except NetcommonError:  # it is told of the guard's own step that it cannot be told
+        return []
+    return [each for each in found if each]
 
 
 def _caller(door: str) -> str:
@@ -143,6 +159,8 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
     holds, differs = UNKNOWN, "the device is gone"
     if there and left(record, [operation]):
         holds, differs = DIFFERS, f"it is of the name {operation.about()}, which the device had before"
+    elif there and not steps.looked_after(node, operation):
+        holds, differs = HOLDS, "nobody looks after it: [ganeti] tap_alias is off by now"
     elif there:
         try:
             found = steps.drift(view, [operation])
@@ -237,6 +255,7 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
         yield "nobody has set it up: the site has no script and no extension for mode ext (docs/custom-scripts.md)"
     if report.drift:
         yield f"`netcommon repair {record.device}` makes it again; where it does not last, `journalctl` tells what else ran at that moment"
+    yield from (remedy for _why, remedy in report.dropped)
     if report.owed:
         yield "nothing: what is owed is done when the guest, which is still migrating in, is here"
     if today:

@@ -56,6 +56,8 @@ def _verdict(one: Explanation, style: Style) -> str:
         return style.paint(f"It is up, but {wrong} of {len(one.steps)} things that were done do not hold.", RED)
     if unknown:
         return style.paint(f"It is up; of {unknown} of {len(one.steps)} things that were done nobody can tell whether they hold.", RED)
+    if one.dropped:
+        return style.paint(f"It is up, but what its guest sends does not get through: {printable(one.dropped[0])}.", RED)
     idle = sum(step.holds == HOLDS and bool(step.differs) for step in one.steps)
     if idle:
         return style.paint(f"It is up; without effect on this host: {idle} of {len(one.steps)} things that were done.", RED)

@@ -36,6 +36,8 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
     operations, unknown = execute.decode(record.before or record)
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     for operation in operations if there else ():
+        if not execute.looked_after(node, operation):
+            continue
         try:
             drift += [(each.describe(), text) for each, text in execute.drift(view, [operation])]
         except NetcommonError as error:

@@ -1,15 +1,15 @@
 """A frame walked through the node from the device that receives it, in the order in which the kernel meets things (Linux 6.x).
 
-__netif_receive_skb_core(): traffic control's ingress, then nftables' netdev ingress, then whose port the device is; from there on
-netcommon.views.trace.datapath_bridge, datapath_route or datapath_ovs.
+netcommon.views.trace.datapath_device has what every device does; from there on it is datapath_bridge, datapath_route or datapath_ovs.
 """
 
 from __future__ import annotations
 
 from netcommon.host.api.facts import Link
 from netcommon.views.trace.datapath_bridge import bridge
+from netcommon.views.trace.datapath_device import fits, ingress
 from netcommon.views.trace.datapath_ovs import switch
-from netcommon.views.trace.datapath_route import receive
+from netcommon.views.trace.datapath_route import stack
 from netcommon.views.trace.walk import Walk
 
 
@@ -19,11 +19,12 @@ def enter(walk: Walk, link: Link) -> None:
     if not link.up:
         trail.drops(link.name, f"device {link.name}", f"it is switched off (ip link set dev {link.name} up)")
         return
+    if link.kind == "veth" and not fits(walk, link):
+        trail.drops(link.name, f"device {link.name}", f"the frame is longer than its MTU of {link.mtu} bytes lets in")
+        return
     trail.passes(link.name, f"device {link.name}", "it receives the frame")
-    for found in view.filters(link.index):
-        if not found.egress:
-            walk.filter(link, found.preference, found.rate)
-    if not walk.hooks.device(link, walk.packet):
+    walk.aimed(link)
+    if not ingress(walk, link):
         return
     port = view.ovs_port(link.name)
     if port is not None or link.port_kind == "openvswitch":
@@ -31,7 +32,7 @@ def enter(walk: Walk, link: Link) -> None:
         return
     master = view.link_at(link.master) if link.master else None
     if master is None:
-        receive(walk, link)
+        stack(walk, link)
     elif master.kind == "bridge":
         bridge(walk, link, master)
     else:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from netcommon.host.api.datapath import BLOCKING, DISABLED, FORWARDING, LEARNING, LISTENING, BridgeState, PortState
 from netcommon.host.api.facts import LOCAL, FdbEntry, Link
 from netcommon.views import format as words
-from netcommon.views.trace.datapath_route import stack
+from netcommon.views.trace.datapath_device import fits, ingress
+from netcommon.views.trace.datapath_route import malformed4, stack
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
-from netcommon.views.trace.packet import BROADCAST
-from netcommon.views.trace.trail import KERNEL, OURS
+from netcommon.views.trace.packet import ARP, BROADCAST, IPV4, IPV6, SOLICITATION
+from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
 #: The groups that IEEE 802.1D keeps to one link: these, and the last octet from 00 to 0f.
 LINK_GROUPS = "01:80:c2:00:00:0"
-SPANNING_TREE, PAUSE = LINK_GROUPS + "0", LINK_GROUPS + "1"
+SPANNING_TREE, PAUSE, LLDP = LINK_GROUPS + "0", LINK_GROUPS + "1", LINK_GROUPS + "e"
 NOBODY = "00:00:00:00:00:00"
+STATES = {DISABLED: "disabled", LISTENING: "listening", LEARNING: "learning", BLOCKING: "blocking"}
+DONT_FRAGMENT = 0x40  #: of the byte in IPv4's header that has it
+ADVERTISEMENT = b"\x88"  #: ICMPv6's (RFC 4861, 4.4)
 
 #: So many devices are named one by one.
 NAMED = 6
@@ -32,38 +37,78 @@ class Crossing(NamedTuple):
 
 
 def bridge(walk: Walk, port: Link, master: Link) -> None:
-    """The port has received it."""
+    """Follow it from the port (br_handle_frame())."""
     trail, packet, name = walk.trail, walk.packet, f"bridge {master.name}"
-    if not master.up:
-        trail.drops(port.name, name, "the bridge is switched off")
-        return
     if packet.source_mac == NOBODY or packet.link[6] & 1:
         trail.drops(port.name, name, "its source is no address of a device: a bridge takes it from nobody")
         return
-    if packet.target_mac.startswith(LINK_GROUPS) and not _kept(walk, port, name):
+    if packet.target_mac.startswith(LINK_GROUPS) and not _kept(walk, port, master):
         return
+    if not master.up:
+        trail.drops(port.name, name, "the bridge is switched off")
+        return
+    state = _port(walk, port).state
+    if state not in (FORWARDING, LEARNING):
+        trail.drops(port.name, f"port {port.name} of {name}", f"the port is {STATES.get(state, state)}")
+        return
+    walk.aimed(master)
+    if not walk.hooks.bridge(PREROUTING, port, packet):
+        return
+    if _called(walk, (PREROUTING,), master, bool(packet.tag)):
+        why = malformed4(packet.network) if packet.protocol == IPV4 else ""
+        if why:
+            trail.drops(master.name, f"br_netfilter of {name}", why)
+            return
     crossing = _classified(walk, port, master)
-    if crossing is None or not walk.hooks.bridge(PREROUTING, port, packet):
+    if crossing is None or not _admitted(walk, crossing):
         return
-    walk.hooks.bridged((PREROUTING,), master, packet, bool(packet.tag))
     flags = walk.view.port(port.index)
     if flags is None or flags.learning:
         trail.passes(port.name, name, f"learns that {packet.source_mac} is behind {port.name}")
+    if state == LEARNING:
+        trail.drops(port.name, f"port {port.name} of {name}", "the port learns only")
+        return
     _forward(walk, crossing)
 
 
-def _kept(walk: Walk, port: Link, name: str) -> bool:
+def _port(walk: Walk, port: Link) -> PortState:
+    return walk.device(port).port or PortState()
+
+
+def _bridge(walk: Walk, master: Link) -> BridgeState:
+    return walk.device(master).bridge or BridgeState()
+
+
+def _kept(walk: Walk, port: Link, master: Link) -> bool:
     """Groups of one link; whether the bridge may forward it all the same."""
-    target = walk.packet.target_mac
+    target, name = walk.packet.target_mac, f"bridge {master.name}"
     if target == PAUSE:
         walk.trail.drops(port.name, name, "a pause frame ends at the port")
         return False
-    if target == SPANNING_TREE:
-        walk.trail.doubt(port.name, name, "it forwards this group unless it speaks spanning tree itself: ip -d link show dev it", KERNEL)
+    here, there = _bridge(walk, master), _port(walk, port)
+    bit = 1 << int(target[-1], 16)
+    if bit & (there.group_fwd_mask | (here.group_fwd_mask if target != SPANNING_TREE else 0)):
         return True
-    said = "this group is for one link alone, unless the bridge's group_fwd_mask has it"
+    if target == SPANNING_TREE and not here.stp:
+        return True
+    said = "this group is for one link alone, unless a group_fwd_mask has it"
+    if target == SPANNING_TREE:
+        said = "the bridge speaks spanning tree itself, and hands this group on to nobody"
+    if target not in (SPANNING_TREE, LLDP) and not walk.hooks.bridge(INPUT, port, walk.packet):
+        return False
     walk.trail.arrives(port.name, name, said, f"programs on the node that listen at {port.name} get it, and nobody else")
+    if walk.packet.protocol in (ARP, IPV4, IPV6):
+        stack(walk, port)
     return False
+
+
+def _called(walk: Walk, hooks: Sequence[int], master: Link, tagged: bool) -> bool:
+    """Tell whether br_netfilter is in the way, which has IP's chains see frames of bridges."""
+    packet = walk.packet
+    if not walk.hooks.calls(packet, tagged, _bridge(walk, master).nf_call):
+        return False
+    walk.hooks.bridged(hooks, master, packet)
+    return True
 
 
 def _classified(walk: Walk, port: Link, master: Link) -> Crossing | None:
@@ -90,22 +135,39 @@ def _classified(walk: Walk, port: Link, master: Link) -> Crossing | None:
     return Crossing(port, master, vid, bool(packet.vid))
 
 
+def _admitted(walk: Walk, crossing: Crossing) -> bool:
+    """Tell whether a locked port lets the source in: only if the forwarding table has it there."""
+    port, trail = crossing.port, walk.trail
+    if not _port(walk, port).locked:
+        return True
+    source = walk.packet.source_mac
+    entry = walk.view.fdb_entry(crossing.bridge.index, source, crossing.vid)
+    if entry is not None and entry.index == port.index and entry.kind != LOCAL:
+        return True
+    trail.drops(port.name, f"port {port.name} of bridge {crossing.bridge.name}", f"it is locked, and {source} is not known to be behind it")
+    return False
+
+
 def _forward(walk: Walk, crossing: Crossing) -> None:
-    packet, view, trail = walk.packet, walk.view, walk.trail
+    packet, trail = walk.packet, walk.trail
     name = f"forwarding table of {crossing.bridge.name}"
+    _answered(walk, crossing)
     if packet.to_group:
         kind = "broadcast" if packet.target_mac == BROADCAST else "multicast"
-        more = "" if kind == "broadcast" else "; with snooping only to ports that have asked for the group, which is not looked at"
-        trail.passes(crossing.port.name, name, f"{kind}: to the node, and to every port{more}")
+        trail.passes(crossing.port.name, name, f"{kind}: to the node, and to every port")
+        state = _bridge(walk, crossing.bridge)
+        if kind == "multicast" and state.snooping and state.querier and packet.protocol in (IPV4, IPV6):
+            said = "it snoops, and somebody asks for members: which ports have asked for the group, and alone get it, is not looked at"
+            trail.doubt(crossing.bridge.name, f"multicast of {crossing.bridge.name}", said, KERNEL)
         _flood(walk, crossing)
         _local(walk, crossing)
         return
-    entry = view.fdb_entry(crossing.bridge.index, packet.target_mac, crossing.vid)
+    entry = _entry(walk, crossing)
     if packet.target_mac == crossing.bridge.address or (entry is not None and entry.kind == LOCAL):
         trail.passes(crossing.port.name, name, f"{packet.target_mac} is the node itself")
         _local(walk, crossing)
         return
-    where = None if entry is None else view.link_at(entry.index)
+    where = None if entry is None else walk.view.link_at(entry.index)
     if entry is None or where is None:
         trail.passes(crossing.port.name, name, f"it does not know {packet.target_mac}: to every port that floods")
         _flood(walk, crossing)
@@ -118,16 +180,49 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
         _out(walk, crossing, where)
 
 
+def _entry(walk: Walk, crossing: Crossing) -> FdbEntry | None:
+    """Find that of the target; the frame itself has just moved that of its source to the port."""
+    packet = walk.packet
+    entry = walk.view.fdb_entry(crossing.bridge.index, packet.target_mac, crossing.vid)
+    flags = walk.view.port(crossing.port.index)
+    learns = flags is None or flags.learning
+    if packet.source_mac == packet.target_mac and learns and (entry is None or (entry.kind != LOCAL and not entry.sticky)):
+        return (entry or FdbEntry(packet.target_mac, 0, kind="learned"))._replace(index=crossing.port.index)
+    return entry
+
+
+def _answered(walk: Walk, crossing: Crossing) -> None:
+    """Doubt a bridge that answers for its neighbours, and then keeps the question from some ports (br_do_proxy_suppress_arp()).
+
+    That depends on the node's neighbour table, which is not looked at.
+    """
+    packet = walk.packet
+    kinds = (SOLICITATION[1], ADVERTISEMENT)
+    neighbour = packet.protocol == IPV6 and packet.upper == SOLICITATION[0] and (packet.transport or b"")[:1] in kinds
+    if packet.protocol != ARP and not neighbour:
+        return
+    states = [_port(walk, port) for port in walk.view.ports(crossing.bridge.index)]
+    answers = any(state.neigh_suppress for state in states)
+    if packet.protocol == ARP:
+        answers = answers or any(state.proxy_arp_wifi for state in states) or _port(walk, crossing.port).proxy_arp
+    if answers:
+        does = "it may answer itself (neigh_suppress, proxy_arp), and then hands it to fewer ports: its neighbour table is not looked at"
+        walk.trail.doubt(crossing.bridge.name, f"bridge {crossing.bridge.name}", does, KERNEL)
+
+
 def _told(entry: FdbEntry) -> str:
     return f"{entry.kind}{', sticky' if entry.sticky else ''}"
 
 
 def _not_to(walk: Walk, crossing: Crossing, out: Link, known: bool) -> str:
     """Why the bridge does not hand it to a port; "" where it does (should_deliver())."""
-    if out.index == crossing.port.index:
+    state = _port(walk, out)
+    if out.index == crossing.port.index and not state.hairpin:
         return "it came by that port"
     if not out.up:
         return "that port is switched off"
+    if state.state != FORWARDING:
+        return f"that port is {STATES.get(state.state, state.state)}"
     there, here = walk.view.port(out.index), walk.view.port(crossing.port.index)
     if there is not None and here is not None and there.isolated and here.isolated:
         return "both ports are isolated"
@@ -135,8 +230,12 @@ def _not_to(walk: Walk, crossing: Crossing, out: Link, known: bool) -> str:
         return f"that port is not in VLAN {crossing.vid}"
     if known or there is None:
         return ""
+    if state.proxy_arp:
+        return "that port has proxy_arp, and nothing is flooded to it"
+    if walk.packet.target_mac == BROADCAST:
+        return "" if state.bcast_flood else "that port takes no broadcasts"
     if walk.packet.to_group:
-        return "" if there.mcast_flood or walk.packet.target_mac == BROADCAST else "that port takes no multicast that nobody asked for"
+        return "" if there.mcast_flood else "that port takes no multicast that nobody asked for"
     return "" if there.flood else "that port takes nothing for unknown addresses"
 
 
@@ -165,6 +264,7 @@ def _flood(walk: Walk, crossing: Crossing) -> None:
         rest = some([walk.names.get(each.name, each.name) for each in sent[NAMED:]])
         end = f"{len(sent) - NAMED} more ports receive it: {rest}"
         walk.trail.arrives(crossing.bridge.name, f"bridge {crossing.bridge.name}", end, end)
+        walk.trail.arrivals += [walk.arrival(each) for each in sent[NAMED:]]
 
 
 def some(names: Sequence[str]) -> str:
@@ -182,8 +282,22 @@ def _out(walk: Walk, crossing: Crossing, out: Link) -> None:
     if crossing.vid:
         tagged = not any(vlan.untagged for vlan in walk.view.vlans(out.index) if vlan.vid == crossing.vid)
         how = f", {f'tagged VLAN {crossing.vid}' if tagged else 'untagged'}"
-    walk.hooks.bridged((FORWARD, POSTROUTING), crossing.bridge, walk.packet, tagged)
-    walk.leave(out, how)
+    why = _too_long(walk, out, _called(walk, (FORWARD, POSTROUTING), crossing.bridge, tagged))
+    if why:
+        walk.trail.drops(out.name, f"device {out.name}", why)
+    else:
+        walk.leave(out, how)
+
+
+def _too_long(walk: Walk, out: Link, called: bool) -> str:
+    """Tell why it does not fit the port; "" where it does, or br_netfilter cuts it as a router would (br_nf_dev_queue_xmit())."""
+    network = walk.packet.network
+    if not called:
+        return "" if fits(walk, out) else f"the frame is longer than its MTU of {out.mtu} bytes, and a bridge cuts nothing"
+    length, cut = int.from_bytes(network[2:4], "big"), not network[6] & DONT_FRAGMENT
+    if walk.packet.protocol == IPV6:
+        length, cut = 40 + int.from_bytes(network[4:6], "big"), False
+    return "" if length <= out.mtu or cut else f"its {length} bytes are more than its MTU of {out.mtu}, and br_netfilter may not cut it"
 
 
 def _local(walk: Walk, crossing: Crossing) -> None:
@@ -195,6 +309,10 @@ def _local(walk: Walk, crossing: Crossing) -> None:
         if not walk.packet.to_group:
             walk.trail.ends.append(f"dropped at {master.name}: the node itself is not in VLAN {crossing.vid}")
         return
-    if not walk.hooks.bridge(INPUT, crossing.port, walk.packet):
+    if not walk.hooks.bridge(INPUT, crossing.port, walk.packet) or not ingress(walk, master):
+        return
+    above = walk.view.link_at(master.master) if master.master else None
+    if above is not None:
+        walk.trail.lost(master.name, f"{above.kind or 'device'} {above.name}", "what it does with a frame is not known here", FOREIGN)
         return
     stack(walk, master)

@@ -1,299 +1,306 @@
-"""A frame at a device that is no port: the node's own stack, ARP and neighbour discovery, policy rules, tables and routes."""
+"""Follow a packet that the node's own stack has got: whether it takes it, where the kernel says it goes, and what it meets."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
-from collections.abc import Iterable
-from typing import NamedTuple
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Link, Neighbour, Route, Rule
-from netcommon.operations.table import LOCAL, MAIN
+from netcommon.host.api.datapath import ANYCAST, BLACKHOLE, BROADCAST, LOCAL, MULTICAST, PROHIBIT, UNICAST, UNREACHABLE, Way
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Link, Rule
+from netcommon.operations.table import LOCAL as LOCAL_TABLE
+from netcommon.operations.table import MAIN
+from netcommon.views.trace.datapath_device import taken
+from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
+from netcommon.views.trace.frame import checksum
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
-from netcommon.views.trace.packet import ARP, IPV4, IPV6
+from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
-#: The kernel's own rules: preference, table.
 DEFAULT = 253
-KERNELS = {(0, LOCAL): "local", (32766, MAIN): "main", (32767, DEFAULT): "default"}
-UNICAST, RTN_LOCAL, THROW = 1, 2, 9
-REFUSING = {6: "blackhole: silently dropped", 7: "unreachable: refused by ICMP", 8: "prohibit: refused by ICMP"}
-TABLES = {LOCAL: "local", MAIN: "main", DEFAULT: "default"}
-FAMILIES = {4: AF_INET, 6: AF_INET6}
-NET = {AF_INET: "ipv4", AF_INET6: "ipv6"}
-ICMPV6, SOLICITATION = 58, b"\x87"
-
+KERNELS = {(0, LOCAL_TABLE), (32766, MAIN), (32767, DEFAULT)}  #: preference and table of the kernel's own rules
+TABLES = {LOCAL_TABLE: "local", MAIN: "main", DEFAULT: "default"}
+DELIVERED = {
+    LOCAL: "it is the node's own address: it is delivered",
+    BROADCAST: "it is a broadcast address: it is delivered",
+    ANYCAST: "it is an anycast address of the node's: it is delivered",
+    MULTICAST: "it is a group that the node is a member of: it is delivered",
+}
+REFUSING = {
+    BLACKHOLE: "a blackhole route: silently dropped",
+    UNREACHABLE: "an unreachable route: refused by ICMP",
+    PROHIBIT: "a prohibit route: refused by ICMP",
+}
+SMALLEST4, SMALLEST6, DONT_FRAGMENT, MORE_OR_OFFSET = 20, 1280, 0x4000, 0x3FFF
+NEIGHBOUR_MESSAGES = range(133, 138)  #: of ICMPv6 (RFC 4861)
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Found(NamedTuple):
-    """What a lookup gave."""
-
-    rule: Rule | None
-    route: Route | None
-    doubts: tuple[Rule, ...]  #: rules before it of which it cannot be told whether they match
-
-
-def receive(walk: Walk, link: Link) -> None:
-    """The device has received it, and it is nobody's port."""
-    packet, trail = walk.packet, walk.trail
-    if packet.tag and packet.vid:
-        places = {(each.lower, each.vlan): each for each in walk.view.links() if each.kind == "vlan"}
-        above = places.get((link.index, packet.vid))
-        if above is not None:
-            trail.lost(link.name, f"VLAN interface {above.name}", "the frame goes on there, which is not followed", KERNEL)
-        else:
-            trail.drops(link.name, f"device {link.name}", f"nothing on the node is in VLAN {packet.vid} of it")
-        return
-    if not packet.to_group and packet.target_mac != link.address:
-        why = f"{packet.target_mac} is not the device's MAC ({link.address}): the stack does not take it"
-        trail.drops(link.name, f"device {link.name}", why)
-        return
-    stack(walk, link)
-
-
 def stack(walk: Walk, link: Link) -> None:
-    """The node's own stack gets it from ``link``."""
+    """Hand it to the node's own stack from ``link``, which is no port, or the bridge itself."""
     packet, trail = walk.packet, walk.trail
+    if not taken(walk, link):
+        return
     if packet.protocol == ARP:
-        _asked(walk, link, AF_INET)
-        return
-    if packet.protocol not in (IPV4, IPV6):
+        arp(walk, link)
+    elif packet.protocol == IPV4:
+        _ip4(walk, link)
+    elif packet.protocol == IPV6:
+        _ip6(walk, link)
+    else:
         does = "programs on the node that listen for its type get it; it is routed nowhere"
-        trail.arrives("node", "the node's stack", does, f"the node itself, at {link.name}")
+        trail.taken("node", "the node's stack", does, link.name)
+
+
+# -- IPv4
+
+
+def _ip4(walk: Walk, link: Link) -> None:
+    """Follow IPv4 (ip_rcv_core(), ip_rcv_finish_core())."""
+    packet, trail = walk.packet, walk.trail
+    why = malformed4(packet.network)
+    if why:
+        trail.drops("node", "the node's stack", why)
         return
-    if not packet.target:
-        trail.drops("node", "the node's stack", "its IP header is cut off")
-        return
-    solicits = packet.protocol == IPV6 and packet.transport is not None and packet.upper == ICMPV6 and packet.transport[:1] == SOLICITATION
+    if packet.network[0] & 15 > 5:
+        trail.doubt("node", "options of IPv4", "what they ask of a router is not followed", KERNEL)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
-    target = ipaddress.ip_address(packet.target)
-    own = any(each.address == packet.target for each in walk.view.addresses()) if solicits else False
-    if solicits and (target.is_multicast or own or _proxied(walk, link, packet.target)):
-        _asked(walk, link, AF_INET6)
+    way = walk.way(AF_INET, packet.target, packet.source, link, packet.network[1], whole=True)
+    if way.errno:
+        trail.drops("node", "the kernel's lookup", _refused(walk, link, way.errno))
         return
-    _routed(walk, link, target)
-
-
-# -- who answers
-
-
-def _asked(walk: Walk, link: Link, family: int) -> None:
-    """ARP (arp_process()), or a neighbour solicitation (ndisc_recv_ns())."""
-    packet, view, trail = walk.packet, walk.view, walk.trail
-    if family == AF_INET:
-        if not walk.hooks.stack(INPUT, link, packet):
-            return
-        if packet.network[6:8] != b"\0\1":
-            trail.arrives("node", "ARP", "the node takes note of the answer", f"the node itself, at {link.name}")
-            return
-        asked = packet.target
+    if way.type not in (MULTICAST, BROADCAST) and walk.aim == TO_GROUP and walk.value(link, AF_INET, "drop_unicast_in_l2_multicast"):
+        trail.drops("node", f"net/ipv4/conf/{link.name}/drop_unicast_in_l2_multicast", "it came to all, and its address is one node's")
+        return
+    if way.type == BROADCAST and walk.value(link, AF_INET, "bc_forwarding"):
+        trail.doubt("node", f"net/ipv4/conf/{link.name}/bc_forwarding", "whether this broadcast is handed on is not told here", KERNEL)
+    if way.type in DELIVERED:
+        if int.from_bytes(packet.network[6:8], "big") & MORE_OR_OFFSET:
+            trail.doubt("node", "fragments", "it waits for the others, and is delivered with them", KERNEL)
+        _delivered(walk, link, way)
     else:
-        transport = packet.transport or b""
-        asked = str(ipaddress.IPv6Address(transport[8:24])) if len(transport) >= 24 else ""
-    what = "ARP" if family == AF_INET else "neighbour discovery"
-    if not asked:
-        trail.drops("node", what, "it is cut off")
+        _forwarded(walk, link, way, AF_INET)
+
+
+def malformed4(network: bytes) -> str:
+    """Tell why the kernel takes no such header (ip_rcv_core()); "" where it does."""
+    length = (network[0] & 15) * 4 if network else 0
+    if len(network) < SMALLEST4 or network[0] >> 4 != 4 or length < SMALLEST4 or len(network) < length:
+        return "its IP header is cut off, or no header of IPv4"
+    if checksum(network[:length]):
+        return "the checksum of its IP header is wrong"
+    total = int.from_bytes(network[2:4], "big")
+    return "it is shorter than its IP header says" if not length <= total <= len(network) else ""
+
+
+def _refused(walk: Walk, link: Link, number: int) -> str:
+    """Tell why the kernel takes the packet nowhere, as far as its errno says."""
+    source, target = walk.packet.source, walk.packet.target
+    if number == errno.EXDEV:
+        return f"rp_filter of {link.name}: no way leads back to {source} by it"
+    if number == errno.EACCES:
+        return REFUSING[PROHIBIT]
+    if number == errno.ENETUNREACH:
+        return f"no rule leads to a table with a route to {target}: refused by ICMP"
+    if number == errno.EHOSTUNREACH:
+        off = walk.packet.protocol == IPV4 and not walk.value(link, AF_INET, "forwarding", all_too=False)
+        return f"forwarding of {link.name} is 0: it is not for the node, and not routed on" if off else REFUSING[UNREACHABLE]
+    if number == errno.EINVAL:
+        why = _martian(ipaddress.ip_address(source), ipaddress.ip_address(target))
+        filtered = walk.value(link, AF_INET, "rp_filter") if walk.packet.protocol == IPV4 and not why else 0
+        more = f", or rp_filter of {link.name} is {filtered}, and no way that counts leads back to {source}" if filtered else ""
+        return why or f"{REFUSING[BLACKHOLE]}, or its source {source} is the node's own, or no host's{more}"
+    return f"no packet is taken between {source} and {target} ({errno.errorcode.get(number, number)})"
+
+
+def _martian(source: IpAddress, target: IpAddress) -> str:
+    """Tell why no router takes a packet between these (RFC 1812, 5.3.7); "" where it may be something else."""
+    for name, each in (("source", source), ("destination", target)):
+        if each.is_multicast or str(each) == "255.255.255.255":
+            return f"its {name} {each} is a group's, and nobody here is in it"
+        if each.is_loopback:
+            return f"its {name} {each} is a loopback address, which never comes by a device"
+        if each.is_unspecified or (each.version == 4 and int(each) >> 24 == 0):
+            return f"its {name} {each} is no address"
+    return ""
+
+
+# -- IPv6
+
+
+def _ip6(walk: Walk, link: Link) -> None:
+    """Follow IPv6 (ip6_rcv_core(), ip6_mc_input())."""
+    packet, trail = walk.packet, walk.trail
+    why = _malformed6(walk, link)
+    if why:
+        trail.drops("node", "the node's stack", why)
         return
-    if any(each.address == asked for each in view.addresses()):
-        trail.arrives("node", f"address {asked}", "it is the node's own: the node answers", f"the node answers for {asked}, at {link.name}")
+    if packet.network[6] == HOP_BY_HOP:
+        trail.doubt("node", "options of IPv6", "what they ask of each hop is not followed", KERNEL)
+    if not walk.hooks.stack(PREROUTING, link, packet):
         return
-    proxy = next((each for each in view.neighbours(family, link.index) if each.address == asked), None)
-    if proxy is not None and (family == AF_INET or _on(walk, link, family, "proxy_ndp")):
-        whose = OURS if proxy.protocol == PROTOCOL else FOREIGN
-        meets = f"ip neigh proxy {asked} dev {link.name}"
-        trail.arrives("node", meets, "the node answers", f"the node answers for {asked}, at {link.name}", whose)
-        return
-    if family == AF_INET and _on(walk, link, family, "proxy_arp"):
-        found = lookup(walk, family, asked, link.name, walk.hooks.mark)
-        _doubts(walk, found)
-        if found.route is not None and found.route.type == UNICAST and found.route.index != link.index:
-            does = f"{asked} is routed elsewhere ({_words(walk, found.route)}): the node answers"
-            trail.arrives("node", f"net/ipv4/conf/{link.name}/proxy_arp", does, f"the node answers for {asked}, at {link.name}")
-            return
-    why = _silent(walk, link, family, proxy)
-    trail.arrives("node", what, f"{asked} is not the node's, {why}: it does not answer", f"nobody on the node answers for {asked}")
+    target = ipaddress.IPv6Address(packet.target)
+    tos = int.from_bytes(packet.network[:2], "big") >> 4 & 0xFF
+    way = walk.way(AF_INET6, packet.target, packet.source, link, tos, whole=True)
+    if target.is_multicast and way.errno == errno.EMSGSIZE:  # a kernel without routing of multicast has found the route, and cannot show it
+        way = Way(type=MULTICAST)
+    if way.errno or way.type in REFUSING:
+        trail.drops("node", "the kernel's lookup", _refused(walk, link, way.errno) if way.errno else REFUSING[way.type])
+    elif target.is_multicast:
+        if str(target) not in walk.view.groups(link.index):
+            does = f"{target} is a group that {link.name} is no member of; a router of multicast is not looked for"
+            if solicits(walk):
+                unasked(walk, link)
+            else:
+                trail.drops("node", "the node's stack", does)
+        else:
+            _delivered(walk, link, way._replace(type=MULTICAST))
+    elif way.type in DELIVERED:
+        _delivered(walk, link, way)
+    else:
+        _forwarded(walk, link, way, AF_INET6)
 
 
-def _proxied(walk: Walk, link: Link, target: str) -> bool:
-    """Tell whether a packet to ``target`` is shown to its proxy entry, and not only what asks everybody (ip6_forward())."""
-    everywhere = walk.view.sysctl("net/ipv6/conf/all/proxy_ndp") == "1"
-    return everywhere and any(each.address == target for each in walk.view.neighbours(AF_INET6, link.index))
-
-
-def _silent(walk: Walk, link: Link, family: int, proxy: Neighbour | None) -> str:
-    if proxy is not None:
-        return f"and proxy_ndp of {link.name} is off, which a proxy entry needs"
-    if family == AF_INET:
-        on = _on(walk, link, family, "proxy_arp")
-        return "and no route leads to it by another device" if on else f"and proxy_arp of {link.name} is off"
-    return f"and {link.name} has no proxy entry for it"
-
-
-def _on(walk: Walk, link: Link, family: int, name: str) -> bool:
-    """A switch that counts if it is on for the device or for all."""
-    return any(walk.view.sysctl(f"net/{NET[family]}/conf/{where}/{name}") == "1" for where in (link.name, "all"))
+def _malformed6(walk: Walk, link: Link) -> str:
+    network, packet = walk.packet.network, walk.packet
+    if len(network) < 40 or network[0] >> 4 != 6 or len(network) < 40 + int.from_bytes(network[4:6], "big"):
+        return "its IP header is cut off, or no header of IPv6"
+    if walk.value(link, AF_INET6, "disable_ipv6", all_too=False):
+        return f"IPv6 is off on {link.name} (disable_ipv6)"
+    source, target = ipaddress.IPv6Address(packet.source), ipaddress.IPv6Address(packet.target)
+    for name, each in (("source", source), ("destination", target)):
+        if each.is_loopback:
+            return f"its {name} {each} is a loopback address, which never comes by a device"
+    if source.is_multicast:
+        return f"its source {source} is a group's, and no node's"
+    if target.is_multicast and target.packed[1] & 15 < 2:
+        return f"its destination {target} is a group within one node, which never comes by a device"
+    if not target.is_multicast and walk.aim == TO_GROUP and walk.value(link, AF_INET6, "drop_unicast_in_l2_multicast", all_too=False):
+        return "it came to all, and its address is one node's (drop_unicast_in_l2_multicast)"
+    return ""
 
 
 # -- where to
 
 
-def _routed(walk: Walk, link: Link, target: IpAddress) -> None:
-    """ip_route_input_slow(), ip6_route_input()."""
-    packet, view, trail, family = walk.packet, walk.view, walk.trail, FAMILIES[target.version]
-    if target.is_multicast or str(target) == "255.255.255.255":
-        does = "it is for all, or for a group: what listens on the node gets it; a router of multicast is not looked for"
-        if walk.hooks.stack(INPUT, link, packet):
-            trail.arrives("node", "the node's stack", does, f"the node itself, at {link.name}")
+def _delivered(walk: Walk, link: Link, way: Way) -> None:
+    """Deliver it to the node (ip_local_deliver(), ip6_input())."""
+    if not walk.hooks.stack(INPUT, link, walk.packet):
         return
-    martian = _martian(ipaddress.ip_address(packet.source), target)
-    if martian:
-        trail.drops("node", "the node's stack", martian)
+    if walk.packet.protocol == IPV6 and solicits(walk):
+        solicitation(walk, link)
         return
-    if any(each.address == str(target) for each in view.addresses()):
-        if walk.hooks.stack(INPUT, link, packet):
-            does = f"{target} is the node's own address: it is delivered"
-            trail.arrives("node", "table local", does, f"the node itself, at {link.name}")
-        return
-    if family == AF_INET and not _plausible(walk, link):
-        return
-    found = lookup(walk, family, str(target), link.name, walk.hooks.mark)
-    _doubts(walk, found)
-    if found.rule is None or found.route is None:
-        trail.drops("node", "ip rule", f"no rule leads to a table with a route to {target}: refused by ICMP")
-        return
-    whose = OURS if found.rule.protocol == PROTOCOL else KERNEL if _kernels(found.rule) else FOREIGN
-    trail.passes("node", _rule(found.rule), f"looks up table {_table(found.rule.table)}", whose)
-    _by(walk, link, found.route)
+    table = TABLES.get(way.table, str(way.table)) if way.table else "local"
+    whose = OURS if way.protocol == PROTOCOL else KERNEL
+    walk.trail.taken("node", f"table {table}", f"{walk.packet.target}: {DELIVERED[way.type]}", link.name, whose)
 
 
-def _martian(source: IpAddress, target: IpAddress) -> str:
-    """Why no router takes a packet between these; "" where it may (RFC 1812, 5.3.7; RFC 4291, 2.5; ip6_forward())."""
-    for name, each in (("source", source), ("destination", target)):
-        if each.is_multicast or str(each) == "255.255.255.255":
-            return f"its {name} {each} is a group's, and no node's"
-        if each.is_loopback:
-            return f"its {name} {each} is a loopback address, which never comes by a device"
-        if each.is_unspecified or (each.version == 4 and int(each) >> 24 == 0):
-            return f"its {name} {each} is no address"
-        if each.version == 6 and each.is_link_local:
-            return f"its {name} {each} is of the link alone: it is not routed on"
-    return ""
-
-
-def _by(walk: Walk, link: Link, route: Route) -> None:
+def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
+    """Forward it (ip_forward(), ip6_forward()): where the kernel's lookup leads out of the node."""
     trail, view, packet = walk.trail, walk.view, walk.packet
-    meets = f"route {route.destination} in table {_table(route.table)}"
-    whose = OURS if route.protocol == PROTOCOL else FOREIGN
-    if route.type == RTN_LOCAL:
-        trail.arrives("node", meets, "it is the node's own", f"the node itself, at {link.name}", whose)
+    if way.type != UNICAST:
+        trail.drops("node", "the kernel's lookup", f"a route of type {way.type} leads nowhere")
         return
-    if route.type != UNICAST:
-        trail.drops("node", meets, REFUSING.get(route.type, f"a route of type {route.type} leads nowhere"), whose)
-        return
-    if packet.to_group:
+    if walk.aim != TO_US:
         trail.drops("node", "the node's stack", "what came to all, or to a group, is not routed on")
         return
-    if not _forwards(walk, link):
+    if family == AF_INET6 and not _forwards6(walk, link):
         return
-    if route.paths or not route.index:
-        trail.lost("node", meets, f"by one of several ways: {_words(walk, route)}", whose)
-        return
-    out = view.link_at(route.index)
+    _looked_up(walk, link, way, family)
+    out = view.link_at(way.index)
     if out is None:
-        trail.lost("node", meets, "its device is gone", whose)
+        trail.lost("node", "the kernel's lookup", "the device of its route is gone", FOREIGN)
         return
-    trail.passes("node", meets, _words(walk, route), whose)
-    if packet.network[8 if packet.protocol == IPV4 else 7] <= 1:
+    if packet.network[8 if family == AF_INET else 7] <= 1:
         trail.drops("node", "the node's stack", "its time to live is over")
         return
-    if not walk.hooks.stack(FORWARD, link, packet, out) or not walk.hooks.stack(POSTROUTING, link, packet, out):
+    if family == AF_INET6 and _proxied(walk, link):
         return
-    if out.kind == "bridge":
-        trail.lost(out.name, f"bridge {out.name}", "the node sends it into the bridge, which is not followed further", KERNEL)
+    why = _origin6(walk, link, out) if family == AF_INET6 else ""
+    why = why or _too_long(walk, out, way, family)
+    if why:
+        trail.drops("node", "the node's stack", why)
         return
-    walk.leave(out, f" to {route.gateway}" if route.gateway else "")
+    if family == AF_INET6 and len(way.paths) > 1:
+        trail.doubt("node", f"route {way.destination}", "by which of its ways a flow goes the kernel tells for IPv4 alone", KERNEL)
+    if walk.hooks.stack(FORWARD, link, packet, out) and walk.hooks.stack(POSTROUTING, link, packet, out):
+        walk.leave(out, f" to {way.gateway}" if way.gateway else "")
 
 
-def _forwards(walk: Walk, link: Link) -> bool:
-    """Whether the node is a router for what comes by the device."""
-    path = f"net/ipv4/conf/{link.name}/forwarding" if walk.packet.protocol == IPV4 else "net/ipv6/conf/all/forwarding"
+def _forwards6(walk: Walk, link: Link) -> bool:
+    """Tell whether the node is a router for IPv6; since Linux 6.17 a device may be one alone (force_forwarding)."""
+    path = "net/ipv6/conf/all/forwarding"
     value = walk.view.sysctl(path)
-    if value == "0":
-        walk.trail.drops("node", path, "it is 0: the node forwards nothing that comes by this device")
-    elif value is None:
+    if value is None:
         walk.trail.doubt("node", path, "it cannot be read, and decides whether the node forwards", KERNEL)
-    return value != "0"
+    elif value == "0" and not walk.value(link, AF_INET6, "force_forwarding", all_too=False):
+        walk.trail.drops("node", path, "it is 0: the node forwards nothing that comes by this device")
+        return False
+    return True
 
 
-def _plausible(walk: Walk, link: Link) -> bool:
-    """rp_filter: whether the source may come by this device (RFC 3704; ip-sysctl.rst)."""
-    values = {where: walk.view.sysctl(f"net/ipv4/conf/{where}/rp_filter") or "0" for where in ("all", link.name)}
-    value, source = max(values.values()), walk.packet.source
-    if value not in ("1", "2") or source == "0.0.0.0":  # noqa: S104
+def _proxied(walk: Walk, link: Link) -> bool:
+    """Tell whether an entry of a proxy takes the packet from the way (ip6_forward_proxy_check()); it says what becomes of it."""
+    packet = walk.packet
+    there = any(each.address == packet.target for each in walk.view.neighbours(AF_INET6, link.index))
+    if not there or walk.view.sysctl("net/ipv6/conf/all/proxy_ndp") != "1":
+        return False
+    if packet.upper == 58 and packet.transport and packet.transport[0] in NEIGHBOUR_MESSAGES:
+        _delivered(walk, link, Way(type=LOCAL))
         return True
-    meets = f"net/ipv4/conf/{link.name}/rp_filter"
-    found = lookup(walk, AF_INET, source, "lo")
-    if found.doubts:
-        walk.trail.doubt("node", meets, f"it is {value}, and which way leads to {source} depends on rules that are not understood", KERNEL)
-        return True
-    there = found.route is not None and found.route.type == UNICAST
-    if there and (value == "2" or (found.route is not None and link.index in (found.route.index, *found.route.paths))):
-        walk.trail.passes("node", meets, f"it is {value}: a way leads back to {source}")
-        return True
-    walk.trail.drops("node", meets, f"it is {value}: {'another way' if there else 'no way'} leads back to {source}")
     return False
 
 
-def lookup(walk: Walk, family: int, target: str, iif: str, mark: int = 0) -> Found:
-    """By the rules in their order, each table by the longest prefix and then the lowest metric. ``mark``: the packet's."""
-    address, doubts = ipaddress.ip_address(target), []
+def _origin6(walk: Walk, link: Link, out: Link) -> str:
+    """Tell why a packet from this source does not go on (ip6_forward()); "" where it does."""
+    source = ipaddress.IPv6Address(walk.packet.source)
+    if link.index != out.index and (source.is_unspecified or source.is_link_local):
+        return f"its source {source} is of the link alone: it is not routed on"
+    return ""
+
+
+def _too_long(walk: Walk, out: Link, way: Way, family: int) -> str:
+    """Tell why it does not fit the way out; "" where it does, or may be cut (ip_exceeds_mtu(), ip6_pkt_too_big())."""
+    network = walk.packet.network
+    if family == AF_INET:
+        length, mtu = int.from_bytes(network[2:4], "big"), way.mtu or out.mtu
+        if length > mtu and int.from_bytes(network[6:8], "big") & DONT_FRAGMENT:
+            return f"its {length} bytes are more than the MTU of {mtu} on its way, and it may not be cut (DF)"
+        return ""
+    own = walk.value(out, AF_INET6, "mtu", all_too=False) or out.mtu
+    length, mtu = 40 + int.from_bytes(network[4:6], "big"), max(min(own, way.mtu or own), SMALLEST6)
+    return f"its {length} bytes are more than the MTU of {mtu} on its way" if length > mtu else ""
+
+
+def _looked_up(walk: Walk, link: Link, way: Way, family: int) -> None:
+    """Name the rule and the route that the kernel has chosen."""
+    trail = walk.trail
+    table = TABLES.get(way.table, str(way.table))
+    rule = _rule(walk, link, way, family)
+    if rule is not None:
+        whose = OURS if rule.protocol == PROTOCOL else KERNEL if (rule.preference, rule.table) in KERNELS and not rule.iif else FOREIGN
+        trail.passes("node", _words(rule), f"looks up table {table}", whose)
+    out = walk.view.link_at(way.index)
+    meets = f"route {way.destination} in table {table}" if way.destination else f"table {table}"
+    by = out.name if out is not None else str(way.index)
+    one = ", one of several ways" if len(way.paths) > 1 else ""
+    does = f"leads {f'to {way.gateway} ' if way.gateway else ''}by {by}{one}"
+    trail.passes("node", meets, does, OURS if way.protocol == PROTOCOL else FOREIGN)
+
+
+def _rule(walk: Walk, link: Link, way: Way, family: int) -> Rule | None:
+    """Find the first rule that can have led to the table of the kernel's answer; None where none is understood."""
     for rule in sorted(walk.view.rules(family), key=lambda each: each.preference):
-        if rule.iif not in ("", iif):
-            continue
-        if not (rule.plain or _kernels(rule)):
-            doubts.append(rule)
-            continue
-        if rule.mask and (mark & rule.mask) != rule.mark:
-            continue
-        route = _best(walk.view.routes(family, rule.table), address)
-        if route is not None and route.type != THROW:
-            return Found(rule, route, tuple(doubts))
-    return Found(None, None, tuple(doubts))
+        fits = rule.table == way.table and rule.iif in ("", link.name)
+        marked = not rule.mask or (walk.hooks.mark & rule.mask) == rule.mark
+        if fits and marked and (rule.plain or ((rule.preference, rule.table) in KERNELS and not rule.iif)):
+            return rule
+    return None
 
 
-def _best(routes: Iterable[Route], address: IpAddress) -> Route | None:
-    best: tuple[int, int] | None = None
-    chosen = None
-    for route in routes:
-        network = ipaddress.ip_network(route.destination, strict=False)
-        if address in network and (best is None or (-network.prefixlen, route.metric) < best):
-            best, chosen = (-network.prefixlen, route.metric), route
-    return chosen
-
-
-def _kernels(rule: Rule) -> bool:
-    return (rule.preference, rule.table) in KERNELS and not rule.iif
-
-
-def _doubts(walk: Walk, found: Found) -> None:
-    for rule in found.doubts:
-        does = "it selects by more than the device that a packet comes by, or its mark, which is not told here: ip rule list"
-        walk.trail.doubt("node", _rule(rule), does)
-
-
-def _rule(rule: Rule) -> str:
+def _words(rule: Rule) -> str:
     iif = f" iif {rule.iif}" if rule.iif else ""
     mark = f" fwmark {rule.mark:#x}/{rule.mask:#x}" if rule.mask else ""
-    return f"ip rule {rule.preference}:{iif}{mark} lookup {_table(rule.table)}"
-
-
-def _table(number: int) -> str:
-    return TABLES.get(number, str(number))
-
-
-def _words(walk: Walk, route: Route) -> str:
-    names = [link.name if (link := walk.view.link_at(index)) else str(index) for index in route.paths or (route.index,)]
-    return f"leads {f'to {route.gateway} ' if route.gateway else ''}by {', '.join(names)}"
+    return f"ip rule {rule.preference}:{iif}{mark} lookup {TABLES.get(rule.table, rule.table)}"

@@ -88,7 +88,16 @@ def _ip4(wanted: Wanted) -> bytes:
     body, number = _upper(wanted, 4)
     source = ipaddress.IPv4Address(wanted.source or "0.0.0.0").packed  # noqa: S104 - it has none yet
     target = ipaddress.IPv4Address(wanted.target or "255.255.255.255").packed
-    return IP4.pack(0x45, 0, IP4.size + len(body), 1, 0, 64, number, 0, source, target) + body
+    head = IP4.pack(0x45, 0, IP4.size + len(body), 1, 0, 64, number, 0, source, target)
+    return head[:10] + checksum(head).to_bytes(2, "big") + head[12:] + body
+
+
+def checksum(data: bytes) -> int:
+    """Compute the Internet checksum of an even number of bytes (RFC 1071); of a header with the right one: 0."""
+    total = sum(int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def _ip6(wanted: Wanted) -> bytes:

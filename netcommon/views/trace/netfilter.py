@@ -24,10 +24,12 @@ NAMES = {INET: "inet", IP: "ip", ARP: "arp", NETDEV: "netdev", BRIDGE: "bridge",
 
 #: Hooks of inet, ip, ip6 and bridge (NF_INET_*, NF_BR_*), by the words of nft(8).
 PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
+INET_INGRESS = 5  #: of inet, on devices as netdev's (NF_INET_INGRESS)
 WORDS = {PREROUTING: "prerouting", INPUT: "input", FORWARD: "forward", OUTPUT: "output", POSTROUTING: "postrouting"}
 
-#: By which setting in net/bridge br_netfilter hands frames of bridges to the chains of inet, and of which other family.
-CALLED = {IPV4: ("bridge-nf-call-iptables", IP), IPV6: ("bridge-nf-call-ip6tables", IP6)}
+#: By which setting in net/bridge br_netfilter hands frames of bridges to the chains of inet, and of which other family; and which of a
+#: bridge's own two settings is as good.
+CALLED = {IPV4: ("bridge-nf-call-iptables", IP, 0), IPV6: ("bridge-nf-call-ip6tables", IP6, 1)}
 
 #: Why the guard drops a frame, by the reason in the chain's name.
 REASONS = {
@@ -57,7 +59,9 @@ class Hooks:
     def device(self, link: Link, packet: Packet, egress: bool = False) -> bool:
         """Those of family netdev on a device; whether the frame passes."""
         hook = EGRESS if egress else INGRESS
-        chains = [chain for chain in self._view.nft_chains(NETDEV) if (chain.hook, chain.device) == (hook, link.name)]
+        chains = [chain for chain in self._view.nft_chains(NETDEV) if chain.hook == hook and _at(chain, link)]
+        if not egress and packet.protocol in (IPV4, IPV6):
+            chains += [chain for chain in self._view.nft_chains(INET) if chain.hook == INET_INGRESS and _at(chain, link)]
         return self._all(chains, link, packet)
 
     def stack(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
@@ -66,22 +70,29 @@ class Hooks:
         if packet.protocol == ARP_TYPE:
             hook = 0 if hook == INPUT else 1
         chains = [chain for family in families for chain in self._view.nft_chains(family) if chain.hook == hook]
+        tables = [name for name in self._view.legacy_tables() if name] if families and packet.protocol != ARP_TYPE else []
+        if tables and hook == PREROUTING:
+            self._trail.doubt(link.name, "iptables-legacy", f"rules in its tables are not seen here: {', '.join(dict.fromkeys(tables))}")
         return self._all(chains, link, packet, out)
 
     def bridge(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
         """Those of family bridge."""
         return self._all([chain for chain in self._view.nft_chains(BRIDGE) if chain.hook == hook], link, packet, out)
 
-    def bridged(self, hooks: Sequence[int], bridge: Link, packet: Packet, tagged: bool) -> None:
-        """Name what br_netfilter has a frame of a bridge meet besides, once: chains of IP's hooks (net/bridge/br_netfilter_hooks.c).
+    def calls(self, packet: Packet, tagged: bool, own: tuple[bool, bool]) -> bool:
+        """Tell whether br_netfilter has IP's hooks see a frame of a bridge (br_netfilter_hooks.c). ``own``: the bridge's own settings."""
+        setting, _family, place = CALLED.get(packet.protocol, ("", 0, 0))
+        value = self._view.sysctl(f"net/bridge/{setting}") if setting else None
+        if value is None or not (value == "1" or own[place]):
+            return False
+        return not tagged or self._view.sysctl("net/bridge/bridge-nf-filter-vlan-tagged") == "1"
+
+    def bridged(self, hooks: Sequence[int], bridge: Link, packet: Packet) -> None:
+        """Name what br_netfilter has a frame of a bridge meet besides, once: chains of IP's hooks.
 
         For ARP that is arptables alone: nftables has no such hook.
         """
-        setting, family = CALLED.get(packet.protocol, ("", 0))
-        if not setting or self._view.sysctl(f"net/bridge/{setting}") != "1":
-            return
-        if tagged and self._view.sysctl("net/bridge/bridge-nf-filter-vlan-tagged") != "1":
-            return
+        setting, family, _place_of = CALLED[packet.protocol]
         chains = [chain for each in (INET, family) for chain in self._view.nft_chains(each) if chain.hook in hooks and self._decides(chain)]
         if not chains:
             return
@@ -110,6 +121,8 @@ class Hooks:
         for chain in sorted((each for each in chains if each.hook != NO_HOOK), key=lambda each: each.priority):
             meets = f"nftables {NAMES[chain.family]} {chain.table}, chain {chain.name} (priority {chain.priority})"
             if not self._ours(chain):
+                if not self._decides(chain):
+                    continue
                 self._trail.doubt(at, meets, f"rules that are not ours are not carried out here: nft list table {_place(chain)}")
                 continue
             if chain.table.startswith((PREFIX, MARKS)) or chain.table in (egress_filter.NAME, *ACCESS.values()):
@@ -144,6 +157,12 @@ class Hooks:
         """Whether a chain of ours that is not the guard's looks at frames between these devices: its set of members says so."""
         members = {element.key[:4] for element in self._view.nft_elements(chain.family, chain.table, frozenset({MEMBERS}))}
         return any(each is not None and each.index.to_bytes(4, byteorder) in members for each in (link, out))
+
+
+def _at(chain: NftChain, link: Link) -> bool:
+    """Tell whether a chain of a device's hook is at this one; "eth*" is at all whose names begin so."""
+    names = (chain.device, *chain.others)
+    return any(link.name.startswith(name[:-1]) if name.endswith("*") else link.name == name for name in names)
 
 
 def _place(chain: NftChain) -> str:

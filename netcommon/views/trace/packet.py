@@ -14,7 +14,13 @@ RAW_802_3, LLC_802_2 = 0x0001, 0x0004
 FIRST_TYPE = 0x0600
 
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, NOTHING, DESTINATION = 0, 43, 44, 51, 59, 60
+#: ICMPv6's number, and the type of a neighbour solicitation (RFC 4861, 4.3).
+SOLICITATION = 58, b"\x87"
 EXTENSIONS = frozenset({HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, NOTHING, DESTINATION})
+
+
+#: To whom a frame is, as the device sees it that takes it from the wire (PACKET_HOST and others, eth_type_trans()).
+TO_US, TO_GROUP, TO_OTHERS = "us", "group", "others"
 
 
 class Packet:
@@ -45,6 +51,17 @@ class Packet:
     def to_group(self) -> bool:
         """To several: broadcast or multicast."""
         return bool(self.link[0] & 1)
+
+    @property
+    def body(self) -> int:
+        """Tell how many bytes the kernel counts of the frame: without the tag that it takes off."""
+        return len(self.link) - len(self.tag)
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Return those of TCP or UDP; zeros where there are none, or they lie in another fragment."""
+        transport = self.transport if self.upper in (6, 17) else None
+        return (0, 0) if transport is None or len(transport) < 4 else (int.from_bytes(transport[:2]), int.from_bytes(transport[2:4]))
 
     @property
     def source(self) -> str:

@@ -129,6 +129,7 @@ def trace(view: View, of: Subject, way: str, data: bytes, uplinks: Named_uplinks
         tuple(trail.steps),
         tuple(dict.fromkeys(trail.ends)),
         tuple(dict.fromkeys(trail.untold)),
+        tuple(dict.fromkeys(trail.arrivals)),
     )
 
 

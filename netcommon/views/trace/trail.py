@@ -12,6 +12,10 @@ VERDICTS = (PASSES, DROPS, ENDS, UNTOLD)
 OURS, FOREIGN, KERNEL = "ours", "not ours", "kernel"
 OWNERS = (OURS, FOREIGN, KERNEL)
 
+#: Who has a frame in the end: the guest behind a device, what is outside by a device, the node's own stack, the asker whom it answers.
+GUEST, OUTSIDE, NODE, ANSWERED = "guest", "outside", "node", "answered"
+RECEIVERS = (GUEST, OUTSIDE, NODE, ANSWERED)
+
 
 class Step(NamedTuple):
     """One thing that the frame meets."""
@@ -21,6 +25,13 @@ class Step(NamedTuple):
     does: str  #: with the frame, in words
     whose: str  #: one of OWNERS
     verdict: str  #: one of VERDICTS
+
+
+class Arrival(NamedTuple):
+    """Name one place where it arrives."""
+
+    device: str  #: by which it leaves the node, or at which the node takes it
+    who: str  #: one of RECEIVERS
 
 
 class Path(NamedTuple):
@@ -35,6 +46,7 @@ class Path(NamedTuple):
     steps: tuple[Step, ...]
     ends: tuple[str, ...]  #: where it arrives, leaves the node, or is dropped
     untold: tuple[str, ...]  #: what could not be told on the way: the rest holds if that lets it pass
+    arrivals: tuple[Arrival, ...]  #: where it arrives, of ``ends`` what is not the end of it
 
 
 class Trail:
@@ -44,6 +56,7 @@ class Trail:
         self.steps: list[Step] = []
         self.ends: list[str] = []
         self.untold: list[str] = []
+        self.arrivals: list[Arrival] = []
 
     def passes(self, at: str, meets: str, does: str, whose: str = KERNEL) -> None:
         self.steps.append(Step(at, meets, does, whose, PASSES))
@@ -57,6 +70,16 @@ class Trail:
         """It ends here, and somebody has it: ``end`` says who."""
         self.steps.append(Step(at, meets, does, whose, ENDS))
         self.ends.append(end)
+
+    def taken(self, at: str, meets: str, does: str, device: str, whose: str = KERNEL) -> None:
+        """Note that the node itself takes it from ``device``."""
+        self.arrives(at, meets, does, f"the node itself, at {device}", whose)
+        self.arrivals.append(Arrival(device, NODE))
+
+    def answered(self, at: str, meets: str, asked: str, device: str, whose: str = KERNEL) -> None:
+        """Note that the node answers for the address ``asked``."""
+        self.arrives(at, meets, "the node answers", f"the node answers for {asked}, at {device}", whose)
+        self.arrivals.append(Arrival(device, ANSWERED))
 
     def doubt(self, at: str, meets: str, does: str, whose: str = FOREIGN) -> None:
         """Nobody here can tell; the walk goes on as if it let the frame pass."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from netcommon.host.api.facts import Link
+from netcommon.host.api.datapath import DeviceState, Question, Way
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.host.api.host import View
 from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
 from netcommon.views.trace.netfilter import Hooks
-from netcommon.views.trace.packet import Packet
-from netcommon.views.trace.trail import FOREIGN, OURS, Trail
+from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
+from netcommon.views.trace.trail import FOREIGN, GUEST, KERNEL, OURS, OUTSIDE, Arrival, Trail
+
+NET = {AF_INET: "ipv4", AF_INET6: "ipv6"}
 
 
 class Walk:
@@ -21,6 +24,30 @@ class Walk:
         self.view, self.packet, self.names = view, packet, names
         self.trail = Trail()
         self.hooks = Hooks(view, self.trail)
+        self.aim = TO_GROUP if packet.to_group else TO_OTHERS
+
+    def aimed(self, link: Link) -> None:
+        """Note that ``link`` has taken it from the wire, or is the bridge in which it is: a frame for its MAC is for the node's stack."""
+        if self.packet.target_mac == link.address:
+            self.aim = TO_US
+
+    def device(self, link: Link) -> DeviceState:
+        """Tell how the device takes and hands on frames; one that has just gone: as a new one."""
+        return self.view.device_state(link.index) or DeviceState()
+
+    def way(self, family: int, target: str, source: str, iif: Link | None, tos: int = 0, whole: bool = False) -> Way:
+        """Ask the kernel for the way of this frame. ``whole``: rules may look at what is in the packet too."""
+        packet = self.packet
+        ports = packet.ports if whole else (0, 0)
+        upper = (packet.upper or 0) if whole else 0
+        origin = "" if source in ("0.0.0.0", "::") else source  # noqa: S104 - it has none
+        return self.view.way(Question(family, target, origin, iif.index if iif else 0, self.hooks.mark, tos, upper, *ports))
+
+    def value(self, link: Link, family: int, name: str, all_too: bool = True) -> int:
+        """Read a setting of the device as a number; with ``all_too`` that of all devices if it is higher. 0 where there is none."""
+        places = (link.name, "all") if all_too else (link.name,)
+        found = [self.view.sysctl(f"net/{NET[family]}/conf/{where}/{name}") or "0" for where in places]
+        return max(int(each) if each.lstrip("-").isdigit() else 0 for each in found)
 
     def filter(self, link: Link, preference: int, rate: int) -> None:
         meets = f"tc filter of {link.name}, ingress, preference {preference}"
@@ -42,13 +69,25 @@ class Walk:
                 trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
         if not self.hooks.device(link, self.packet, egress=True):
             return
+        if not self.device(link).carrier:
+            trail.drops(link.name, f"device {link.name}", "it has no carrier: nothing is sent by it")
+            return
         queue = view.root_qdisc(link.index)
         if queue is not None:
             whose = OURS if queue.handle == HANDLE else FOREIGN
             does = f"sends at most {words.rate(queue.rate)}; what is more waits, then is dropped" if queue.rate else "queues it"
             trail.passes(link.name, f"qdisc {queue.kind} {queue.handle >> 16:x}: of {link.name}", does, whose)
+        if link.kind in ("vlan", "bridge"):
+            does = "the node sends it into the bridge, or the device below, which is not followed further"
+            trail.lost(link.name, f"{link.kind} {link.name}", does, KERNEL)
+            return
         end = self.end(link)
         trail.arrives(link.name, f"device {link.name}", f"sends it{how}: {end}", end + how)
+        trail.arrivals.append(self.arrival(link))
+
+    def arrival(self, link: Link) -> Arrival:
+        """Tell where a frame is that has left the node by the device."""
+        return Arrival(link.name, GUEST if self.names.get(link.name) or is_guests(link) else OUTSIDE)
 
     def end(self, link: Link) -> str:
         """Who is behind a device."""

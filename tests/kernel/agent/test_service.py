@@ -18,6 +18,7 @@ import pytest
 from netagent.script_launcher import __file__ as launch
 from netcommon.doors.agent_report import folder, tell
 from tests.kernel.test_doors_parallel import environment
+from tests.support import bootstrap
 from tests.support.agent import PYTHON, Agent, agent, watched
 from tests.support.bootstrap import ROOT
 from tests.support.netns import mounted_over, run, slowness, wait_until
@@ -51,6 +52,13 @@ def said(running: Agent, seconds: float, until: str = "") -> list[str]:
         except TimeoutError:
             break
     return lines
+
+
+def well_formed(text: str) -> bool:
+    """Whether Prometheus finds nothing wrong with metrics."""
+    promtool = bootstrap.unpacked("prometheus") / "usr/bin/promtool"
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=60)
+    return (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def scraped() -> dict[str, float]:
@@ -172,7 +180,9 @@ def test_hooks_are_counted(bridged: Node, path: str) -> None:
         assert found[f'netcommon_hook_seconds_count{{door="kvm-ifup",mode="bridged",path="{path}"}}'] == 5
         assert 0 < found[f'netcommon_hook_seconds_sum{{door="kvm-ifup",mode="bridged",path="{path}"}}'] < 5 * 30
         text = Path("/run/netcommon.prom").read_text()
-        assert re.search(r"(?m)^process_open_fds \d+$", text)
+        assert set(re.findall(r"(?m)^([a-z]+)_", text)) == {"netcommon"}, "node_exporter has process_* of its own, and would drop both"
+        assert "process_open_fds" in found
+        assert well_formed(text)
         assert running.stop() == 0
     assert not Path("/run/netcommon.prom").exists()
 
@@ -252,3 +262,49 @@ def test_scripts_run_outside_of_the_unit(node: Node, stand_in: None) -> None:
     assert argv[:6] == ["--wait", "--collect", "--pipe", "--quiet", "--no-ask-password", "--service-type=exec"]
     assert argv[argv.index("--") + 1 :] == [PYTHON, "-IS", os.path.realpath(launch)]
     assert any(word.startswith("--property=NetworkNamespacePath=/proc/") for word in argv), "it is not systemd's namespace"
+
+
+def found(running: Agent) -> bool:
+    """Whether ``netcommon agent status`` finds that agent."""
+    answer = command("status", "--json")
+    return answer.returncode == 0 and json.loads(answer.stdout)["pid"] == running.pid
+
+
+def second() -> subprocess.CompletedProcess[bytes]:
+    """A second agent of this namespace, which is to refuse."""
+    return subprocess.run([PYTHON, "-m", "netagent"], cwd=ROOT, capture_output=True, check=False, timeout=60)
+
+
+@pytest.mark.no_agent("it starts its own")
+@pytest.mark.parametrize("gone", ["agent", "agent/*/lock", "agent/*/control", "agent/*/reports", "agent/hooks-*", "agent/*"])
+def test_what_is_removed_of_it_is_made_again(node: Node, gone: str) -> None:
+    """By somebody, or by systemd-tmpfiles: whole folders, or single files."""
+    node.bridge("br0")
+    with agent() as running:
+        running.rested()
+        before = sorted(path.name for path in Path("/run/netcommon/agent").rglob("*"))
+        run("sh", "-c", f"rm -r /run/netcommon/{gone}")
+        wait_until(lambda: sorted(path.name for path in Path("/run/netcommon/agent").rglob("*")) == before, 5, running.output)
+        wait_until(lambda: found(running), 10, running.output)
+        refused = second()
+        assert refused.returncode == 75 and f"process {running.pid}".encode() in refused.stderr
+        node.tap("tap0")
+        assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="")).status == 0
+        assert running.status()["agent"]["calls served"] == 1
+        assert "alarm" not in running.output
+
+
+@pytest.mark.no_agent("it starts its own")
+def test_of_two_the_one_that_lost_its_lock_ends(node: Node) -> None:
+    """The lock was removed, and another agent came before the first one noticed."""
+    with agent() as running:
+        running.rested()
+        running.signal(signal.SIGSTOP)
+        run("rm", "-r", "/run/netcommon/agent")
+        with agent() as other:
+            assert found(other)
+            running.signal(signal.SIGCONT)
+            assert running._process is not None and running._process.wait(60) == 75, running.output
+            assert f"process {other.pid}" in running.output
+            wait_until(lambda: found(other), 15, other.output)
+            assert second().returncode == 75

@@ -7,7 +7,7 @@ import pytest
 from tests.support.agent import agent, seconds_until, watched
 from tests.support.netns import run, sysctl
 from tests.support.node import Node
-from tests.support.routed import TABLE, Site, options, proxies
+from tests.support.routed import GATEWAY4, GATEWAY6, TABLE, Site, options, proxies
 
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
 BOTH = [(HOST4, "174"), (HOST6, "174")]
@@ -60,3 +60,19 @@ def test_a_rule_into_the_table(site: Site) -> None:
                 run("ip", family, "rule", verb, "iif", "up0", "lookup", TABLE, "preference", "400")
             seconds_until(lambda: (proxies("up0"), proxies("up1")) == (BOTH, []) and not seen.drift(), 5, running.output)
         assert running.rested().output.count(": repaired ") in (1, 2)  # one rule comes after the other
+
+
+def test_a_nexthop_that_moves(site: Site) -> None:
+    """The routes that name it are as before, and nothing is told of them."""
+    sysctl("net/ipv4/nexthop_compat_mode", "0")
+    without_defaults()
+    for family, number, gateway in (("-4", "4", GATEWAY4), ("-6", "6", GATEWAY6)):
+        run("ip", "nexthop", "add", "id", number, "via", gateway, "dev", "up0")
+        run("ip", family, "route", "add", "default", "nhid", number, "table", TABLE)
+    site.up(site.nic(IP=HOST4, TAGS=TAGS))
+    assert (proxies("up0"), proxies("up1")) == (BOTH, [])
+    with agent() as running:
+        running.rested()
+        for number, gateway in (("4", "203.0.113.1"), ("6", "2001:db8:e::1")):
+            run("ip", "nexthop", "replace", "id", number, "via", gateway, "dev", "up1")
+        seconds_until(lambda: (proxies("up0"), proxies("up1")) == ([], BOTH), 5, running.output)

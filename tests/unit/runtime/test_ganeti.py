@@ -130,6 +130,16 @@ def test_nic_file_as_design_ifdown_has_it(paths: Paths, folder: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_former_index_leads_to_the_nic_no_more(paths: Paths, folder: Path) -> None:
+    """A file that Ganeti has written in its place stays, and what leads to another NIC."""
+    assert ganeti.write_nic_file(paths, nic())
+    assert ganeti.write_nic_file(paths, nic(INTERFACE_UUID=U2, INTERFACE="tap1", INTERFACE_INDEX="3"))
+    (folder / "1").write_text("tap0")
+    assert ganeti.write_nic_file(paths, nic(INTERFACE_INDEX="2"))
+    assert sorted(os.listdir(folder)) == sorted([U1, U2, "1", "2", "3"])
+    assert (os.readlink(folder / "2"), os.readlink(folder / "3"), (folder / "1").read_text()) == (U1, U2, "tap0")
+
+
 def test_ganetis_own_index_file_stays(paths: Paths, folder: Path) -> None:
     ganeti.write_nic_file(paths, nic())
     (folder / "0").unlink()

@@ -159,6 +159,33 @@ def test_the_first_end_while_another_process_writes(tmp_path: Path, monkeypatch:
     assert next(points) > at and wanted.first_end(paths) == Moment("b", 20, 1e9 + 20)
 
 
+TIMES = ["no time at all", "b inf 0", "b 1e300 1e300", "b nan 0", "b 5 nan", " 5 5", "b -1 5", "b 5"]
+
+
+@pytest.mark.parametrize("told", [*TIMES, "file", "folder"])
+def test_a_link_that_cannot_be_read_is_due_and_is_replaced(tmp_path: Path, told: str) -> None:
+    """Neither a change nor who looks for ends is refused for it."""
+    paths, now = Paths.under(str(tmp_path)), Moment("b", 1.0, 1e9)
+    wanted.write(paths, U1, ending(50))
+    link = Path(paths.wanted, "ends")
+
+    def damage() -> None:
+        link.unlink()
+        if told in ("file", "folder"):
+            Path(paths.wanted, "ends").write_text("") if told == "file" else (link.mkdir(), (link / "in it").write_text(""))
+        else:
+            link.symlink_to(told)
+
+    for _again in range(2):
+        damage()
+        assert wanted.due(paths, now) and wanted.over(paths, now)
+        wanted.note_ends(paths)
+        assert wanted.first_end(paths) == Moment("b", 50.0, 1e9 + 50)
+    damage()
+    wanted.write(paths, U2, Wanted((Entry("rate_in", "8mbit"),)))
+    assert wanted.first_end(paths) == Moment("b", 50.0, 1e9 + 50)
+
+
 def test_who_else_can_write_there_is_refused(tmp_path: Path) -> None:
     paths = Paths.under(str(tmp_path))
     wanted.write(paths, U1, Wanted((Entry("rate_in", "8mbit"),)))

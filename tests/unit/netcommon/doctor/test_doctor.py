@@ -274,6 +274,18 @@ class TestDoors:
         install("ganeti", str(ward.root), hooks=str(ward.hooks))
         assert ward.found("doors") == []
 
+    def test_a_lost_record(self, ward: Ward) -> None:
+        """It is said, and what stands where is compared all the same; an install mends it."""
+        self.ganeti(ward)
+        install("ganeti", str(ward.root), hooks=str(ward.hooks))
+        (ward.root / "var/lib/netcommon/install.json").unlink()
+        (finding,) = ward.found("doors")
+        assert (finding.level, "was lost" in finding.text, "install --ganeti" in finding.remedy) == ("warning", True, True)
+        ward.put("usr/lib/ganeti/3.1/usr/lib/ganeti/kvm-ifup")
+        assert len(ward.found("doors")) == 2
+        install("ganeti", str(ward.root), hooks=str(ward.hooks))
+        assert ward.found("doors") == []
+
     def test_ours_under_the_name_for_site_scripts(self, ward: Ward) -> None:
         self.ganeti(ward)
         (ward.root / "etc/ganeti/kvm-vif-bridge").symlink_to(ward.hooks / "kvm-ifup")

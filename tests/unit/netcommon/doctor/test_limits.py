@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from netcommon.doctor import limits
 from netcommon.doctor.finding import Finding, Patient
+from netcommon.host.api.facts import AF_INET, AF_INET6, Rule
 from netcommon.host.api.nftables import INET, NftChain, NftRule, NftTable, Put
 from netcommon.host.api.requests import NftChange
 from netcommon.host.nftables.expressions import expression
+from netcommon.settings.model import Settings
 from tests.support.sim import UUIDS, Sim, nic
 
 
@@ -65,3 +69,30 @@ def test_a_template_of_the_sites_own(sim: Sim) -> None:
     sim.up(nic("openvswitch", TAGS="netcommon:0:spoof_guard"))
     (finding,) = switches(sim)
     assert finding.level == "warning" and "spoof-guard.j2" in finding.text and "vnet_hdr=off" in finding.remedy
+
+
+def test_marks(tmp_path: Path) -> None:
+    """Which guests go by table main while nothing marks them, by family; and that nothing does now."""
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, hook_timeout=5, rule_mark=0xFFF0000))
+    sim.tap("tap1")
+    assert list(limits.marks(patient(sim))) == []
+    sim.up(nic("routed, table", TAGS="netcommon:0:addresses:fd00::5"))
+    sim.up(nic("routed, table", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], INTERFACE_INDEX="1", IP="10.0.0.6"))
+    found = list(limits.marks(patient(sim)))
+    assert [(one.level, one.text.partition(" NICs ")[0]) for one in found] == [
+        ("warning", "IPv4 packets of 2 routed"),
+        ("warning", "IPv6 packets of 1 routed"),
+    ]
+    assert found[0].remedy.startswith("ip -4 rule add not iif lo blackhole preference 32765")
+    sim.host.kernel.add_rule(Rule(AF_INET, 32765, "lo", 254, 3, plain=False, action=6, inverted=True))
+    sim.host.kernel.add_rule(Rule(AF_INET6, 32765, "lo", 254, 3, plain=False, action=1, inverted=True))
+    assert [one.text[:4] for one in limits.marks(patient(sim))] == ["IPv6"]
+    sim.host.nftables.flush()
+    errors = [one for one in limits.marks(patient(sim)) if one.level == "error"]
+    assert [one.text.partition(": ")[0] for one in errors] == ["inet netcommon-mark-100-fff0000", "arp netcommon-mark-100-fff0000"]
+    assert all("goes by table main meanwhile" in one.text for one in errors)
+
+
+def test_no_marks(sim: Sim) -> None:
+    sim.up(nic("routed, table"))
+    assert list(limits.marks(patient(sim))) == []

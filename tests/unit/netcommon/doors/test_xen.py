@@ -14,6 +14,7 @@ from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import SetLink
 from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle.change import change
 from netcommon.lifecycle.context import Node
 from netcommon.log import Log, Recorder
 from netcommon.options.sources import options_of
@@ -176,6 +177,13 @@ def test_every_captured_file(xen: Xen, file: Path) -> None:
     assert xen.store().all() == ([], [])
 
 
+def test_libxl_has_its_answer_before_options_of_other_nics_end(xen: Xen, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr("netcommon.doors.xen.end_due", lambda _node, _call: told.append(xen.xenstore.written()))
+    xen.call("online")
+    assert told == [[f"{BACKEND}/0/hotplug-status connected"]]
+
+
 def test_offline_undoes_it_by_the_device(xen: Xen) -> None:
     xen.call("online")
     (xen.files / "0").unlink()
@@ -223,6 +231,30 @@ def test_both_devices_have_the_options_of_the_nic(xen: Xen) -> None:
         assert [each.spoof_guard for each in options] == [True, True]
         xen.call("offline")
         xen.call("remove")
+
+
+@pytest.mark.parametrize("which", ["0", UUID, "front"])
+def test_new_tags_leave_the_twin_a_twin(xen: Xen, which: str) -> None:
+    """It has no index, dnsmasq is told of the NIC's own device alone, and tags that name the NIC count for both."""
+    xen.settings('[nic]\ndhcp = "dnsmasq"\n')
+    xen.host.files.folders.add("/var/lib/netcommon/dnsmasq")
+    (xen.files / "0").write_text("IP=10.77.0.5\n" + BRIDGED)
+    xen.call("online")
+    xen.call("add")
+    files = [file.content for file in xen.host.view().files()]
+    before = {record.device: record.nic for record in xen.store().all()[0]}
+    node = xen.door.node(strict=True)
+    for nic in before.values():
+        assert change(node, nic.uuid, xen.door.call(), tags=[f"netcommon:{which}:isolated", "role:db"]).changed
+    node.store.close()
+    assert len(files) == 1 and [file.content for file in xen.host.view().files()] == files
+    for record in xen.store().all()[0]:
+        old = before[record.device]
+        tags = (f"netcommon:{which}:isolated", "role:db")
+        assert record.nic == old._replace(tags=tags, environment={**old.environment, "TAGS": " ".join(tags)})
+        assert options_of(record.nic, xen.door.settings).isolated
+    assert [record.nic.index for record in xen.store().all()[0] if record.device == "vif5.0-emu"] == [None]
+    assert xen.store().by_instance("web1", 0) == xen.store().read(UUID)
 
 
 def test_the_emulated_twin_of_a_routed_nic_leaves_the_route_alone(xen: Xen) -> None:

@@ -164,6 +164,22 @@ def test_hotplugged_on_open_vswitch(guest: Guest) -> None:
     assert marks[:2] == ["SetLink", "TakeOvsPort"]
 
 
+def test_open_vswitch_where_devices_bear_no_alias(guest: Guest) -> None:
+    """The setting counts for a NIC that is adopted too."""
+    etc = Path(guest.cli.paths.etc)
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "config.toml").write_text("[ganeti]\ntap_alias = false\n")
+    guest.cli.host.add_ovs_bridge("ovs0")
+    guest.nic(A, "openvswitch", "ovs0", vlan=".10")
+    guest.tap("tap0", 30, bridge="")
+    guest.cli.host.execute([PutOvsPort(OvsPort("tap0", "ovs0", 10))], stop=True)
+    guest.files = {"0": "tap0"}
+    assert guest.adopt() == {A: ("tap0", "adopted")}
+    port, link = guest.cli.host.view().ovs_port("tap0"), guest.cli.host.view().link("tap0")
+    assert port and link and (port.owner, link.alias) == (A, "")
+    assert guest.cli("check", "--all").exit_code == 0
+
+
 def test_files_named_by_uuid_tell_apart_what_has_one_place(guest: Guest) -> None:
     guest.nic(A)
     guest.nic(B)

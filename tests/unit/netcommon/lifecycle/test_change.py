@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle.change import change, differ, end_due, setting
+from netcommon.lifecycle.change import change, differ, setting
 from netcommon.lifecycle.changed_options import moment, read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
+from netcommon.lifecycle.ends import end_due
 from netcommon.options.sources import given
 from netcommon.settings.model import Settings
 from runtime import wanted

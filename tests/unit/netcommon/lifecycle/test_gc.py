@@ -241,7 +241,7 @@ def test_gc_keeps_the_nic_of_a_newer_version(sim: Sim) -> None:
     assert sim.picture() == whole and path.read_bytes() == newer
 
 
-@pytest.mark.parametrize("table", ["links", "rules", "routes", "every_ovs_port"])
+@pytest.mark.parametrize("table", ["links", "rules", "routes_of", "every_ovs_port"])
 def test_an_inventory_that_failed_deletes_nothing(sim: Sim, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever part of it."""
     sim.up(nic("routed, table"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from netcommon.lifecycle.check import Report, check, repair
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
-from runtime.record import UP
+from runtime.record import CHANGING, UP
+from tests.support.cut_off import cut_off
 from tests.support.sim import Sim, nic
 
 ROUTED = nic("routed, table", TAGS="netcommon:0:announce:true")
@@ -197,9 +199,9 @@ def test_who_is_announced_looks_at_all_routes_twice(sim: Sim, monkeypatch: pytes
     asked: list[object] = []
     routes = MemoryView.routes
 
-    def counted(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+    def counted(view: MemoryView, family: int, table: int, destination: str, metric: int) -> Sequence[Route]:
         asked.append((family, table, destination))
-        return routes(view, family, table, destination)
+        return routes(view, family, table, destination, metric)
 
     monkeypatch.setattr(MemoryView, "routes", counted)
     sim.up(ROUTED)
@@ -249,3 +251,56 @@ def test_a_change_of_a_nic_that_had_nothing_to_wait_for(sim: Sim) -> None:
     Path(sim.paths.kvm_run, "conf", "web1.runtime").unlink()
     changed(sim, rate_in="8mbit")
     assert pinned(sim) and not sim.record().incoming
+
+
+def on_its_way(sim: Sim) -> None:
+    ganeti(sim, "other")
+    sim.up(BRIDGED)
+
+
+@pytest.mark.parametrize("by", ["a change", "an up"])
+def test_a_change_that_was_cut_off_keeps_no_guest_from_arriving(tmp_path: Path, by: str) -> None:
+    """The hook after the migration puts the NIC back first, says so, and then does what was owed."""
+    whole = Sim(str(tmp_path / "whole"))
+    ganeti(whole, "web1")
+    whole.up(BRIDGED)
+    assert pinned(whole)
+    doing = {"a change": lambda sim: changed(sim, rate_in="8mbit"), "an up": lambda sim: sim.up(BRIDGED, phase="post")}
+    sim = cut_off(tmp_path, on_its_way, doing[by])
+    assert complete_instance(sim.node, "web1", sim.call()) and sim.record().state == CHANGING, "it is still on its way"
+    ganeti(sim, "web1")
+    assert complete_instance(sim.node, "web1", sim.call())
+    assert sim.record().state == UP and not sim.record().incoming and sim.picture() == whole.picture()
+    assert looked(sim).good and any("cut off" in line for line in sim.lines)
+
+
+def test_a_nic_that_cannot_be_put_back_is_not_completed(tmp_path: Path) -> None:
+    """The hook says so, and fails."""
+    sim = cut_off(tmp_path, on_its_way, lambda sim: changed(sim, rate_in="8mbit"))
+    ganeti(sim, "web1")
+    with sim.failing(0, Answer(errno.EIO, "no")):
+        assert not complete_instance(sim.node, "web1", sim.call())
+    assert sim.record().state == CHANGING and any("what was owed is not done" in line for line in sim.lines)
+    assert complete_instance(sim.node, "web1", sim.call()) and pinned(sim)
+
+
+def test_a_change_of_a_nic_whose_call_alone_says_that_its_guest_is_on_the_way(sim: Sim) -> None:
+    """Record the phase of Ganeti 3.2 though nothing is owed yet; what is owed since is done with the second call."""
+    plain = nic("bridged")
+    sim.up(plain, phase="pre")
+    assert sim.record().incoming and looked(sim).good and looked(sim).owed == ()
+    changed(sim, static_fdb="yes")
+    assert not pinned(sim) and looked(sim).good and looked(sim).owed != ()
+    sim.up(plain, phase="post")
+    assert pinned(sim) and not sim.record().incoming
+    assert not sim.up(plain, phase="pre").changed and not sim.record().incoming  # late, or repeated
+    sim.down(plain)
+    assert sim.picture() == sim.before
+
+
+def test_the_second_call_ends_the_way_of_a_guest_that_is_owed_nothing(sim: Sim) -> None:
+    plain = nic("bridged")
+    sim.up(plain, phase="pre")
+    assert not sim.up(plain, phase="post").changed and not sim.record().incoming
+    changed(sim, static_fdb="yes")
+    assert pinned(sim)

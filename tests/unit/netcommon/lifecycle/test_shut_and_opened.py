@@ -161,6 +161,18 @@ def test_out_of_a_bridge(sim: Sim) -> None:
     assert check(sim.node, sim.host.view(), sim.record()).good
 
 
+def test_into_another_table_with_another_address(sim: Sim) -> None:
+    """Neither the new address goes by the former table, nor the former one by the new: the device is down until both are others."""
+    sim.up(nic("routed, table"))
+    sim.requests()
+    sim.up(nic("routed, table", LINK="other", IP="10.0.0.6"))
+    made, shut, ways = places(sim.requests())
+    assert len(shut) == len(made) == 1 and shut[0] < min(ways)
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    sim.down(nic("routed, table", LINK="other", IP="10.0.0.6"))
+    assert sim.picture() == sim.before
+
+
 def earlier(sim: Sim) -> None:
     """The record as versions before this one wrote it: the device came up before all else of its mode."""
     record = sim.record()

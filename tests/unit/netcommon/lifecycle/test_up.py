@@ -397,3 +397,18 @@ def test_a_second_up_of_a_trunk_grows_with_its_vlans(tmp_path: Path) -> None:
     """Not with their square: 4,094 VLANs took 77 seconds."""
     few, many = calls_of_a_second_up(tmp_path / "few", 400), calls_of_a_second_up(tmp_path / "many", 1600)
     assert many < 4.5 * few
+
+
+@pytest.mark.parametrize("mode", ["bridged", "routed", "ext"])
+@pytest.mark.parametrize("alias", [True, False])
+def test_an_index_that_has_changed_has_ganetis_link_alone(tmp_path: Path, mode: str, alias: bool) -> None:
+    """That of the index before would name this NIC's tap for whichever NIC has that index by now."""
+    sim = Sim(str(tmp_path), Settings(service_timeout=2, hook_timeout=5, tap_alias=alias))
+    folder = Path(sim.paths.kvm_run, "nic", "web1")
+    folder.mkdir(parents=True)
+    for index in ("0", "2", "1"):
+        sim.up(nic(mode, INTERFACE_INDEX=index))
+        assert sorted(os.listdir(folder)) == sorted([UUIDS[0], index]) and os.readlink(folder / index) == UUIDS[0]
+        assert sim.record().nic.index == int(index)
+    sim.down(nic(mode, INTERFACE_INDEX="1"))
+    assert not folder.exists()

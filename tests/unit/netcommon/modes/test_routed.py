@@ -7,16 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Route, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Link, Route, Rule
 from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SetLink
 from netcommon.host.linux.sockets import merged
 from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle import batch, check
+from netcommon.lifecycle.check import repair
 from netcommon.operations.base import FOREIGN, Operation
 from netcommon.operations.blackhole import Blackhole
 from netcommon.operations.link import LinkSetting
 from netcommon.plan.planner import plan
 from netcommon.settings.model import Settings
+from runtime.environment import DownHint
 from runtime.errors import HostRefused, NicInvalid
 from runtime.nic import Nic
 from runtime.record import CLOSING, UP, Record
@@ -104,6 +106,62 @@ def test_an_up_that_fails_gives_the_address_back(sim: Sim, together: bool, monke
             sim.up(other())
     assert leads_to(sim) == [sim.index("tap0")] and len(sim.records()) == 1
     assert any("has its address back: web1/0 on tap0: repaired ip -4 route replace 10.0.0.5/32 dev tap0" in line for line in sim.lines)
+
+
+def third(**changes: str) -> Nic:
+    return other(**{"INTERFACE": "tap2", "INTERFACE_UUID": UUIDS[2], "INSTANCE": "web3", **changes})
+
+
+@pytest.mark.parametrize("by", ["down", "many", "gc", "device gone", "another address", "another NIC on its device", "another mode"])
+def test_who_goes_gives_the_address_back(sim: Sim, by: str) -> None:
+    """To the NIC that had it before, at once, whichever way the other one lets go of it."""
+    sim.tap("tap1")
+    sim.up(nic("routed"))
+    sim.up(other())
+    assert leads_to(sim) == [sim.index("tap1")]
+    gone = other()
+    if by == "down":
+        sim.down(gone)
+    elif by == "many":
+        hint = DownHint(gone.uuid, gone.interface, gone.instance, gone.index, gone.mac)
+        assert [result.changed for _hint, result in batch.down_all(sim.node, [hint], lambda _hint: sim.call("hot-remove"))] == [True]  # type: ignore[union-attr]
+    elif by in ("gc", "device gone"):
+        sim.host.remove_link("tap1")
+        assert sim.gc() if by == "gc" else sim.down(gone).changed
+    elif by == "another address":
+        sim.up(other(IP="10.0.0.9"))
+    elif by == "another mode":
+        sim.up(nic("bridged", INTERFACE="tap1", INTERFACE_UUID=gone.uuid))
+    else:
+        sim.host.remove_link("tap1")
+        sim.tap("tap1")
+        sim.up(third(INTERFACE="tap1", IP="10.0.0.9"))
+    assert leads_to(sim) == [sim.index("tap0")]
+    assert any("has its address back: web1/0 on tap0" in line for line in sim.lines)
+
+
+def test_who_had_it_last_gets_it_back(sim: Sim) -> None:
+    """And the one before that when it goes too; who took it back by a repair lets go of it as well."""
+    sim.tap("tap1")
+    sim.tap("tap2")
+    for each in (nic("routed"), other(), third()):
+        sim.up(each)
+    sim.down(third())
+    assert leads_to(sim) == [sim.index("tap1")]
+    assert repair(sim.node, nic("routed").uuid, sim.call()).changed and leads_to(sim) == [sim.index("tap0")]
+    sim.down(nic("routed"))
+    assert leads_to(sim) == [sim.index("tap1")]
+    sim.down(other())
+    assert leads_to(sim) == []
+
+
+def test_an_address_that_a_third_has_stays_there(sim: Sim) -> None:
+    sim.tap("tap1")
+    sim.tap("tap2")
+    for each in (nic("routed"), other(), third()):
+        sim.up(each)
+    sim.down(other())
+    assert leads_to(sim) == [sim.index("tap2")]
 
 
 def test_two_nics_with_one_address_in_one_batch(sim: Sim) -> None:
@@ -285,11 +343,13 @@ def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monke
     def listed(view: MemoryView, family: int, table: int | None = None) -> object:
         lists.append((family, table))
         found = routes(view, family, table)
-        return SimpleNamespace(to=lambda destination: [route for route in found if route.destination == destination])
+        return SimpleNamespace(to=lambda destination, _metric: [route for route in found if route.destination == destination])
 
-    def asked(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> object:
+    def asked(
+        view: MemoryView, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
+    ) -> object:
         lists.append((family, table))
-        return routes(view, family, table, destination)
+        return routes(view, family, table, destination, metric)
 
     routes = MemoryView.routes
     monkeypatch.setattr(MemoryView, "route_list", listed)
@@ -388,3 +448,56 @@ def test_a_tap_in_a_vrf_is_routed_still(sim: Sim) -> None:
     kernel, index = sim.host.kernel, sim.index("tap0")
     kernel.links[index] = kernel.links[index]._replace(master=sim.index("br1"), port_kind="vrf")
     assert [check.check(sim.node, sim.host.view(), record).drift for record in sim.records()] == [()]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "mine"),
+    [
+        ("routed", {}, "10.0.0.5"),
+        ("routed, table", {}, "10.0.0.5"),
+        ("routed, IPv6", {}, "fd00::5"),
+        ("routed", {"TAGS": "netcommon:0:addresses:fd00::6"}, "fd00::6"),
+        ("routed", {"TAGS": "netcommon:0:prefixes:10.9.0.9/32"}, "10.9.0.9"),
+    ],
+)
+def test_an_address_of_the_node_itself_is_refused(sim: Sim, mode: str, words: dict[str, str], mine: str) -> None:
+    """With 69, for the description is right: the node is in the way. Nothing is changed, whichever device has it, by whichever length."""
+    family = AF_INET6 if ":" in mine else AF_INET
+    sim.host.kernel.addresses.append(Address(family, mine, 24 if family == AF_INET else 64, sim.index("br1"), 0))
+    before = sim.picture()
+    with pytest.raises(HostRefused, match="is an address of this node itself") as refused:
+        sim.up(nic(mode, **words))
+    assert refused.value.status == 69 and sim.picture() == before and sim.records() == []
+
+
+@pytest.mark.parametrize("mode", ["routed, prefix", "routed, all options", "bridged"])
+def test_what_the_node_has_of_a_guests_network_is_not(sim: Sim, mode: str) -> None:
+    """A gateway on a bridge, an address in a prefix that is the guest's, and whatever a bridged guest and the node both claim."""
+    for address in ("10.9.0.1", "fd01::1", "10.0.0.1", "10.0.0.7"):
+        family, length = (AF_INET6, 64) if ":" in address else (AF_INET, 24)
+        sim.host.kernel.addresses.append(Address(family, address, length, sim.index("br0"), 0))
+    given = {"IP": "10.0.0.7"} if mode == "bridged" else {}
+    assert sim.up(nic(mode, **given)).changed
+    assert not check.check(sim.node, sim.host.view(), sim.record()).drift
+
+
+def test_the_network_of_a_vrf_may_have_the_nodes_address_again(sim: Sim) -> None:
+    sim.host.kernel.addresses.append(Address(AF_INET, "10.0.0.5", 24, sim.index("br1"), 0))
+    sim.host.add_link(Link(0, "red", "vrf", up=True, table=100))
+    assert sim.up(nic("routed, table")).changed
+
+
+def test_the_node_that_takes_a_guests_address_is_named(sim: Sim) -> None:
+    """Nothing reaches the guest then, and no repair can change that: it is refused, and says so."""
+    sim.up(nic("routed"))
+    theirs = Address(AF_INET, "10.0.0.5", 24, sim.index("br1"), 0)
+    sim.host.kernel.addresses.append(theirs)
+    before = sim.picture()
+    assert [text for _step, text in check.check(sim.node, sim.host.view(), sim.record()).drift] == [
+        "10.0.0.5 is an address of this node itself, which gets what is for it: no route leads it to a guest"
+    ]
+    with pytest.raises(HostRefused, match="is an address of this node itself"):
+        repair(sim.node, UUIDS[0], sim.call())
+    assert sim.picture() == before
+    sim.host.kernel.addresses.remove(theirs)
+    assert not repair(sim.node, UUIDS[0], sim.call()).changed

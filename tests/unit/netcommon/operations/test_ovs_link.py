@@ -109,6 +109,15 @@ def test_a_port_that_stays_is_not_interrupted(sim: Sim, changes: dict[str, str])
     assert not {DOWN, UP} & set(order(sim.requests()))
 
 
+def test_another_vlan_and_other_rules(sim: Sim) -> None:
+    """The device is down meanwhile, and the rules come before the port's VLAN: what the switch remembers goes by those of before."""
+    sim.up(nic("openvswitch, guarded", VLAN=".20", TAGS="netcommon:*:allow_mac_spoofing"))
+    sim.requests()
+    sim.up(nic("openvswitch, guarded", VLAN=".10", TAGS=""))
+    assert order(sim.requests()) == [DOWN, PutFlows, PutOvsPort, UP]
+    assert check(sim.node, sim.host.view(), sim.record()).good
+
+
 @pytest.mark.parametrize("lost", ["port", "mark"])
 def test_repair_of_a_port_that_is_to_be_made_anew(sim: Sim, lost: str) -> None:
     """Its number will be another, so its flows are to be put again, though the old ones are there."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.check import check
 from runtime.errors import HostRefused
 from runtime.nic import Nic
@@ -62,3 +63,15 @@ def test_another_guests_address_is_refused(sim: Sim) -> None:
     other = nic("bridged", TAGS="netcommon:*:static_fdb", INTERFACE="tap0-emu", INTERFACE_UUID=TWIN, INSTANCE="web2")
     with pytest.raises(HostRefused, match="has a static entry on tap0, another port of br0"):
         sim.up(other)
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_an_entry_that_was_replaced_since_stays(sim: Sim, sticky: bool) -> None:
+    """Ours is sticky, and goes; an administrator's plain static entry in its place is not ours to delete."""
+    sim.up(device())
+    entries = sim.host.kernel.bridge_ports.entries
+    key = next(key for key, found in entries.items() if found.mac == device().mac)
+    entries[key] = entries[key]._replace(sticky=sticky)
+    change(sim.node, device().uuid, sim.call(), setting(sim.node, {"static_fdb": "no"}, ()))
+    found = sim.host.view().fdb_entry(sim.index("br0"), device().mac, 0)
+    assert (found is None) == sticky

@@ -245,6 +245,19 @@ class TestOurDoors:
         site.ganeti("kvm-vif-bridge", f'#!/bin/sh\n{MARKER}\nif true; then\nexec /gone/kvm-ifup "$@"\nfi\n')
         assert site.order() == Plan()
 
+    def test_a_script_that_only_starts_what_our_install_has_put_in_place(self, site: Site) -> None:
+        """Under whatever name, and by way of another such script."""
+        placed = site.put(str(site.root / "kvm-ifup"), f'#!/bin/sh\n{MARKER}\nexec /gone/kvm-ifup "$@"\n')
+        between = site.put(str(site.root / "between"), f'#!/bin/sh\nexec {placed} "$@"\n')
+        for started in (placed, between):
+            site.ganeti("kvm-vif-bridge", f'#!/bin/sh\nexec {started} "$@"\n')
+            assert site.order("instead") == Plan()
+
+    def test_scripts_that_start_each_other_for_ever(self, site: Site) -> None:
+        other = site.put(str(site.root / "other"), f'#!/bin/sh\nexec {site.paths.ganeti_etc}/kvm-vif-bridge "$@"\n')
+        path = site.ganeti("kvm-vif-bridge", f'#!/bin/sh\nexec {other} "$@"\n')
+        assert [script.path for script in site.order().up] == [path]
+
     def test_a_link_to_a_wrapper_of_our_install(self, site: Site) -> None:
         os.symlink(site.put(str(site.root / "kvm-ifup"), f"#!/bin/sh\n{MARKER}\n"), f"{site.paths.ganeti_etc}/kvm-vif-bridge")
         assert site.order() == Plan()

@@ -21,7 +21,7 @@ from tests.support.seeing import fits, rows
 
 OBJECTS: dict[str, dict[str, type]] = {
     top.SCHEMA: {"document": top.Top, "agent": top.Agent, "calls": hook_stats.Calls, "row": top.Row},
-    trace.SCHEMA: {"document": trail.Path, "met": trail.Step},
+    trace.SCHEMA: {"document": trail.Path, "met": trail.Step, "arrival": trail.Arrival},
     events.SCHEMA: {"document": events.Event},
 }
 

@@ -20,6 +20,7 @@ def test_one_option_of_one_nic(cli: Cli) -> None:
     assert cli("change", "web1/0", "rate_in=8mbit").stdout == "web1/0 on tap0: is so already\n"
     assert "rate_in = 8000000, set by change" in cli("plan", "tap0").stdout
     assert "set by change" in cli("explain", "tap0").stdout
+    assert "  rate_in = 8mbit, set by change\n" in cli("show", "tap0").stdout
     assert "good" in cli("check", "tap0").stdout
     kept = json.loads(Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text())
     assert kept["local"] == {"rate_in": {"value": "8mbit", "end": None, "then": None}} and kept["pending"] is None
@@ -31,6 +32,10 @@ def test_of_several_and_for_a_while(cli: Cli) -> None:
     said = cli.json("change", "tap0", "tap1", "addresses=10.0.0.8,10.0.0.9", "--for", "30m")
     assert [(row["device"], row["changed"], row["error"]) for row in said] == [("tap0", True, ""), ("tap1", True, "")]
     assert "addresses = 10.0.0.8 10.0.0.9, set by change, until 20" in cli("plan", "tap1").stdout
+    assert "  addresses = 10.0.0.8 10.0.0.9, set by change, until 20" in cli("show", "tap1").stdout
+    (changed,) = cli.json("show", "tap1")[0]["changed"]
+    assert (changed["name"], changed["value"]) == ("addresses", "10.0.0.8 10.0.0.9")
+    assert changed["origin"].startswith("set by change, until 20")
     cli.time += 1799
     assert cli("gc").stdout == "nothing to collect\n"
     cli.time += 2
@@ -46,6 +51,33 @@ def test_dry_run_touches_nothing(cli: Cli) -> None:
     assert not Path(cli.paths.wanted).exists() and "good" in cli("check", "tap0").stdout
     assert Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes() == before
     assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
+
+
+def test_dry_run_says_what_would_become_of_the_others(cli: Cli) -> None:
+    """One that cannot have the option (the first has no MAC for an entry) hides no other, and the exit status is that of the change."""
+    done = cli("change", "--all", "static_fdb=yes", "--dry-run", status=64)
+    assert "web1/1 on tap1: would be on record, and change nothing\n  static_fdb = true, is false" in done.stdout
+    assert "web1/0" in done.stderr and "web1/0" not in done.stdout
+    first, second = cli.json("change", "--all", "static_fdb=yes", "--dry-run", status=64)
+    assert (first["device"], first["options"], first["undone"], first["done"]) == ("tap0", [], [], []) and "MAC" in first["error"]
+    assert (second["device"], second["error"]) == ("tap1", "")
+    assert second["options"] == [{"name": "static_fdb", "before": "false", "after": "true"}]
+    assert not Path(cli.paths.wanted).exists()
+
+
+def test_dry_run_of_several_of_which_one_cannot_have_it(cli: Cli) -> None:
+    """None of those that were named would be touched, so only what keeps them from it is said, in the same document."""
+    done = cli("change", "tap1", "tap0", "static_fdb=yes", "--dry-run", status=64)
+    assert "web1/0" in done.stderr and done.stdout == ""
+    said = json.loads(cli("change", "tap1", "tap0", "static_fdb=yes", "--dry-run", "--json", status=64).stdout)
+    assert said["schema"] == "netcommon-change"
+    assert [(row["device"], row["error"] != "", row["done"]) for row in said["nics"]] == [("tap0", True, [])]
+
+
+def test_dry_run_of_no_nics(tmp_path: Path) -> None:
+    empty = equipped(tmp_path)
+    assert empty("change", "--all", "--dry-run").stdout == "no NICs: nothing to do\n"
+    assert empty.json("change", "--all", "--dry-run") == []
 
 
 def test_settings_that_have_changed(cli: Cli) -> None:
@@ -125,3 +157,11 @@ def test_what_means_nothing_is_said(two: Cli) -> None:
     assert "gateway_arp = true, set by change; nothing in mode bridged" in two("plan", "tap0").stdout
     refused = two("change", "tap0", "rate_in=8mbit", "--unset", "rate_in", status=64)
     assert "--unset='rate_in': expected an option that is not set by the same command" in refused.stderr
+
+
+def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cli: Cli) -> None:
+    cli("define", "--uuid", UUIDS[0], "--interface", "tap0", "--mode", "bridged", "--link", "br0")
+    cli("change", "tap0", "rate_in=8mbit")
+    cli("define", "--remove", "--interface", "tap0")
+    assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()

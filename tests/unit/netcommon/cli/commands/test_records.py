@@ -26,6 +26,27 @@ def test_a_name_that_is_on_no_record(two: Cli, command: str) -> None:
     assert "NIC='tap9': expected the UUID, device or INSTANCE/INDEX" in two(command, "tap9", status=64).stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("show",), ("explain",), ("check",), ("repair",), ("plan",), ("change", "rate_in=1mbit"), ("change", "--unset", "rate_in")),
+        *(("down",), ("down", "--force"), ("trace", "--to", "guest")),
+    ],
+    ids=" ".join,
+)
+def test_an_index_that_two_nics_have(two: Cli, command: tuple[str, ...]) -> None:
+    """As after a hot-remove: those after it have moved up, and the next new one has the last one's. Both are named, none is taken."""
+    store = two.app().node(strict=False).store
+    record = store.read(UUIDS[1])
+    assert record
+    store.write(record._replace(nic=record.nic._replace(index=0)), record)
+    two.host.requests.clear()
+    said = two(command[0], "web1/0", *command[1:], status=64).stderr
+    assert f"{UUIDS[0]} on tap0" in said and f"{UUIDS[1]} on tap1" in said
+    assert two.host.requests == []
+    assert two("show", UUIDS[1]).stdout and two("check", "tap1").exit_code == 0
+
+
 def test_check_and_repair(two: Cli) -> None:
     assert two("check").stdout == f"web1/0 on tap0 ({UUIDS[0]}): good\nweb1/1 on tap1 ({UUIDS[1]}): good\n"
     link = two.host.view().link("tap0")

@@ -15,11 +15,11 @@ from netcommon.host.api.requests import AddFdb, NftChange, SetLink, SetPort
 from netcommon.host.nftables.expressions import JUMP, expression, load, meta, verdict, within
 from netcommon.settings.model import Settings
 from netcommon.views.trace.frame import FROM_GUEST, TO_GUEST, Wanted, build
-from netcommon.views.trace.netfilter import IP, IP6
+from netcommon.views.trace.netfilter import INET_INGRESS, IP, IP6
 from netcommon.views.trace.nft_eval import Devices, Ruleset
 from netcommon.views.trace.packet import IPV4, IPV6, Packet
 from netcommon.views.trace.request import frame, subject, trace
-from netcommon.views.trace.trail import DROPS, OURS, UNTOLD
+from netcommon.views.trace.trail import DROPS, OURS, OUTSIDE, UNTOLD, Arrival
 from netcommon.views.trace.trail import Path as Way
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NicInvalid
@@ -181,7 +181,7 @@ def test_the_node_behind_its_bridge(sim: Sim) -> None:
     assert mine.ends == ("the node itself, at br0",)
     sim.host.kernel.settings.write("net/ipv4/conf/br0/forwarding", "0")
     on = walked(sim, build(Wanted("aa:00:00:00:00:01", bridge.address, "10.0.0.5", "198.51.100.9")))
-    assert on.ends == ("dropped at node: it is 0: the node forwards nothing that comes by this device",)
+    assert on.ends == ("dropped at node: forwarding of br0 is 0: it is not for the node, and not routed on",)
 
 
 # -- routing
@@ -202,16 +202,16 @@ def test_a_routed_guest_by_rule_table_and_route(sim: Sim) -> None:
     assert "loopback" in blackhole.ends[0]
 
 
-def test_rules_that_are_not_understood_are_said(sim: Sim) -> None:
-    """One that selects by more than the device: the walk goes on, and says that it may be wrong."""
+def test_rules_are_left_to_the_kernel(sim: Sim) -> None:
+    """One that selects by more than the device: the kernel is asked for the way, and the rule is named only where it is understood."""
     sim.up(nic("routed, table"))
     kernel = sim.host.kernel
     kernel.settings.write("net/ipv4/conf/tap0/forwarding", "1")
     kernel.add_route(Route(AF_INET, 100, "0.0.0.0/0", sim.index("eth-br0"), 3, 0, "192.0.2.1"))
-    kernel.rules.append(Rule(AF_INET, 5, "", 200, 4, False))
+    kernel.rules.append(Rule(AF_INET, 5, "", 100, 4, False))
     way = walked(sim, build(Wanted("aa:00:00:00:00:01", kernel.links[sim.index("tap0")].address, "10.0.0.5", "198.51.100.9")))
-    assert [each.split(":")[0] for each in way.untold] == ["ip rule 5"]
-    assert any(step.verdict == UNTOLD for step in way.steps)
+    assert way.untold == () and way.arrivals == (Arrival("eth-br0", OUTSIDE),)
+    assert [step.meets for step in way.steps if step.meets.startswith("ip rule")] == ["ip rule 500: iif tap0 lookup 100"]
 
 
 def test_tables_by_mark(tmp_path: Path) -> None:
@@ -230,8 +230,11 @@ def test_tables_by_mark(tmp_path: Path) -> None:
     assert walked(sim, asks).ends == ("the node answers for 198.51.100.9, at tap0",)
 
 
-@pytest.mark.parametrize(("value", "ends"), [("1", "another way leads back"), ("2", "it leaves"), ("0", "it leaves")])
-def test_rp_filter(sim: Sim, value: str, ends: str) -> None:
+RP_FILTER = [("1", True, "rp_filter of tap0"), ("2", True, "it leaves"), ("2", False, "rp_filter of tap0"), ("0", False, "it leaves")]
+
+
+@pytest.mark.parametrize(("value", "numbered", "ends"), RP_FILTER)
+def test_rp_filter(sim: Sim, value: str, numbered: bool, ends: str) -> None:
     sim.up(nic("routed, table", TAGS="netcommon:*:spoof_guard:no"))
     kernel = sim.host.kernel
     for path in ("net/ipv4/conf/tap0/forwarding", "net/ipv4/conf/tap0/rp_filter"):
@@ -239,6 +242,8 @@ def test_rp_filter(sim: Sim, value: str, ends: str) -> None:
     kernel.settings.write("net/ipv4/conf/all/rp_filter", "0")
     kernel.add_route(Route(AF_INET, 100, "0.0.0.0/0", sim.index("eth-br0"), 3, 0, "192.0.2.1"))
     link = kernel.links[sim.index("tap0")]
+    if numbered:
+        kernel.addresses.append(Address(AF_INET, "10.0.0.1", 32, link.index))
     way = walked(sim, build(Wanted("aa:00:00:00:00:01", link.address, "10.9.9.9", "198.51.100.9")))
     assert ends in way.ends[0], way
 
@@ -263,7 +268,9 @@ def test_who_answers(sim: Sim) -> None:
     assert "proxy_ndp of tap0 is off" in walked(sim, solicits).steps[-1].does
     kernel.settings.write("net/ipv6/conf/tap0/proxy_ndp", "1")
     assert walked(sim, solicits).ends == ("the node answers for fd00::1, at tap0",)
-    verifies = solicits[:38] + ipaddress.IPv6Address("fd00::1").packed + solicits[54:]  # to the address, not to its group
+    kernel.add_route(Route(AF_INET6, 100, "::/0", sim.index("eth-br0"), 3, 0, "2001:db8::1"))
+    own = bytes.fromhex(kernel.links[sim.index("tap0")].address.replace(":", ""))
+    verifies = own + solicits[6:38] + ipaddress.IPv6Address("fd00::1").packed + solicits[54:]  # to the address, not to its group
     assert "the node answers" not in walked(sim, verifies).ends[0]
     kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "1")
     assert walked(sim, verifies).ends == ("the node answers for fd00::1, at tap0",)
@@ -281,12 +288,24 @@ def chain(sim: Sim, family: int, table: str, name: str, hook: int, device: str =
 def test_foreign_chains_are_named_and_not_guessed(sim: Sim) -> None:
     aware(sim)
     chain(sim, NETDEV, "theirs", "in", 0, "tap0", verdict(0))
-    chain(sim, BRIDGE, "firewall", "forward", 2)
+    chain(sim, BRIDGE, "firewall", "forward", 2, "", verdict(1))
+    chain(sim, BRIDGE, "empty", "forward", 2)
+    chain(sim, INET, "ingress", "in", INET_INGRESS, "tap0", verdict(1))
     chain(sim, INET, "elsewhere", "input", 1)
     way = walked(sim, build(Wanted(MAC, source="10.0.0.5")))
     met = [(step.meets.split(",")[0], step.verdict) for step in way.steps if "nftables" in step.meets and step.whose != OURS]
-    assert met == [("nftables netdev theirs", UNTOLD), ("nftables bridge firewall", UNTOLD)]
-    assert len(way.untold) == 2 and way.ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
+    assert met == [("nftables netdev theirs", UNTOLD), ("nftables inet ingress", UNTOLD), ("nftables bridge firewall", UNTOLD)]
+    assert len(way.untold) == 3 and way.ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
+
+
+@pytest.mark.parametrize(("others", "met"), [(("tap0", "tap7"), True), (("ta*",), True), (("tap",), False)])
+def test_a_chain_at_several_devices(sim: Sim, others: tuple[str, ...], met: bool) -> None:
+    """By any of its devices, or by how the names of several begin."""
+    aware(sim)
+    chain(sim, NETDEV, "theirs", "in", 0, "eth-brv", verdict(0))
+    there = sim.host.nftables.tables[NETDEV, "theirs"]
+    there.chains["in"] = there.chains["in"]._replace(others=others)
+    assert any("theirs" in each for each in walked(sim, build(Wanted(MAC, source="10.0.0.5"))).untold) == met
 
 
 BR_NETFILTER = "br_netfilter of bridge brv"

@@ -1,0 +1,44 @@
+"""Find NICs of which everything is dropped, though all that was done for them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netcommon.doctor.finding import Finding, Patient
+from netcommon.lifecycle.execute import decode
+from netcommon.operations.guard.counters import nothing_passes
+from netcommon.operations.guard.table import NicGuard
+from netcommon.operations.link import link_of
+from netcommon.operations.sysctl import dropped
+from runtime.record import UP, Record
+
+SHOWN = 3  #: NICs that are named; netcommon check names all
+
+
+def reverse_path(patient: Patient) -> Iterator[Finding]:
+    """Yield one finding for all routed NICs whose packets the kernel's reverse path filter drops, with what helps the first."""
+    found: list[tuple[Record, tuple[str, str]]] = []
+    for record in _up(patient):
+        if record.nic.mode == "routed":
+            found += [(record, each) for each in dropped(patient.view, record.device, decode(record)[0])[:1]]
+    if not found:
+        return
+    names = [record.nic.label for record, _ in found]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    text, remedy = found[0][1]
+    yield Finding("error", "reverse path", f"nothing gets out of {', '.join(names[:SHOWN])}{more}: {text}", remedy)
+
+
+def guards(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each NIC of whose frames the spoof guard has let none pass."""
+    for record in _up(patient):
+        found = [nothing_passes(one, patient.view) for one in decode(record)[0] if isinstance(one, NicGuard)]
+        for text in filter(None, found):
+            remedy = f"compare the guest's MAC and addresses with the NIC's: netcommon explain {record.device}"
+            yield Finding("warning", "guards", f"{record.nic.label} on {record.device}: {text}", remedy)
+
+
+def _up(patient: Patient) -> Iterator[Record]:
+    for record in patient.records:
+        if record.state == UP and link_of(patient.view, record.ifindex, record.device) is not None:
+            yield record

@@ -1,0 +1,74 @@
+"""Hold facts for whoever follows a frame: the kernel's answer to a question for a route, and how a device takes frames and hands them on.
+
+No hook loads them; netcommon.host.api.facts has what hooks need.
+"""
+
+from __future__ import annotations
+
+from runtime.typed import NamedTuple
+
+#: Types of routes (RTN_*, linux/rtnetlink.h).
+UNICAST, LOCAL, BROADCAST, ANYCAST, MULTICAST, BLACKHOLE, UNREACHABLE, PROHIBIT, THROW = range(1, 10)
+
+#: States of a bridge port (BR_STATE_*, linux/if_bridge.h).
+DISABLED, LISTENING, LEARNING, FORWARDING, BLOCKING = range(5)
+
+
+class Question(NamedTuple):
+    """Ask where a packet goes. With ``iif`` the kernel decides as for one that comes in there, rp_filter and forwarding included."""
+
+    family: int
+    target: str
+    source: str = ""  #: "": it has none
+    iif: int = 0  #: index of the device it comes in by; 0: the node itself sends it
+    mark: int = 0
+    tos: int = 0
+    protocol: int = 0  #: above IP; 0: any
+    source_port: int = 0
+    target_port: int = 0
+
+
+class Way(NamedTuple):
+    """Say where it goes. ``errno``: why the kernel takes it nowhere; then nothing else is told."""
+
+    errno: int = 0
+    type: int = UNICAST  #: one of those above
+    index: int = 0  # type: ignore[assignment]  #: output interface
+    gateway: str = ""
+    table: int = 0  #: 0: not told
+    destination: str = ""  #: of the route, "10.0.0.0/8"; "" not told
+    protocol: int = 0  #: of the route
+    mtu: int = 0  #: that of the route; 0: the device's
+    paths: tuple[int, ...] = ()  #: of a route with several, the output interfaces of all
+
+
+class PortState(NamedTuple):
+    """Hold what Port does not tell of a port of a Linux bridge; without arguments as the kernel makes a new one."""
+
+    state: int = FORWARDING
+    hairpin: bool = False
+    locked: bool = False
+    bcast_flood: bool = True
+    neigh_suppress: bool = False
+    proxy_arp: bool = False
+    proxy_arp_wifi: bool = False
+    group_fwd_mask: int = 0
+
+
+class BridgeState(NamedTuple):
+    """Tell how a Linux bridge forwards; without arguments as the kernel makes a new one."""
+
+    stp: bool = False
+    group_fwd_mask: int = 0
+    snooping: bool = True
+    querier: bool = False  #: it asks for members of groups itself, or hears somebody who does
+    nf_call: tuple[bool, bool] = (False, False)  #: it calls iptables, ip6tables by itself
+
+
+class DeviceState(NamedTuple):
+    """Describe a network interface beyond Link."""
+
+    carrier: bool = True
+    xdp: bool = False  #: a program sees each frame before all else
+    port: PortState | None = None
+    bridge: BridgeState | None = None

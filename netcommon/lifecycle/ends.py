@@ -1,0 +1,167 @@
+"""End options that were changed for a while (runtime.wanted), when their time is over: the NICs are what they would be without."""
+
+from __future__ import annotations
+
+import math
+
+from netcommon.lifecycle import changed_options
+from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from runtime import wanted
+from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
+from runtime.record import CHANGING, CLOSING, UP
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.lifecycle.context import Call, Node
+    from runtime.record import Record
+    from runtime.wanted import Moment, Wanted
+
+    #: What became of a NIC's options, by its UUID.
+    Ended = tuple[str, Outcome | NetcommonError]
+
+#: Of the time that a hook has left, the part that it has for other NICs: at most so many seconds, and at most such a share.
+LONGEST, SHARE = 0.2, 0.1
+
+#: Seconds that a hook waits for a lock of another NIC: one that is being worked on is left for the next time.
+PATIENCE = 0.2
+
+#: What is said where nobody can tell whether something has ended.
+LASTING = "options that were changed for a while may last longer"
+
+
+def end_due(node: Node, call: Call) -> list[Ended]:
+    """End all that has ended; return what became of each. Raises Interrupted, and no other NetcommonError.
+
+    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too.
+    """
+    found: list[Ended] = []
+    if not any_changed(node):
+        return found
+    now, problems = changed_options.moment(node), list[str]()
+    try:
+        if not wanted.due(node.paths, now):
+            wanted.note_ends(node.paths)  # the link that tells of them may be lost
+        if wanted.due(node.paths, now):
+            for uuid in wanted.uuids(node.paths):
+                _look(node, uuid, now, call, found)
+            wanted.note_ends(node.paths)
+        for record in node.store.each(problems):
+            if record.nic.wanted and record.state in (UP, CLOSING) and not record.moved and alive(node, node.host.view(), record):
+                _held(node, record, now, call, found)
+    except Interrupted:
+        raise
+    except NetcommonError as error:
+        call.log.error(f"{LASTING}: {error}")
+    for problem in problems:
+        call.log.warning(problem)
+    return found
+
+
+def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended]) -> None:
+    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others."""
+    if record.uuid in {uuid for uuid, _became in found}:
+        return
+    problems: list[str] = []
+    try:
+        wanted.refuse_newer(node.paths, record.uuid)
+        kept = changed_options.read(node, record.uuid, problems).force(now)
+        for problem in problems:
+            call.log.error(problem)
+        if all(each in kept for each in record.nic.wanted):
+            return
+        outcome = _changed(node, record, call)
+    except Interrupted:
+        raise
+    except RecordTooNew:
+        return  # a newer version's affair
+    except NetcommonError as error:
+        call.log.error(f"{record.nic.label} has options that are not kept any more: {error}")
+        found.append((record.uuid, error))
+        return
+    if outcome.changed:
+        call.log.warning(f"what was changed is not kept any more: {outcome.text}")
+        found.append((record.uuid, outcome))
+
+
+def end_some(node: Node, call: Call) -> None:
+    """End what a hook that was called for another NIC has the time for. Raises nothing: no failure of another NIC is the hook's.
+
+    The rest is still due: for the next hook, gc, repair or the agent. What has not ended is left alone, also an end of an earlier boot.
+    """
+    try:
+        _end_some(node, call)
+    except NetcommonError as error:
+        call.log.error(f"{LASTING}: {error}")
+    except Exception as error:  # whatever it is, the hook's own NIC is up or down
+        call.log.error(f"{LASTING}: {type(error).__name__}: {error}")
+
+
+def _end_some(node: Node, call: Call) -> None:
+    now = changed_options.moment(node)
+    until = now.monotonic + min(LONGEST, (call.deadline - now.monotonic) * SHARE)
+    if not wanted.over(node.paths, now):
+        return
+    uuids = wanted.uuids(node.paths)
+    begin = int(now.monotonic * 1000) % max(len(uuids), 1)  # anywhere: one that fails each time must not keep the others from their end
+    for uuid in (*uuids[begin:], *uuids[:begin]):
+        if node.clock.now() >= until:
+            return
+        _look(node, uuid, now, call, [], PATIENCE)
+    wanted.note_ends(node.paths)
+
+
+def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf) -> None:
+    """End what of one NIC has ended. ``patience``: a hook's, see ``change``; infinity: whoever has the time to rewrite files."""
+    try:
+        problems: list[str] = []
+        there = wanted.read(node.paths, uuid, problems, node.store.readonly)
+        for problem in problems:
+            call.log.error(problem)
+        one = changed_options.decided(node, uuid, there)
+        if one.without(now) != one:
+            became = _ended(node, uuid, call, patience)
+            if became is not None:
+                found.append((uuid, became))
+        elif there.pending is not None or (patience == math.inf and one.rebased(now) != one):
+            _rewrite(node, uuid, call, lambda there: there.rebased(now), patience)  # after a reboot the boot's clock is another one
+    except Interrupted:
+        raise
+    except NetcommonError as error:
+        if isinstance(error, TryAgain) and patience != math.inf:
+            call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
+        else:
+            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
+        found.append((uuid, error))
+
+
+def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], patience: float) -> None:
+    """Write what is wanted of a NIC anew, under its lock: somebody may be changing it."""
+    with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
+        held.uuids({uuid})
+        wanted.refuse_newer(node.paths, uuid)
+        there = wanted.read(node.paths, uuid, [])
+        after = edit(changed_options.decided(node, uuid, there))
+        if after != there:
+            wanted.write(node.paths, uuid, after)
+
+
+def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None:
+    """End what of one NIC has ended; None where it is up in another network namespace, whose affair it is."""
+    record = node.store.read(uuid)
+    if record is None and node.store.elsewhere(uuid):
+        return None
+    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
+        # its next up has the tags' options
+        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
+        return Outcome(False, f"NIC {uuid} is not up")
+    outcome = _changed(node, record, call, patience)
+    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
+    return outcome
+
+
+def _changed(node: Node, record: Record, call: Call, patience: float = math.inf) -> Outcome:
+    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
+
+    return change(node, record.key, about(call, record), closing=True, patience=patience)

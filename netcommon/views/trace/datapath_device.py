@@ -1,0 +1,47 @@
+"""Take a frame in at a device, before anything knows whose port it is (__netif_receive_skb_core())."""
+
+from __future__ import annotations
+
+from netcommon.host.api.facts import Link
+from netcommon.views.trace.packet import TO_OTHERS
+from netcommon.views.trace.trail import KERNEL
+from netcommon.views.trace.walk import Walk
+
+ETHERNET, TAG = 14, 4  #: bytes of headers that do not count for an MTU
+
+
+def ingress(walk: Walk, link: Link) -> bool:
+    """Meet programs of XDP, traffic control's ingress, nftables' ingress, then VLAN interfaces; tell whether it goes on."""
+    trail, view, packet = walk.trail, walk.view, walk.packet
+    if walk.device(link).xdp:
+        trail.doubt(link.name, f"XDP program of {link.name}", "what it does is not known here: bpftool net")
+    for found in view.filters(link.index):
+        if not found.egress:
+            walk.filter(link, found.preference, found.rate)
+    if not walk.hooks.device(link, packet):
+        return False
+    if packet.tag and packet.vid:
+        places = {(each.lower, each.vlan): each for each in view.links() if each.kind == "vlan" and not each.foreign_lower}
+        above = places.get((link.index, packet.vid))
+        if above is not None:
+            trail.lost(link.name, f"VLAN interface {above.name}", "the frame goes on there, which is not followed", KERNEL)
+            return False
+    return True
+
+
+def fits(walk: Walk, link: Link) -> bool:
+    """Tell whether a frame is short enough to be handed on by a device that does not cut it (is_skb_forwardable())."""
+    return walk.packet.body <= link.mtu + ETHERNET + TAG
+
+
+def taken(walk: Walk, link: Link) -> bool:
+    """Tell whether the node's own stack takes what ``link`` hands up: for a MAC that is its own, or a group's, and without a VLAN tag."""
+    packet, trail = walk.packet, walk.trail
+    if packet.tag and packet.vid:
+        trail.drops(link.name, f"device {link.name}", f"nothing on the node is in VLAN {packet.vid} of it")
+        return False
+    if walk.aim == TO_OTHERS:
+        why = f"{packet.target_mac} is not the device's MAC ({link.address}): the stack does not take it"
+        trail.drops(link.name, f"device {link.name}", why)
+        return False
+    return True

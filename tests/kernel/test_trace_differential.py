@@ -1,0 +1,90 @@
+"""netcommon trace beside the kernel on drawn nodes: each frame is traced, sent, and found where trace says, if that says so for sure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from netcommon.views.trace.request import subject, trace
+from netcommon.views.trace.trail import Path
+from runtime.errors import HostRefused
+from tests.support.datapath import stage
+from tests.support.datapath.compare import comparable, predicted
+from tests.support.datapath.frames import Shot
+from tests.support.datapath.places import MODES
+from tests.support.datapath.stage import Scene, Stage
+from tests.support.node import fresh
+from tests.support.routed import ours
+from tests.support.sample import FULL
+
+pytestmark = pytest.mark.no_agent("the nodes are drawn, and trace asks no agent")
+
+#: Scenes of so many frames: 600 pairs in a full run; and, in the virtual machine, 120.
+FRAMES, SCENES, SAMPLE = 12, 50, 20
+MACHINE_SCENES, MACHINE_FRAMES = 12, 10
+RESERVED = 0.25  #: more than this share of frames may not be answered with a reservation
+
+
+class Tally:
+    """What came of all frames: pairs of what trace says and where the frame arrived."""
+
+    def __init__(self) -> None:
+        self.pairs, self.reserved = 0, 0
+        self.wrong: list[str] = []
+        self.modes: Counter[str] = Counter()
+        self.arrived: Counter[str] = Counter()
+
+    def scene(self, scene: Scene) -> None:
+        """Put a scene up, and trace and send its frames."""
+        with fresh() as node, stage.pinned(), ours() as mine:
+            there = Stage(node, scene)
+            try:
+                (record,) = mine.store.all()[0]
+                of = subject(record, [record])
+                pairs: list[tuple[Shot, Path]] = []
+                for shot in scene.shots:
+                    try:
+                        path = trace(mine.host.snapshot(), of, shot.way, shot.data, {})
+                    except HostRefused:  # nothing leads to the guest from outside any more
+                        continue
+                    there.send(shot, path.steps[0].at, frozenset() if path.untold else comparable(predicted(path), shot))
+                    pairs.append((shot, path))
+                for shot, path in pairs:
+                    said, seen = comparable(predicted(path), shot), comparable(there.arrived(shot), shot)
+                    self.pairs += 1
+                    self.modes[scene.place.mode] += 1
+                    self.arrived.update(seen or ["nowhere"])
+                    if path.untold:
+                        self.reserved += 1
+                    elif said != seen:
+                        steps = "\n".join(f"    {step.at}: {step.meets}: {step.does}" for step in path.steps)
+                        self.wrong.append(f"{scene.words}\n  {shot.words}\n  says {sorted(said)}, arrived {sorted(seen)}\n{steps}")
+            finally:
+                there.close()
+
+
+def tallied(seeds: range, frames: int) -> Tally:
+    tally = Tally()
+    for seed in seeds:
+        tally.scene(stage.draw(f"s{seed}", frames))
+    share = tally.reserved / tally.pairs
+    figures = {"pairs": tally.pairs, "wrong": len(tally.wrong), "reserved": tally.reserved, "arrived": dict(tally.arrived)}
+    print(f"trace beside the kernel: {json.dumps(figures)}, {share:.1%} with a reservation")
+    return tally
+
+
+def hold(tally: Tally, pairs: int) -> None:
+    """None is wrong; few are reserved; the frames are of all kinds, and arrive everywhere."""
+    assert not tally.wrong, "\n".join(tally.wrong)
+    assert tally.pairs >= pairs
+    assert tally.reserved < RESERVED * tally.pairs
+    assert set(tally.modes) == set(MODES)
+    assert {"tap0", "tap1", "up0", "up1", stage.NODE, stage.ANSWER, "nowhere"} <= set(tally.arrived)
+
+
+def test_frames_arrive_where_trace_says() -> None:
+    """A sample in an ordinary run, from the same seeds as the full one."""
+    scenes = SCENES if FULL else SAMPLE
+    hold(tallied(range(scenes), FRAMES), 500 if FULL else scenes * FRAMES // 2)

@@ -1,0 +1,271 @@
+"""Ends of what was changed for a while: of many NICs at once, in a hook that was called for another one, after a reboot, cut short."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from netcommon.doctor import files
+from netcommon.doctor.finding import Patient
+from netcommon.doors import call as door
+from netcommon.doors import ganeti
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request
+from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.down import down
+from netcommon.lifecycle.ends import end_due, end_some
+from runtime import wanted
+from runtime.environment import DownHint
+from runtime.errors import HostRefused, Interrupted
+from runtime.folder import Folder
+from runtime.nic import Nic
+from runtime.record import CLOSING, Record
+from tests.support.sim import Sim, nic
+
+NICS = 12
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def guest(number: int) -> Nic:
+    mac = f"aa:00:00:00:00:{number:02x}"
+    return nic("bridged", INTERFACE=f"tap{number}", INTERFACE_UUID=uuid(number), MAC=mac, INSTANCE=f"web{number}")
+
+
+@pytest.fixture
+def sim(tmp_path: Path) -> Iterator[Sim]:
+    """Give a machine on which an option of each of NICS NICs ends in 60 s."""
+    made = Sim(str(tmp_path))
+    for number in range(NICS):
+        made.tap(f"tap{number}")
+        made.up(guest(number))
+        change(made.node, uuid(number), made.call(), setting(made.node, {"isolated": "yes"}, (), 60.0))
+    yield made
+    made.host.fail = lambda _request: None
+
+
+def later(sim: Sim, seconds: float = 61.0, each: float = 0.0) -> Node:
+    """Give the node so many seconds later, by both clocks; each request takes ``each`` seconds."""
+    node, spent = sim.node, [seconds]
+
+    def slow(_request: Request) -> Answer | None:
+        spent[0] += each
+        return None
+
+    sim.host.fail = slow
+    clock = node.clock
+    return node._replace(clock=clock._replace(now=lambda: clock.now() + spent[0], wall=lambda: clock.wall() + spent[0]))
+
+
+def holding(sim: Sim) -> list[int]:
+    return [number for number in range(NICS) if sim.record(uuid(number)).nic.wanted]
+
+
+def test_a_hook_ends_what_it_has_the_time_for(sim: Sim) -> None:
+    """The next ones go on with the rest, and whoever has the time ends all."""
+    node = later(sim, each=0.15)
+    before = node.clock.now()
+    end_some(node, sim.call()._replace(deadline=before + 30))
+    assert node.clock.now() - before < 1.0
+    left = holding(sim)
+    assert NICS - 4 <= len(left) < NICS and wanted.over(sim.paths, wanted.Moment("boot-1", node.clock.now(), node.clock.wall()))
+    end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert len(holding(sim)) < len(left)
+    left = holding(sim)
+    assert len(end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))) == len(left)
+    assert holding(sim) == [] and wanted.first_end(sim.paths) is None
+
+
+def test_a_hook_waits_little_for_another_nic(sim: Sim) -> None:
+    with sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
+        held.uuids({uuid(number) for number in range(NICS)})
+        node = later(sim)
+        before = time.monotonic()
+        end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+        assert time.monotonic() - before < 1.5
+    assert len(holding(sim)) == NICS and not [line for line in sim.lines if "error" in line.lower()]
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_signal_ends_it(sim: Sim, after: int) -> None:
+    """The NIC under work is as before or as after, and no other is begun."""
+    node, asked = later(sim), list[Request]()
+
+    def ended(request: Request) -> Answer | None:
+        asked.append(request)
+        if len(asked) == after + 1:
+            raise Interrupted("ended by signal 15")
+        return None
+
+    sim.host.fail = ended
+    with pytest.raises(Interrupted):
+        end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    left = holding(sim)
+    assert NICS - after - 1 <= len(left) <= NICS
+    for number in range(NICS):
+        assert bool(wanted.read(sim.paths, uuid(number), []).local) == (number in left)
+    sim.host.fail = lambda _request: None
+    end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == []
+
+
+def test_the_hook_of_another_nic_succeeds_all_the_same(sim: Sim) -> None:
+    node = later(sim)
+
+    def ended(_request: Request) -> Answer | None:
+        raise Interrupted("the time limit of the hook is over")
+
+    sim.host.fail = ended
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert any("may last longer: the time limit of the hook is over" in line for line in sim.lines)
+
+
+def test_signals_are_told_apart() -> None:
+    kept = [(number, signal.getsignal(number)) for number in (signal.SIGALRM, signal.SIGTERM)]
+    try:
+        door.limit(60)
+        for number, _handler in kept:
+            with pytest.raises(Interrupted):
+                signal.raise_signal(number)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in kept:
+            signal.signal(number, handler)
+
+
+def test_after_a_reboot_a_hook_does_nothing_before_the_first_end(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither files are read nor written; from the first end by wall time on they are, and end."""
+    work: list[str] = []
+    sim.reboot()
+    node = later(sim, 30.0)
+    with monkeypatch.context() as patch:
+        for name in ("names", "read", "write", "link", "remove"):
+            patch.setattr(Folder, name, lambda *_arguments, **_more: work.append("work"))
+        door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert work == []
+    node = later(sim, 61.0)
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert len(wanted.uuids(sim.paths)) < NICS
+
+
+def test_an_earlier_end_after_a_reboot_is_met(sim: Sim) -> None:
+    """Beside ends of the former boot, wall time tells a hook of one of this boot."""
+    sim.reboot()
+    sim.tap("tap0")
+    sim.up(guest(0))
+    change(sim.node, uuid(0), sim.call(), setting(sim.node, {"rate_in": "8mbit"}, (), 20.0))
+    node = later(sim, 10.0)
+    assert not wanted.over(sim.paths, wanted.Moment("boot-2", node.clock.now(), node.clock.wall()))
+    node = later(sim, 21.0)
+    door.end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert [each.option for each in sim.record(uuid(0)).nic.wanted] == ["isolated"]
+
+
+def test_a_lost_link_is_made_anew_by_who_looks_at_all_files(sim: Sim) -> None:
+    Path(sim.paths.wanted, "ends").unlink()
+    assert end_due(later(sim, 30.0), sim.call()) == []
+    assert wanted.first_end(sim.paths) is not None
+    Path(sim.paths.wanted, "ends").unlink()
+    node = later(sim)
+    assert len(end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))) == NICS and holding(sim) == []
+
+
+@pytest.mark.parametrize("what", ["lost", "damaged"])
+def test_what_no_file_holds_ends(sim: Sim, what: str) -> None:
+    """Where the file is lost the record alone has the option: who looks for ends takes it from the NIC."""
+    path = Path(sim.paths.wanted, f"{uuid(3)}.json")
+    if what == "damaged":
+        path.write_text("{")
+    else:
+        path.unlink()
+    found = end_due(later(sim, 1.0), sim.call()._replace(deadline=sim.node.clock.now() + 30))
+    assert [each for each, _became in found] == [uuid(3)]
+    assert holding(sim) == [number for number in range(NICS) if number != 3]
+    assert end_due(later(sim, 1.0), sim.call()) == []
+
+
+def test_another_namespaces_nics_keep_theirs(sim: Sim) -> None:
+    """The namespaces share both folders: neither ends nor a hot-remove there touch what is of a NIC that is up here."""
+    other = Sim.__new__(Sim)
+    other.__dict__.update(sim.__dict__, _store=None, host=MemoryHost({}, "boot-1", 2))
+    node = later(other)
+    assert node.store.read(uuid(0)) is None
+    call = sim.call("hot-remove")._replace(deadline=node.clock.now() + 30)
+    assert end_due(node, call) == []
+    down(node, DownHint(uuid(0), "tap0"), call)
+    assert len(wanted.uuids(sim.paths)) == NICS
+    node = later(sim)
+    assert len(end_due(node, call)) == NICS and holding(sim) == []
+
+
+@pytest.mark.parametrize("seen", range(3))
+@pytest.mark.parametrize("named", ["", uuid(0)])
+def test_a_late_down_of_an_earlier_device_keeps_the_options_of_a_guest_that_is_back(sim: Sim, seen: int, named: str) -> None:
+    """Another process finishes the closing record of its former device after the down has read it ``seen`` times."""
+    sim.down(guest(0), "shutdown")
+    assert sim.record(uuid(0)).state == CLOSING
+    sim.tap("tap99")
+    sim.up(guest(0)._replace(interface="tap99"))
+    (old,) = [record for record in sim.records() if record.moved]
+    node = sim.node
+    real, reads = node.store._read, list[str]()
+
+    def read(nics: Folder, name: str, parse: Callable[[bytes], Record] | None = None) -> Record | None:
+        if name == f"{old.key}.json":
+            reads.append(name)
+            if len(reads) > seen:
+                nics.remove(name)
+        return real(nics, name, parse)
+
+    node.store._read = read  # type: ignore[method-assign]
+    down(node, DownHint(named, "tap0"), sim.call("hot-remove"))
+    assert reads and wanted.read(sim.paths, uuid(0), []).local
+
+
+@pytest.mark.parametrize(
+    ("operation", "stays"),
+    [
+        ("OP_INSTANCE_MIGRATE", False),
+        ("OP_INSTANCE_FAILOVER", False),
+        ("OP_INSTANCE_REMOVE", False),
+        ("OP_INSTANCE_SHUTDOWN", True),
+        ("OP_INSTANCE_REBOOT", True),
+        ("", True),
+    ],
+)
+def test_ganetis_hook_knows_whether_a_guest_has_left(sim: Sim, monkeypatch: pytest.MonkeyPatch, operation: str, stays: bool) -> None:
+    """On Ganeti 3.0 and 3.1 nothing else says so: the devices are gone after each of these operations. Other guests keep theirs."""
+    monkeypatch.setattr(ganeti, "complete_instance", lambda _node, _name, _call: True)
+    sim.host.remove_link("tap0")
+    called = SimpleNamespace(paths=sim.paths, log=sim.log, node=lambda strict: sim.node, call=sim.call)
+    monkeypatch.setattr(ganeti, "stand", lambda _paths, _log: True)
+    assert ganeti.hook(called, {"GANETI_INSTANCE_NAME": "web0", "GANETI_OP_CODE": operation}) == 0  # type: ignore[arg-type]
+    assert wanted.uuids(sim.paths) == [uuid(number) for number in range(0 if stays else 1, NICS)]
+    assert sim.node.store.read(uuid(0)) is None
+
+
+@pytest.mark.parametrize("what", ["0775", "link", "file"])
+def test_an_up_takes_nothing_from_a_folder_that_others_can_write(sim: Sim, what: str) -> None:
+    """The NIC comes up, with its tags' options, and the log says why; doctor names the folder."""
+    sim.down(guest(0), "shutdown", final=True)
+    folder = Path(sim.paths.wanted)
+    if what == "0775":
+        folder.chmod(0o775)
+    else:
+        folder.rename(folder.with_name("elsewhere"))
+        folder.symlink_to("elsewhere") if what == "link" else folder.write_text("")
+    sim.up(guest(0))
+    assert sim.record(uuid(0)).nic.wanted == () and any("whatever was changed" in line for line in sim.lines)
+    patient = Patient(sim.paths, "/", "/", sim.settings, sim.host.view())
+    assert any("count for nothing" in found.text and "chmod 755" in found.remedy for found in files.permissions(patient))
+    with pytest.raises(HostRefused):
+        change(sim.node, uuid(0), sim.call(), setting(sim.node, {"isolated": "yes"}, ()))
