@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,8 @@ def killed_after(folder: Path, seconds: float) -> None:
     argv = [sys.executable, "-m", "tests.support.store_writers", str(folder)]
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(seconds)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 from netregistry.stores.base import Conflict, Delete, Expect, Put, Unknown
@@ -72,11 +71,10 @@ def watch(store: SqliteStore, folder: Path) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     store = SqliteStore(str(folder / "registry.sqlite"))
-    for writer in range(WRITERS):
-        threading.Thread(target=write, args=(store, folder, writer), daemon=True).start()
-    threading.Thread(target=watch, args=(store, folder), daemon=True).start()
+    threads = [threading.Thread(target=write, args=(store, folder, writer)) for writer in range(WRITERS)]
+    for thread in [*threads, threading.Thread(target=watch, args=(store, folder))]:
+        thread.start()
     print("ready", flush=True)
-    time.sleep(60)
 
 
 if __name__ == "__main__":
