@@ -10,7 +10,7 @@ import pytest
 from tests.support.bootstrap import ROOT
 from tests.support.sources import Source, sources
 
-PRODUCT = sources("runtime", "netcommon", "netagent")
+PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry")
 HOOKS = sources("hooks")
 TESTS = sources("tests", "examples")
 

@@ -1,0 +1,1 @@
+"""Keep a registry's keys and values: one interface (netregistry.stores.base), one module for each engine."""

@@ -1,0 +1,483 @@
+"""Keep a registry in one SQLite file: no server, one process at a time, on one machine.
+
+Every version of a key stays until a compaction, so that listings of an earlier revision and watches are plain queries. The journal is a
+write-ahead log, and each commit is synchronised to the disk before it is acknowledged (https://www.sqlite.org/wal.html,
+https://www.sqlite.org/pragma.html#pragma_synchronous). A second process is refused by SQLite's own exclusive lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from netregistry.stores.base import (
+    LONGEST_LEASE,
+    Ahead,
+    Batch,
+    Changed,
+    Compacted,
+    Conflict,
+    Damaged,
+    Delete,
+    Expect,
+    Item,
+    Listing,
+    Lost,
+    Put,
+    Unavailable,
+    Unknown,
+    checked,
+    checked_key,
+    checked_prefix,
+)
+from runtime.errors import HostRefused, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
+SCHEMA = 1  #: PRAGMA user_version
+TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX items_by_lease ON items (lease) WHERE lease;
+CREATE TABLE versions (
+    revision INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, value BLOB, PRIMARY KEY (revision, place)
+) WITHOUT ROWID;
+CREATE INDEX versions_by_key ON versions (key, revision);
+CREATE TABLE leases (id INTEGER PRIMARY KEY AUTOINCREMENT, seconds REAL NOT NULL);
+"""
+#: What of a disk, a file system or another process stands in the way; anything else of SQLite's is damage or a fault of ours.
+PASSING = frozenset(
+    (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM)
+)
+DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+AT_ONCE = 256  #: commits that a watch reads at once
+
+
+class SqliteStore:
+    """A store in one file. ``now``: the clock by which leases end, monotonic seconds."""
+
+    def __init__(self, path: str, now: Callable[[], float] = time.monotonic) -> None:
+        """Open the file, which ``create`` has made.
+
+        Raises Damaged for a file that is none of ours, of a newer version, or damaged: it stays as it is; TryAgain where another process
+        has it; Unavailable.
+        """
+        self.path, self._now = path, now
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        self._closed = False
+        if path != ":memory:":
+            _examine(path)
+        self._database = _connect(path)
+        try:
+            self._ready()
+        except BaseException:
+            self._database.close()
+            raise
+
+    @classmethod
+    def create(cls, path: str, epoch: str, now: Callable[[], float] = time.monotonic) -> SqliteStore:
+        """Make a store that holds nothing, mode 0600, and open it; ``:memory:`` for one that is gone when it is closed.
+
+        Raises HostRefused where there is a file already.
+        """
+        if path != ":memory:":
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                raise HostRefused(f"{escaped(path)} is there already", "name another file, or move it away") from None
+            except OSError as error:
+                raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
+        store = cls.__new__(cls)
+        store.path, store._now, store._closed = path, now, False
+        store._lock = threading.RLock()
+        store._news = threading.Condition(store._lock)
+        store._database = _connect(path)
+        with _translated(path):
+            store._database.executescript(f"BEGIN IMMEDIATE; {TABLES}")
+            store._database.execute(f"PRAGMA application_id={APPLICATION}")
+            store._database.execute(f"PRAGMA user_version={SCHEMA}")
+            facts = [("epoch", epoch), ("revision", 0), ("floor", 0)]
+            store._database.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+            store._database.execute("COMMIT")
+        store._ready()
+        if path != ":memory:":
+            _synchronise_folder(path)
+        return store
+
+    def _ready(self) -> None:
+        with _translated(self.path):
+            facts = dict(self._database.execute("SELECT name, value FROM facts").fetchall())
+            self._epoch, self._revision, self._floor = str(facts["epoch"]), int(facts["revision"]), int(facts["floor"])
+            leases = self._database.execute("SELECT id, seconds FROM leases").fetchall()
+        now = self._now()
+        self._leases = {number: (seconds, now + seconds) for number, seconds in leases}
+
+    @property
+    def epoch(self) -> str:
+        """The epoch that the store was made with."""
+        return self._epoch
+
+    # -- reading
+
+    def get(self, key: str) -> Item | None:
+        """As netregistry.stores.base.Store says; so do all methods below."""
+        checked_key(key)
+        with self._reading() as database:
+            row = database.execute("SELECT key, value, revision FROM items WHERE key = ?", (key,)).fetchone()
+        return Item(*row) if row else None
+
+    def list(self, prefix: str, after: str = "", limit: int = 0, revision: int = 0) -> Listing:
+        low = max(checked_prefix(prefix), checked_prefix(after))
+        more_than = ">" if after and after >= prefix else ">="
+        where = f"key {more_than} ? AND key < ?"
+        bounds = (low, _behind(prefix))
+        with self._reading() as database:
+            if revision > self._revision:
+                raise Ahead(revision, self._revision)
+            if revision and revision < self._floor:
+                raise Compacted(self._floor)
+            if revision in (0, self._revision):
+                query = f"SELECT key, value, revision FROM items WHERE {where} ORDER BY key LIMIT ?"  # noqa: S608
+                rows = database.execute(query, (*bounds, limit + 1 if limit else -1)).fetchall()
+            else:  # of the columns without max() SQLite takes those of the row that has it
+                query = (
+                    f"SELECT key, value, max(revision) FROM versions WHERE {where} AND revision <= ? GROUP BY key "  # noqa: S608
+                    "HAVING value IS NOT NULL ORDER BY key LIMIT ?"
+                )
+                rows = database.execute(query, (*bounds, revision, limit + 1 if limit else -1)).fetchall()
+            at = revision or self._revision
+        more = bool(limit) and len(rows) > limit
+        return Listing(tuple(Item(*row) for row in (rows[:limit] if more else rows)), at, more)
+
+    # -- changing
+
+    def commit(self, tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
+        checked(tests, changes)
+        with self._lock:
+            self._open()
+            for change in changes:
+                if isinstance(change, Put) and change.lease and change.lease not in self._leases:
+                    raise ValueError(f"{change.key}: lease {change.lease} is not there")
+            with self._transaction() as database:
+                for key, expected in tests:
+                    row = database.execute("SELECT revision FROM items WHERE key = ?", (key,)).fetchone()
+                    if (row[0] if row else 0) != expected:
+                        raise Conflict(key, row[0] if row else 0)
+                done = self._change(database, changes)
+            return self._made(done)
+
+    def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> int:
+        """Do the changes in the transaction that is open; return the revision that it has when it is committed."""
+        revision, place = self._revision + 1, 0
+        for change in changes:
+            if isinstance(change, Put):
+                value: bytes | None = change.value
+                row = (change.key, change.value, revision, change.lease)
+                database.execute("INSERT OR REPLACE INTO items (key, value, revision, lease) VALUES (?, ?, ?, ?)", row)
+            else:
+                value = None
+                if not database.execute("DELETE FROM items WHERE key = ?", (change.key,)).rowcount:
+                    continue
+            database.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (revision, place, change.key, value))
+            place += 1
+        if not place:
+            return self._revision
+        database.execute("UPDATE facts SET value = ? WHERE name = 'revision'", (revision,))
+        return revision
+
+    def _made(self, revision: int) -> int:
+        self._revision = revision
+        self._news.notify_all()
+        return revision
+
+    def compact(self, revision: int) -> None:
+        with self._lock:
+            self._open()
+            if revision > self._revision:
+                raise Ahead(revision, self._revision)
+            if revision < self._floor:
+                raise Compacted(self._floor)
+            with self._transaction() as database:
+                # what was overwritten goes first: a removal must stay until all that was there before it has gone
+                database.execute(
+                    "DELETE FROM versions WHERE revision <= ?1 AND EXISTS (SELECT 1 FROM versions AS later "
+                    "WHERE later.key = versions.key AND later.revision > versions.revision AND later.revision <= ?1)",
+                    (revision,),
+                )
+                database.execute("DELETE FROM versions WHERE revision <= ? AND value IS NULL", (revision,))
+                database.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (revision,))
+            self._floor = revision
+            self._news.notify_all()
+
+    # -- watching
+
+    def watch(self, prefix: str, start: int) -> SqliteWatch:
+        checked_prefix(prefix)
+        with self._lock:
+            self._open()
+            if start <= self._floor:
+                raise Compacted(self._floor)
+            if start > self._revision + 1:
+                raise Ahead(start, self._revision)
+        return SqliteWatch(self, prefix, start)
+
+    def since(self, prefix: str, start: int, seconds: float, ended: Callable[[], bool]) -> tuple[Batch, ...]:
+        """Wait for commits from ``start`` on; give some of them, and how far they reach as a heartbeat at the end. For SqliteWatch."""
+        with self._news:
+            self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
+            if self._closed or ended():
+                raise Lost("the store was closed" if self._closed else "the watch was closed")
+            if start <= self._floor:
+                raise Compacted(self._floor)
+            last = min(self._revision, start + AT_ONCE - 1)
+            with self._reading() as database:
+                rows = database.execute(
+                    "SELECT revision, key, value FROM versions WHERE revision BETWEEN ? AND ? AND key >= ? AND key < ? "
+                    "ORDER BY revision, place",
+                    (start, last, prefix, _behind(prefix)),
+                ).fetchall()
+        found: dict[int, list[Changed]] = {}
+        for revision, key, value in rows:
+            found.setdefault(revision, []).append(Changed(key, value))
+        batches = tuple(Batch(revision, tuple(changes)) for revision, changes in found.items())
+        return batches if batches and batches[-1].revision == last else (*batches, Batch(max(last, start - 1), ()))
+
+    def wake(self) -> None:
+        """Let every watch look whether it has ended."""
+        with self._news:
+            self._news.notify_all()
+
+    # -- leases
+
+    def grant(self, seconds: float) -> int:
+        if not 0 < seconds <= LONGEST_LEASE:
+            raise ValueError(f"a lease of {seconds} seconds: more than 0 and at most {LONGEST_LEASE}")
+        with self._lock:
+            self._open()
+            with self._transaction() as database:
+                number = database.execute("INSERT INTO leases (seconds) VALUES (?)", (seconds,)).lastrowid or 0
+            self._leases[number] = (seconds, self._now() + seconds)
+            return number
+
+    def keep(self, lease: int) -> bool:
+        with self._lock:
+            self._open()
+            if lease not in self._leases:
+                return False
+            seconds, until = self._leases[lease]
+            if until <= self._now():
+                return False  # it ends with the next tick
+            self._leases[lease] = (seconds, self._now() + seconds)
+            return True
+
+    def revoke(self, lease: int) -> None:
+        with self._lock:
+            self._open()
+            if lease not in self._leases:
+                return
+            with self._transaction() as database:
+                keys = [key for (key,) in database.execute("SELECT key FROM items WHERE lease = ? ORDER BY key", (lease,)).fetchall()]
+                done = self._change(database, [Delete(key) for key in keys])
+                database.execute("DELETE FROM leases WHERE id = ?", (lease,))
+            del self._leases[lease]
+            self._made(done)
+
+    def tick(self) -> float:
+        """End the leases whose time is over; give the seconds until the next one ends, infinity where there is none.
+
+        SQLite does nothing by itself: whoever has the store open calls this in time.
+        """
+        with self._lock:
+            self._open()
+            for lease in [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]:
+                self.revoke(lease)
+            return min((until - self._now() for _seconds, until in self._leases.values()), default=float("inf"))
+
+    # -- the file
+
+    def backup(self, path: str) -> None:
+        """Copy the store as it is now to a new file, while it is in use. Raises HostRefused where there is a file already, Unavailable."""
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            raise HostRefused(f"{escaped(path)} is there already", "name another file") from None
+        except OSError as error:
+            raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
+        try:
+            with self._lock, _translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
+                self._open()
+                self._database.backup(copy)
+                copy.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+            _synchronise_folder(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+
+    def renew_epoch(self, epoch: str) -> None:
+        """Begin another epoch: what is known elsewhere by revisions of the one before counts no more."""
+        with self._lock:
+            self._open()
+            with self._transaction() as database:
+                database.execute("UPDATE facts SET value = ? WHERE name = 'epoch'", (epoch,))
+            self._epoch = epoch
+
+    def close(self) -> None:
+        with self._news:
+            if not self._closed:
+                self._closed = True
+                self._database.close()
+                self._news.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"{escaped(self.path)} was closed")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _translated(self.path):
+            self._open()
+            yield self._database
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what is done within; nothing of it stays where anything is raised. Raises Unknown where the commit itself fails."""
+        with _translated(self.path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._roll_back()
+                raise
+            try:
+                self._database.execute("COMMIT")
+            except sqlite3.Error as error:
+                # what was written to the log may count after a crash, unless the next commit is written over it
+                self._roll_back()
+                raise Unknown(f"{escaped(self.path)}: it may be done or not: {error}") from None
+
+    def _roll_back(self) -> None:
+        if self._database.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+
+
+class SqliteWatch:
+    """A watch of a SqliteStore in the same process."""
+
+    def __init__(self, store: SqliteStore, prefix: str, start: int) -> None:
+        self._store, self._prefix, self._start, self._ended = store, prefix, start, False
+        self._found: tuple[Batch, ...] = ()
+
+    def next(self, seconds: float) -> Batch:
+        """As netregistry.stores.base.Watch says."""
+        if not self._found:
+            self._found = self._store.since(self._prefix, self._start, seconds, lambda: self._ended)
+            self._start = self._found[-1].revision + 1
+        first, *rest = self._found
+        self._found = tuple(rest)
+        return first
+
+    def close(self) -> None:
+        """End it; see netregistry.stores.base.Watch."""
+        self._ended = True
+        self._store.wake()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _behind(prefix: str) -> str:
+    """Give a text that is greater than every key below ``prefix``: keys are ASCII."""
+    return prefix + "\x7f"
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    with _translated(path):
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
+        try:
+            database.execute("PRAGMA locking_mode=EXCLUSIVE")
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute("BEGIN EXCLUSIVE")  # takes the lock at once: a second process is refused here, not at its first commit
+            database.execute("COMMIT")
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def _examine(path: str) -> None:
+    """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
+    if not os.path.exists(path):
+        raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
+    remedy = "netcommon registry restore brings a backup back"
+    try:
+        with contextlib.closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as database:
+            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+            if application != APPLICATION:
+                raise Damaged(f"{escaped(path)} is no registry", remedy)
+            if version > SCHEMA:
+                raise Damaged(f"{escaped(path)} was written by a newer version: its schema is {version}, this one knows {SCHEMA}")
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise Damaged(f"{escaped(path)} is damaged: {escaped(found)}", remedy)
+            names = {name for (name,) in database.execute("SELECT name FROM facts")}
+            if missing := {"epoch", "revision", "floor"} - names:
+                raise Damaged(f"{escaped(path)} is damaged: it does not say its {' and '.join(sorted(missing))}", remedy)
+    except sqlite3.Error as error:
+        code = _code(error)
+        if code == sqlite3.SQLITE_BUSY:
+            raise TryAgain(f"{escaped(path)} is open in another process") from None
+        if code in PASSING:
+            raise Unavailable(f"{escaped(path)}: {error}") from None
+        raise Damaged(f"{escaped(path)} is damaged: {error}", remedy) from None
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Raise SQLite's errors as the store's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = _code(error)
+        if code == sqlite3.SQLITE_BUSY:
+            raise TryAgain(f"{escaped(path)} is open in another process") from None
+        if code in DAMAGE:
+            raise Damaged(f"{escaped(path)} is damaged: {error}", "netcommon registry restore brings a backup back") from None
+        if code in PASSING:
+            raise Unavailable(f"{escaped(path)}: {error}") from None
+        raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Give the primary code of an error (https://www.sqlite.org/rescode.html)."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _synchronise_folder(path: str) -> None:
+    """Let a file that was made survive a crash of the machine."""
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,226 @@
+"""A store that is killed at any moment under eight writers loses nothing, halves nothing, and does nothing twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
+from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused, TryAgain
+from tests.support.bootstrap import ROOT
+from tests.support.histories import acknowledged, faults
+from tests.support.sample import FULL
+
+ROUNDS = 200 if FULL else 12
+
+
+def killed_after(folder: Path, seconds: float) -> None:
+    """Run the writers, and kill them so many seconds after they have begun."""
+    argv = [sys.executable, "-m", "tests.support.store_writers", str(folder)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+
+
+def test_killed_under_eight_writers(tmp_path: Path) -> None:
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    chance = random.Random(7)
+    for _round in range(ROUNDS):
+        killed_after(tmp_path, chance.uniform(0.0, 0.15))
+        copy = tmp_path / "copy"  # a look at the file itself would bring its log to an end
+        copy.mkdir()
+        for path in tmp_path.glob("*"):
+            if path.is_file():
+                shutil.copy(path, copy)
+        assert faults(copy) == []
+        shutil.rmtree(copy)
+    assert acknowledged(tmp_path) > ROUNDS * 5
+
+
+@pytest.mark.parametrize("harm", ["lost", "twice", "half", "watcher", "renumbered"])
+def test_the_checker_sees_each_fault(tmp_path: Path, harm: str) -> None:
+    store = SqliteStore.create(str(tmp_path / "registry.sqlite"), "first")
+    store.close()
+    killed_after(tmp_path, 0.3)
+    SqliteStore(str(tmp_path / "registry.sqlite")).close()
+    assert faults(tmp_path) == [] and acknowledged(tmp_path) > 20
+    database = sqlite3.connect(tmp_path / "registry.sqlite")
+    request = "request/0/1"
+    if harm == "lost":
+        database.execute("DELETE FROM versions WHERE key = ?", (request,))
+    elif harm == "twice":
+        database.execute("INSERT INTO versions SELECT max(revision) + 1, 0, ?, x'' FROM versions", (request,))
+        database.execute("UPDATE facts SET value = value + 1 WHERE name = 'revision'")
+    elif harm == "half":
+        (last,) = database.execute("SELECT max(key) FROM items WHERE key LIKE 'left/%'").fetchone()
+        database.execute("DELETE FROM items WHERE key = ?", (last,))
+    elif harm == "watcher":
+        lines = (tmp_path / "watcher").read_text().splitlines(keepends=True)
+        (tmp_path / "watcher").write_text("".join([*lines[:2], *lines[3:]]))
+    else:
+        database.execute("UPDATE facts SET value = value - 1 WHERE name = 'revision'")
+    database.commit()
+    database.close()
+    assert faults(tmp_path) != []
+
+
+def test_each_commit_is_on_the_disk_before_it_is_acknowledged(tmp_path: Path) -> None:
+    """Let strace see it: between the write of a commit and the write of its acknowledgement there is an fdatasync of the log."""
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    code = (
+        "import os, sys\nfrom netregistry.stores.sqlite import SqliteStore\nfrom netregistry.stores.base import Put\n"
+        "store = SqliteStore(sys.argv[1])\n"
+        "for number in range(20):\n    os.write(1, b'begun')\n    store.commit([], [Put(f'k{number}', b'v')])\n    os.write(1, b'done')\n"
+        "os._exit(0)\n"
+    )
+    argv = ["strace", "-f", "-y", "-e", "trace=write,pwrite64,fsync,fdatasync", "-o", str(tmp_path / "trace"), sys.executable, "-c", code]
+    subprocess.run([*argv, str(tmp_path / "registry.sqlite")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    seen: list[str] = []
+    for line in (tmp_path / "trace").read_text().splitlines():
+        if '"begun"' in line:
+            seen = []
+        elif '"done"' in line:
+            logged = [number for number, one in enumerate(seen) if one == "log"]
+            assert logged and "sync" in seen[logged[-1] :], seen
+            seen = ["acknowledged"]
+        elif "sqlite-wal" in line:
+            seen.append("sync" if "sync(" in line else "log")
+    assert seen == ["acknowledged"]
+
+
+# -- a file that is not as it should be
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the file of a store that holds something, closed."""
+    found = tmp_path / "registry.sqlite"
+    with SqliteStore.create(str(found), "first") as store:
+        for number in range(200):
+            store.commit([], [Put(f"k{number}", bytes(100))])
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Give the files' bytes, without SQLite's index of the log, and a log that holds nothing: a reader makes both."""
+    found = {each.name: each.read_bytes() for each in folder.iterdir() if not each.name.endswith("-shm")}
+    return {name: data for name, data in found.items() if data or not name.endswith("-wal")}
+
+
+@pytest.mark.parametrize("harm", ["header", "middle", "short", "empty", "text", "other", "newer", "no facts"])
+def test_a_damaged_file_is_refused_and_stays_as_it_is(path: Path, harm: str) -> None:
+    whole = path.read_bytes()
+    changed = {
+        "header": b"not SQLite at all" + whole[17:],
+        "middle": whole[:8192] + os.urandom(8192) + whole[16384:],
+        "short": whole[: len(whole) // 2 + 100],
+        "empty": b"",
+        "text": b"netcommon = true\n",
+    }
+    if harm in changed:
+        path.write_bytes(changed[harm])
+    else:
+        database = sqlite3.connect(path)
+        statements = {"other": "PRAGMA application_id=1", "newer": "PRAGMA user_version=99", "no facts": "DELETE FROM facts"}
+        database.execute(statements[harm])
+        database.commit()
+        database.close()
+    before = contents(path.parent)
+    with pytest.raises(Damaged) as refused:
+        SqliteStore(str(path))
+    assert str(path) in str(refused.value) and contents(path.parent) == before
+    assert harm == "newer" or "restore" in str(refused.value)
+
+
+def test_a_second_process_is_refused(path: Path) -> None:
+    with SqliteStore(str(path)) as store:
+        code = "import sys\nfrom netregistry.stores.sqlite import SqliteStore\nSqliteStore(sys.argv[1])"
+        done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode and "is open in another process" in done.stderr
+        with pytest.raises(TryAgain):
+            SqliteStore(str(path))
+        store.commit([], [Put("a", b"")])
+    SqliteStore(str(path)).close()
+
+
+def test_no_file_and_a_file_in_the_way(tmp_path: Path, path: Path) -> None:
+    with pytest.raises(HostRefused, match="init makes one"):
+        SqliteStore(str(tmp_path / "none"))
+    before = contents(path.parent)
+    with pytest.raises(HostRefused, match="is there already"):
+        SqliteStore.create(str(path), "second")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HostRefused):
+        SqliteStore.create(str(tmp_path / "link"), "second")
+    (tmp_path / "link").unlink()
+    assert contents(path.parent) == before and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Fill the file to its limit: what does not fit is refused whole, what is there can be read, and room makes it work again."""
+    with SqliteStore.create(str(tmp_path / "registry.sqlite"), "first") as store:
+        store.commit([], [Put("a", b"1")])
+        store._database.execute(f"PRAGMA max_page_count={store._database.execute('PRAGMA page_count').fetchone()[0] + 2}")
+        before = store.list("")
+        with pytest.raises(Unavailable):
+            store.commit([Expect("b", 0)], [Put("b", bytes(1 << 20)), Put("a", b"2")])
+        assert store.list("") == before
+        store._database.execute("PRAGMA max_page_count=1000000")
+        assert store.commit([Expect("b", 0)], [Put("b", bytes(1 << 20))]) == before.revision + 1
+
+
+def test_a_commit_that_is_not_answered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail the COMMIT itself: nobody knows what became of it until the same is sent again."""
+    with SqliteStore(str(path)) as store:
+
+        class Failing:
+            def __init__(self, real: sqlite3.Connection) -> None:
+                self.real = real
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(self.real, name)
+
+            def execute(self, text: str, *more: object) -> sqlite3.Cursor:
+                if text == "COMMIT":
+                    error = sqlite3.OperationalError("disk I/O error")
+                    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                    raise error
+                return self.real.execute(text, *more)  # type: ignore[arg-type]
+
+        request = [Expect("request/1", 0)], [Put("request/1", b"")]
+        monkeypatch.setattr(store, "_database", Failing(store._database))
+        with pytest.raises(Unknown):
+            store.commit(*request)
+        monkeypatch.undo()
+        done = store.commit(*request)
+        with pytest.raises(Conflict) as refused:
+            store.commit(*request)
+        assert refused.value.revision == done
+
+
+def test_backup_and_another_epoch(tmp_path: Path, path: Path) -> None:
+    with SqliteStore(str(path)) as store:
+        newest = store.list("").revision
+        store.backup(str(tmp_path / "copy"))
+        store.commit([], [Put("later", b"")])
+        with pytest.raises(HostRefused, match="is there already"):
+            store.backup(str(tmp_path / "copy"))
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
+    with SqliteStore(str(tmp_path / "copy")) as copy:
+        assert (copy.epoch, copy.list("").revision, copy.get("later")) == ("first", newest, None)
+        copy.renew_epoch("second")
+    with SqliteStore(str(tmp_path / "copy")) as copy:
+        assert copy.epoch == "second"
