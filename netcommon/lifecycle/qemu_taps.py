@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from netcommon.operations.route import METRIC
 from netcommon.operations.table import table_number
 from netcommon.options.addresses import addresses_of
 from netcommon.options.model import DEFAULTS
@@ -174,7 +173,7 @@ def in_place(view: View, nic: Nic, link: Link) -> bool:
         except HostRefused:
             return False
         ways = [(family, to) for family in found.families for to in found.destinations(family)]
-        return any(route.index == link.index for family, to in ways for route in view.routes(family, table, to, METRIC[family]))
+        return any(route.index == link.index for family, to in ways for route in view.routes(family, table, to))
     return False  # only the site's script knows
 
 

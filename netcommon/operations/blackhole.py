@@ -57,7 +57,7 @@ class Blackhole(BlackholeFields, Operation):
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(number=table_number(view, self.table, warnings))
-        there = made._there(view) or made._in_its_place(view)
+        there = made._there(view)
         if there is not None and there.type != BLACKHOLE:
             raise HostRefused(
                 f"{self.destination} in table {self.table or 'main'} has a route of metric {there.metric} that is not ours "
@@ -68,14 +68,8 @@ class Blackhole(BlackholeFields, Operation):
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Route | None:
-        """The blackhole, whosever it is."""
-        wanted = self.destination, self.route().metric
-        routes = view.routes_of(self.family, 0, BLACKHOLE, 0, self.number)
-        return next((route for route in routes if (route.destination, route.metric) == wanted), None)
-
-    def _in_its_place(self, view: View) -> Route | None:
         metric = self.route().metric
-        return next((route for route in view.routes(self.family, self.number, self.destination, metric) if route.metric == metric), None)
+        return next((route for route in view.routes(self.family, self.number, self.destination) if route.metric == metric), None)
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddRoute(self.route())]
@@ -84,11 +78,11 @@ class Blackhole(BlackholeFields, Operation):
         if moved := renumbered(view, self.table, self.number):
             return moved
         there = self._there(view)
-        return "" if there is not None else "the route is gone"
+        return "" if there is not None and there.type == BLACKHOLE else "the route is gone"
 
     def revert(self, view: View) -> Sequence[Request]:
         there = self._there(view)
-        ours = there is not None and there.protocol == PROTOCOL
+        ours = there is not None and (there.type, there.protocol) == (BLACKHOLE, PROTOCOL)
         return [DeleteRoute(self.route())] if ours and self.found != FOREIGN else []
 
     def identity(self) -> str:

@@ -71,7 +71,7 @@ class ThroughTap(Operation, Protocol):
         if mine := own(view, self.family, self.destination, number):
             raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
-        for other in view.routes(self.family, number, self.destination, METRIC[self.family]):
+        for other in view.routes(self.family, number, self.destination):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
@@ -98,7 +98,7 @@ class ThroughTap(Operation, Protocol):
             return moved
         if mine := own(view, self.family, self.destination, self.number):
             return mine
-        routes = self._there(view)
+        routes = view.routes(self.family, self.number, self.destination)
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:
             out = view.link_at(first.index)
@@ -112,13 +112,7 @@ class ThroughTap(Operation, Protocol):
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
         # the kernel alone would take another one too: IPv4's of any metric, IPv6's of any gateway
-        return [DeleteRoute(self.route())] if self.route() in self._there(view) else []
-
-    def _there(self, view: View) -> Sequence[Route]:
-        """The routes to the destination; all of them where ours does not show, as one by a device without carrier may not."""
-        routes = view.routes(self.family, self.number, self.destination, METRIC[self.family])
-        shows = any((each.index, each.metric) == (self.ifindex, METRIC[self.family]) for each in routes)
-        return routes if shows else view.routes(self.family, self.number, self.destination)
+        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
 
     def identity(self) -> str:
         return _identity(self.route())

@@ -59,7 +59,7 @@ def uplinks(view: View, family: int, table: int) -> Uplinks:
 
 def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
     """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
-    routes = [route for route in view.routes(family, table, DEFAULT[family], 0) if route.type == UNICAST and route.protocol != PROTOCOL]
+    routes = [route for route in view.routes(family, table, DEFAULT[family]) if route.type == UNICAST and route.protocol != PROTOCOL]
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
     links = [link for index in indices if (link := view.link_at(index)) is not None]
     return _wires(view, family, links, (*passed, table))

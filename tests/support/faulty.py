@@ -130,8 +130,8 @@ class _View:
         if name.startswith("_") or name in NOT_ASKED or not callable(found):
             return found
 
-        def asked(*positional: Any, **named: Any) -> Any:
+        def asked(*positional: Any) -> Any:
             self._told(name, positional)
-            return found(*positional, **named)
+            return found(*positional)
 
         return asked

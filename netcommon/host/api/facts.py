@@ -80,17 +80,6 @@ class Route(NamedTuple):
     nexthop: int = 0  #: the id of the nexthop object that it names, 0 none; read only
 
 
-RTN_UNICAST = 1  #: of a route that leads somewhere (ip-route(8)); unreachable and its like lead nowhere
-RTN_BLACKHOLE = 6
-
-
-def up_to(metric: int | None, routes: list[Route]) -> list[Route]:
-    """Of routes to one destination those up to ``metric``, or else the first one above it; None: all (netcommon.host.api.host.View)."""
-    if metric is None or len(routes) < 2:
-        return routes
-    return [each for each in routes if each.metric <= metric] or [min(routes, key=lambda each: each.metric)]
-
-
 class Neighbour(NamedTuple):
     """A proxy neighbour entry (ip-neighbour(8), NTF_PROXY)."""
 

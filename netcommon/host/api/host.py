@@ -42,16 +42,8 @@ if TYPE_CHECKING:
 class RouteList(Protocol):
     """Routes of one table, or of all, as they were when they were listed."""
 
-    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
-        """Those to ``destination`` exactly; ``metric``: see View.routes."""
-        ...
-
-    def all(self) -> Sequence[Route] | None:
-        """Every route; None of a table that is too long for that."""
-        ...
-
-    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
-        """The same without listing a table of very many routes; None where that does not tell."""
+    def to(self, destination: str) -> Sequence[Route]:
+        """Those to ``destination`` exactly."""
         ...
 
 
@@ -62,14 +54,8 @@ class Listed(NamedTuple):
     family: int
     table: int | None
 
-    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
-        return self.view.routes(self.family, self.table, destination, metric)
-
-    def all(self) -> Sequence[Route]:
-        return self.view.routes(self.family, self.table)
-
-    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route] | None:
-        return self.to(destination, metric)
+    def to(self, destination: str) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination)
 
 
 #: How the names of guests' devices mostly begin.
@@ -107,15 +93,8 @@ class View(Protocol):
         ...
 
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]: ...
-    def routes(
-        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
-    ) -> Sequence[Route]:
-        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly.
-
-        With ``metric``, for a destination that is no default route: those up to that metric, or else the first one above it. So much the
-        kernel tells of a table of a million routes without listing it. Of default routes of IPv6 it tells the first by each device then,
-        and none by guests' taps.
-        """
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly."""
         ...
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:

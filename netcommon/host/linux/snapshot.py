@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import up_to
 from netcommon.host.api.host import EVERY, Listed, View, taps_last
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     Value = TypeVar("Value")
 
 
-#: Destinations for which the kernel's list of all routes is searched, each time anew, before it is kept.
-SEARCHED = 4
-
-
 class Source(View, Protocol):
     """A live view that can also tell everything at once."""
 
@@ -49,10 +44,6 @@ class Source(View, Protocol):
 
     def every_ovs_port(self) -> Sequence[OvsPort]:
         """All ports, with our mark or without."""
-        ...
-
-    def few_routes(self, family: int) -> Sequence[Route] | None:
-        """All routes, None where they are more than are worth listing."""
         ...
 
 
@@ -97,48 +88,14 @@ class Snapshot:
             return rules
         return self._once(("iif", family), lambda: _grouped(rules, lambda rule: rule.iif)).get(iif, [])
 
-    def routes(
-        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
-    ) -> Sequence[Route]:
-        if destination is None:
-            return self._routes(family) if table is None else self._tabled(family).get(table, [])
-        if self._few(family) is None and table is not None:
-            return self._once((family, table, destination, metric), lambda: self._asked(family, table, destination, metric))
-        by_destination = self._once(("destination", family), lambda: _grouped(self._routes(family), lambda route: route.destination))
-        found = [route for route in by_destination.get(destination, []) if table in (None, route.table)]
-        return found if destination.endswith("/0") else up_to(metric, found)
-
-    def _few(self, family: int) -> Sequence[Route] | None:
-        """All routes, where they are not a routing daemon's."""
-        return self._once(("few", family), lambda: self._view.few_routes(family))
-
-    def _routes(self, family: int) -> Sequence[Route]:
-        few = self._few(family)
-        return self._once(("routes", family), lambda: self._view.routes(family) if few is None else few)
-
-    def _tabled(self, family: int) -> dict[object, list[Route]]:
-        return self._once(("table", family), lambda: _grouped(self._routes(family), lambda route: route.table))
-
-    def _asked(self, family: int, table: int, destination: str, metric: int | None) -> Sequence[Route]:
-        """Those to one destination: what the kernel tells of nothing but that; a few it is asked to look for; or else by a list of all."""
-        routes: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
-        every = self._once(("every", family, table), routes.all)
-        if every is not None:
-            by_destination = self._once(("to", family, table), lambda: _grouped(every, lambda route: route.destination))
-            own = by_destination.get(destination, [])
-            return own if destination.endswith("/0") else up_to(metric, own)
-        found = routes.asked(destination, metric)
-        if found is None and ("routes", family) not in self._read:
-            searched = self._once(("searched", family), list[str])
-            if len(searched) < SEARCHED:
-                searched.append(destination)
-                found = routes.to(destination, metric)
-        if found is None:
-            self._tabled(family)
-            return self._once((family, table), lambda: _grouped(self._tabled(family).get(table, []), lambda route: route.destination)).get(
-                destination, []
-            )
-        return found
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        routes = self._once(("routes", family), lambda: self._view.routes(family))
+        if destination is not None:
+            by_destination = self._once(("destination", family), lambda: _grouped(routes, lambda route: route.destination))
+            routes = by_destination.get(destination, [])
+        elif table is not None:
+            return self._once(("table", family), lambda: _grouped(routes, lambda route: route.table)).get(table, [])
+        return [route for route in routes if table in (None, route.table)]
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
         key = "sort", family, protocol, kind, index, table

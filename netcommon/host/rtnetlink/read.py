@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 from _socket import AF_INET6, SOCK_CLOEXEC, SOCK_DGRAM, socket
 
-from netcommon.host.api.facts import PROTOCOL, up_to
+from netcommon.host.api.facts import PROTOCOL
 from netcommon.host.rtnetlink import decode, encode
 from netcommon.host.rtnetlink.attributes import (
-    NLMSG_DONE,
     MalformedError,
     as_bytes,
     attribute,
     attributes,
-    messages,
     number,
     pack_address,
     search,
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
-    from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
     from netcommon.host.rtnetlink.socket import Netlink
 
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
     Told = TypeVar("Told")
 
 NOTHING: frozenset[int] = frozenset()
-ENOUGH = 1 << 17  #: bytes of main's routes (one or two thousand) after which single destinations are asked for
-MAIN = 254
 NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off since boot
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NO_WAY = NO_TABLE | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}  #: unreachable, prohibit, blackhole
@@ -91,37 +86,13 @@ class KernelView:
         found = [_sane(decode.rule, body) for body in bodies]
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(
-        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
-    ) -> Sequence[Route]:
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
         if destination is not None:
-            return self.route_list(family, table).to(destination, metric)
+            return self.route_list(family, table).to(destination)
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
         return _routes(self._netlink, found, family, table)
 
-    def route_list(self, family: int, table: int | None = None) -> RouteList:
-        """The routes, or of main after ENOUGH bytes of them what can be asked for one by one."""
-        request = encode.dump_routes(family, table or 0)
-        if table != MAIN:  # by a lookup the kernel tells of main alone
-            return self.whole_list(family, table)
-        if not self._netlink.long(request):
-            found, whole = self._netlink.beginning(request, ENOUGH)
-            if whole:
-                return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
-        from netcommon.host.rtnetlink.full_table import FullTable  # few nodes have one
-
-        return FullTable(self, self._netlink, family, lambda: self.whole_list(family, table))
-
-    def few_routes(self, family: int) -> Sequence[Route] | None:
-        """All routes, None where they are more than are worth listing."""
-        request = encode.dump_routes(family)
-        if self._netlink.long(request):
-            return None
-        found, whole = self._netlink.beginning(request, ENOUGH)
-        return KernelRoutes(family, None, _there("routes", found, NO_TABLE), self._netlink).all() if whole else None
-
-    def whole_list(self, family: int, table: int | None) -> KernelRoutes:
-        """All routes as the kernel lists them, however many."""
+    def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
         found = self._netlink.listing(encode.dump_routes(family, table or 0))
         return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
 
@@ -337,7 +308,7 @@ class KernelRoutes(NamedTuple):
     datagrams: Sequence[bytes]
     netlink: Netlink
 
-    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+    def to(self, destination: str) -> Sequence[Route]:
         try:
             address, length = split_prefix(self.family, destination)
         except (OSError, ValueError):
@@ -346,16 +317,7 @@ class KernelRoutes(NamedTuple):
         needle, at = (attribute(encode.RTA_DST, address), None) if length else (b"\0", 1)
         bodies = _sane(lambda datagrams: search(datagrams, needle, at), self.datagrams)
         found = _routes(self.netlink, bodies, self.family, self.table)
-        found = [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
-        return up_to(metric, found) if length else found
-
-    def asked(self, destination: str, metric: int | None = None) -> Sequence[Route]:
-        return self.to(destination, metric)
-
-    def all(self) -> Sequence[Route]:
-        """Every route."""
-        bodies = (body for data in self.datagrams for kind, _flags, _sequence, body in messages(data) if kind > NLMSG_DONE)
-        return _routes(self.netlink, list(bodies), self.family, self.table)
+        return [route for route in found if split_prefix(self.family, route.destination) == (address, length)]
 
 
 def _routes(netlink: Netlink, bodies: Sequence[bytes], family: int, table: int | None) -> list[Route]:

@@ -42,7 +42,6 @@ RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h
-ANEW = 64  #: of so many times that a listing is known to be long it is begun once
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
 
@@ -51,14 +50,6 @@ class Reply(NamedTuple):
 
     errno: int = 0
     text: str = ""
-
-
-#: The listings of each network namespace that were given up at their limit, by whichever thread: how often that was asked.
-LONG: dict[tuple[int | None, Encoded], int] = {}
-
-
-class _EnoughError(Exception):
-    """Say that a listing is longer than was asked for."""
 
 
 class Netlink:
@@ -132,53 +123,21 @@ class Netlink:
         """As ``dump``, but what was received of it as it is, datagram by datagram: for ``search``, as often as one likes."""
         return self._whole(request, None)
 
-    def long(self, request: Encoded) -> bool:
-        """Whether a listing was too long the last time, as ``beginning`` found out; now and then that is to be found out anew."""
-        listing = self.cookie(), request
-        asked = LONG.get(listing, 0)
-        if asked:
-            LONG[listing] = asked + 1
-        return asked % ANEW > 0
-
-    def beginning(self, request: Encoded, limit: int) -> tuple[list[bytes] | Reply, bool]:
-        """As ``listing``, but given up after ``limit`` bytes; whether it is whole."""
-        kept: list[bytes] = []
-        listing = self.cookie(), request
-        try:
-            found = self._whole(request, None, kept, limit)
-        except _EnoughError:
-            self.close()  # the kernel goes on with a dump until it is read, or nobody is there to read it
-            LONG[listing] = 1
-            return kept, False
-        LONG.pop(listing, None)
-        return found, True
-
-    def first(self, request: Encoded) -> list[bytes]:
-        """The first datagram of a listing, a small one: to a socket that has not received any the kernel sends no other."""
-        self.close()
-        kept: list[bytes] = []
-        try:
-            self._whole(request, None, kept, 1)
-        except _EnoughError:
-            self.close()
-        return kept
-
-    def _whole(self, request: Encoded, needle: bytes | None, kept: list[bytes] | None = None, limit: int = 0) -> list[bytes] | Reply:
+    def _whole(self, request: Encoded, needle: bytes | None) -> list[bytes] | Reply:
         for _ in range(INTERRUPTED):
             self.dumps += 1
-            datagrams = [] if kept is None else kept
-            datagrams.clear()
-            found, complete = self._dump(request, needle, datagrams, limit)
+            found, complete = self._dump(request, needle)
             if complete:
                 return found
         raise TryAgain("the kernel's tables changed each time while they were read")
 
-    def _dump(self, request: Encoded, needle: bytes | None, datagrams: list[bytes], limit: int) -> tuple[list[bytes] | Reply, bool]:
+    def _dump(self, request: Encoded, needle: bytes | None) -> tuple[list[bytes] | Reply, bool]:
         """The bodies with ``needle``, or (None) all datagrams; and whether they belong together."""
         sequence = self._send((request,), NLM_F_DUMP)
         found: list[bytes] = []
+        datagrams: list[bytes] = []
         complete = True
-        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None, limit):
+        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None):
             if got != sequence:
                 continue
             if flags & NLM_F_DUMP_INTR:
@@ -236,13 +195,10 @@ class Netlink:
             raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
-    def _messages(
-        self, needle: bytes | None = b"", kept: list[bytes] | None = None, limit: int = 0
-    ) -> Iterator[tuple[int, int, int, bytes]]:
+    def _messages(self, needle: bytes | None = b"", kept: list[bytes] | None = None) -> Iterator[tuple[int, int, int, bytes]]:
         """Type, flags, sequence number and body of what comes in, without end: see ``messages``. Raises TryAgain and closes when nothing
-        does. ``kept``: where each datagram goes, too; _EnoughError is raised after one that exceeds ``limit`` bytes in all, if given.
+        does. ``kept``: where each datagram goes, too.
         """
-        size = 0
         try:
             while True:
                 data, sender = self._open().recvfrom(RECEIVE)
@@ -251,9 +207,6 @@ class Netlink:
                 if kept is not None and len(data) >= HEADER.size:
                     kept.append(data)
                 yield from messages(data, needle)
-                size += len(data)
-                if 0 < limit < size:
-                    raise _EnoughError
         except OSError as problem:
             self.close()
             raise _unanswered(problem, self.timeout, self.NAME) from problem

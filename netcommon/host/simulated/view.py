@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL, up_to
+from netcommon.host.api.facts import AF_INET6, PROTOCOL
 from netcommon.host.api.host import EVERY, Listed, taps_last
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
@@ -89,18 +89,12 @@ class MemoryView:
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         return [rule for rule in self._kernel.rules if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(
-        self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
-    ) -> Sequence[Route]:
-        found = [
+    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+        return [
             route
             for route in self._kernel.routes
             if route.family == family and table in (None, route.table) and destination in (None, route.destination)
         ]
-        return found if destination is None or destination.endswith("/0") else up_to(metric, found)
-
-    def few_routes(self, family: int) -> Sequence[Route] | None:
-        return self.routes(family)
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
         return [

@@ -343,13 +343,11 @@ def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monke
     def listed(view: MemoryView, family: int, table: int | None = None) -> object:
         lists.append((family, table))
         found = routes(view, family, table)
-        return SimpleNamespace(to=lambda destination, _metric: [route for route in found if route.destination == destination])
+        return SimpleNamespace(to=lambda destination: [route for route in found if route.destination == destination])
 
-    def asked(
-        view: MemoryView, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None
-    ) -> object:
+    def asked(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> object:
         lists.append((family, table))
-        return routes(view, family, table, destination, metric)
+        return routes(view, family, table, destination)
 
     routes = MemoryView.routes
     monkeypatch.setattr(MemoryView, "route_list", listed)
