@@ -23,9 +23,10 @@ from netagent.reconcile.repair_policy import LAST, Repairs
 from netagent.reconcile.workers import Worker
 from netagent.scripts import launcher
 from netagent.service import Service, start_delay
+from netagent.todays_settings import Todays
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.change import differ
-from netcommon.lifecycle.context import Call, alive
+from netcommon.lifecycle.context import Call, alive, any_changed
 from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
 from runtime import wanted
@@ -79,6 +80,7 @@ class Dispatcher:
     def __init__(self, service: Service, loop: Loop, nics: Nics, dirty: DirtySet, repairs: Repairs, chance: random.Random) -> None:
         self._service, self._loop, self._nics, self._dirty, self._repairs = service, loop, nics, dirty, repairs
         self._now = service.clock.now
+        self._todays = Todays(service.paths)
         self.reread: Callable[[str], None] = lambda key: None
         self.doubted: Callable[[], None] = lambda: None
         self.launcher = launcher(service.environ)
@@ -144,7 +146,7 @@ class Dispatcher:
         self.schedule()
 
     def _put(self, key: Key, job: Callable[[Worker], None]) -> None:
-        """``job`` runs with the settings that are in force then."""
+        """``job`` runs with the settings of the last reload; one that makes NICs anew, or may, takes today's itself."""
 
         def run(worker: Worker) -> None:
             worker.use(self._service.settings)
@@ -158,12 +160,15 @@ class Dispatcher:
     def _look(self, key: str, since: float, scripts: bool = False) -> None:
         self.looks += 1
 
+        entry = self._nics.get(key)
+
         def job(worker: Worker) -> None:
+            if entry and entry.incoming:  # what was owed to its guest is planned when that has arrived
+                worker.use(self._todays.usable(self._service.settings))
             result = worker.reconciler.look(key, scripts)
             self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
             self._loop.tell(partial(self._looked, key, since, result))
 
-        entry = self._nics.get(key)
         sort = SWITCHED if entry and entry.switched else LOOK
         self._put(Key(SCRIPTS if scripts else sort, key), job)
 
@@ -315,6 +320,7 @@ class Dispatcher:
         """Adopts NICs without a record of ``instance``, or of all instances."""
 
         def job(worker: Worker) -> None:
+            worker.use(self._todays.usable(self._service.settings))
             call = self._call(worker)
             if not self._filled:
                 self._filled = True
@@ -350,6 +356,8 @@ class Dispatcher:
             self._end = None
 
         def job(worker: Worker) -> None:
+            if any_changed(worker.node):
+                worker.use(self._todays.get(self._service.settings))
             ended = end_due(worker.node, self._call(worker))
             failed = [f"{uuid}: {became}" for uuid, became in ended if isinstance(became, NetcommonError)]
             if failed:
@@ -366,6 +374,7 @@ class Dispatcher:
         """Counts the NICs that today's settings would make others; nothing is done about them."""
 
         def job(worker: Worker) -> None:
+            worker.use(self._todays.usable(self._service.settings))
             self.differing = differ(worker.node, worker.node.store.each([]))
 
         self._put(Key(DIFFERING), job)

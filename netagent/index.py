@@ -39,6 +39,11 @@ class Entry(NamedTuple):
         return self.state == UP
 
     @property
+    def incoming(self) -> bool:
+        """Tell whether its guest is still migrating in, so that something may be owed."""
+        return any(sort == INSTANCE for sort, _which in self.marks)
+
+    @property
     def switched(self) -> bool:
         """Tell whether it is about a bridge of Open vSwitch."""
         return any(sort == SWITCH for sort, _which in self.marks)

@@ -42,6 +42,7 @@ class Record(NamedTuple):
     schema: int = SCHEMA  #: of the file that it was read from; it is always written with the newest
     moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
     incoming: bool = False  #: its guest is still migrating in: what may be on one node only is owed
+    by_settings: Mapping[str, object] | None = None  #: options that the settings gave it, by name; None where an older version wrote it
     before: Record | None = None  #: the record as it was before the change that "changing" means; None in every other state
 
     @property
@@ -204,7 +205,25 @@ def _alone(stored: Mapping[str, Any]) -> Record:
         monotonic=_seconds(stored, "monotonic"),
         moved=_typed(stored, "moved", bool),
         incoming=_typed(stored, "incoming", bool),
+        by_settings=_options(stored.get("by_settings")),
     )
+
+
+def _options(stored: object) -> Mapping[str, object] | None:
+    """Read options by name, whichever there are; lists are tuples, as settings have them."""
+    if stored is None:
+        return None
+    if not isinstance(stored, dict):
+        raise RecordUnreadable("by_settings: not an object")
+    return {name: _option(value) for name, value in stored.items()}
+
+
+def _option(value: object) -> object:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    if not isinstance(value, (bool, int, float, str)):
+        raise RecordUnreadable("by_settings: not the value of an option")
+    return value
 
 
 def _wanted(stored: Mapping[str, Any]) -> tuple[Changed, ...]:

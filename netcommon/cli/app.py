@@ -95,7 +95,7 @@ class App:
                 if strict:
                     raise
                 self.log.warning(f"the settings are broken, the defaults are used: {error}")
-                return Settings()
+                return Settings(broken=str(error))
             self._syslog.facility = self._settings.syslog_facility
             for line in self._settings.renamed:
                 self.log.warning(line)

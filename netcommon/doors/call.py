@@ -73,6 +73,7 @@ class Door:
             raise self._broken
         if self._broken:
             self.log.warning(f"the settings are broken, the defaults are used: {self._broken}")
+            self.settings = self.settings._replace(broken=str(self._broken))
         for line in self.settings.renamed:
             self.log.warning(line)
         self._node = self.open()

@@ -10,6 +10,7 @@ from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import refuse_port, sweep
 from netcommon.operations.base import to_json
 from netcommon.operations.link import device_link, shut
+from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
 from runtime.errors import NetcommonError
@@ -205,6 +206,7 @@ class BringUp:
             created=node.clock.wall(),
             monotonic=node.clock.now(),
             incoming=self.incoming,
+            by_settings=of_settings(self.nic, node.settings),
         )
 
     def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
@@ -215,6 +217,7 @@ class BringUp:
         """
         from netcommon.lifecycle.reconcile import delta  # a first up has nothing to compare with
 
+        by_settings = of_settings(self.nic, self.node.settings)
         described = current.nic.description != self.nic.description or current.described_anew
         finished = current.state in (UP, CLOSING)
         view = execute.once(self.node)
@@ -224,7 +227,8 @@ class BringUp:
         changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
             self._warn(resolved)
-            record = current._replace(state=self._state(current), incoming=self.incoming, nic=current.nic._replace(wanted=self.nic.wanted))
+            nic = current.nic._replace(wanted=self.nic.wanted)
+            record = current._replace(state=self._state(current), incoming=self.incoming, nic=nic, by_settings=by_settings)
             if record != current:
                 self.node.store.write(record)
             if self.call.phase == POST or current.incoming != self.incoming:
@@ -242,7 +246,12 @@ class BringUp:
         operations = (*unknown, *map(to_json, [*resolved, *difference.gone]))
         before = current if finished else current.before
         record = current._replace(
-            nic=self.nic, state=CHANGING if before else APPLYING, operations=operations, incoming=self.incoming, before=before
+            nic=self.nic,
+            state=CHANGING if before else APPLYING,
+            operations=operations,
+            incoming=self.incoming,
+            by_settings=by_settings,
+            before=before,
         )
         settled = (*unknown, *map(to_json, resolved))
         self.undone += [current] if difference.gone else []

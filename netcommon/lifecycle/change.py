@@ -11,11 +11,12 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
 from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.log import recording
+from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
-    from netcommon.options.model import Options
+    from netcommon.settings.model import Settings
     from runtime.locks import Locks
     from runtime.nic import Nic
     from runtime.record import Record
@@ -74,6 +75,11 @@ def unchanged(before: Wanted) -> Wanted:
     return before
 
 
+def ended(before: Wanted) -> Wanted:
+    """Give the same where options have ended by themselves: what else becomes of the NIC nobody has asked for, so it is said."""
+    return before
+
+
 def change(
     node: Node,
     key: str,
@@ -89,9 +95,10 @@ def change(
     ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
-    Raises NicInvalid for a NIC that is not up and for options that it cannot have; HostRefused or TryAgain where the host refuses: then
-    the NIC is as before.
+    Raises NicInvalid for a NIC that is not up and for options that it cannot have, SettingsInvalid where the settings cannot be read;
+    HostRefused or TryAgain where the host refuses: then the NIC is as before.
     """
+    usable(node.settings)
     for _attempt in range(5):
         seen = node.store.read(key)
         if seen is None:
@@ -168,7 +175,7 @@ def _standing(record: Record) -> Record:
 
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
-    standing = _standing(record)
+    standing = follow(node, view, _standing(record))
     recorded = execute.decode(standing)[0]
     later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
@@ -176,13 +183,28 @@ def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Di
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(differing(_options(standing.nic, node), _options(nic, node)), tuple(gone), tuple(made))
+    return Difference(_differing(node, standing, nic), tuple(gone), tuple(made))
 
 
-def _options(nic: Nic, node: Node) -> Options | None:
+def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, object, object], ...]:
+    """List the options that are others than those that the NIC came up with, with both values.
+
+    What its mode does not have counts only where it was changed for this NIC: the settings are for NICs of every mode.
+    """
+    settings = node.settings
+    if standing.by_settings is not None:
+        known = {name: value for name, value in standing.by_settings.items() if name in Options._fields}
+        settings = settings._replace(nic=known, networks={})
+    changed = {each.option for each in (*standing.nic.wanted, *nic.wanted)}
+    had = {option.name for option in OPTIONS if option.name in changed or not option.void(nic)}
+    found = differing(_options(standing.nic, settings), _options(nic, node.settings))
+    return tuple(one for one in found if one[0] in had)
+
+
+def _options(nic: Nic, settings: Settings) -> Options | None:
     try:
-        return options_of(nic, node.settings)
-    except NicInvalid:  # by today's settings its tags mean nothing any more
+        return options_of(nic, settings)
+    except NicInvalid:  # by these settings its tags mean nothing any more
         return None
 
 
@@ -201,9 +223,8 @@ def _changed(
     after, nic = _asked(node, record, edit, tags, call, closing)
     call = about(call, record)
     before = changed_options.settle(node, record.uuid, [])
-    if edit is not unchanged and tags is None:
-        _say_what_else(node, record, call)
-    what = differing(_options(_standing(record).nic, node), _options(nic, node))
+    more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
+    what = _differing(node, _standing(record), nic)
     _keep(node, record.uuid, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:
@@ -234,7 +255,9 @@ def _changed(
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
         if what:
             site_scripts.changed(node, call, nic, what)
-        said = "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in what)
+        if more:
+            call.log.warning(f"{nic.label} was brought up to date with today's settings too: {more}")
+        said = _changes(what)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(what), text)
@@ -242,16 +265,24 @@ def _changed(
     return done
 
 
-def _say_what_else(node: Node, record: Record, call: Call) -> None:
-    """Says what of the NIC today's settings make another than it came up with, or has drifted: that is done along with what was asked."""
+def _what_else(node: Node, record: Record, nic: Nic) -> str:
+    """Say what is done along with what was asked: what today's settings make another than the NIC came up with, and what has drifted."""
     with suppress(NetcommonError):
-        standing = _standing(record)
-        found = difference(node, execute.once(node), standing, standing.nic, recording()[0])
+        view, silent = execute.once(node), recording()[0]
+        standing = follow(node, view, _standing(record))
+        found = difference(node, view, record, standing.nic, silent)
+        done = difference(node, view, record, nic, silent)
         # what a change that was cut off has left undone is put back, and that is said
         made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
-        more = [*(operation.undo() for operation in found.gone), *(operation.describe() for operation in made)]
-        if more:
-            call.log.warning(f"{record.nic.label} is brought up to date with today's settings too: {'; '.join(more)}")
+        more = [_changes([each for each in found.options if each in done.options])]
+        more += [operation.undo() for operation in found.gone if operation in done.gone]
+        more += [operation.describe() for operation in made if operation in done.made]
+        return "; ".join(filter(None, more))
+    return ""
+
+
+def _changes(options: Iterable[tuple[str, object, object]]) -> str:
+    return "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in options)
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
@@ -286,7 +317,7 @@ def differ(node: Node, records: Iterable[Record]) -> int:
         if record.state != UP or record.moved or not alive(node, view, record) or site_scripts.order_of(node, record.nic).instead:
             continue
         try:
-            found = difference(node, view, record, record.nic, log)
+            found = difference(node, view, record, follow(node, view, record).nic, log)
             number += bool(found.made or found.gone)
         except NetcommonError:
             number += 1

@@ -10,6 +10,7 @@ import time
 
 from netcommon.effects.background import Detached
 from netcommon.scripts.site import HOOKS
+from runtime.errors import SettingsInvalid
 from runtime.record import from_json
 from runtime.store import Store
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -144,6 +145,12 @@ def alive(node: Node, view: View, record: Record) -> bool:
 def any_changed(node: Node) -> bool:
     """Tell whether options of any NIC were ever changed on this node (runtime.wanted): what is done about them costs the others nothing."""
     return os.path.exists(node.paths.wanted)
+
+
+def usable(settings: Settings) -> None:
+    """Raise SettingsInvalid where these are not what the file says: a NIC that is up stays as it is until that can be read."""
+    if settings.broken:
+        raise SettingsInvalid(settings.broken)
 
 
 def about(call: Call, record: Record) -> Call:

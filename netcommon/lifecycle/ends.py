@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from netcommon.lifecycle import changed_options
-from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks, usable
 from runtime import wanted
 from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -149,6 +149,7 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted]
 
 def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None:
     """End what of one NIC has ended; None where it is up in another network namespace, whose affair it is."""
+    usable(node.settings)
     record = node.store.read(uuid)
     if record is None and node.store.elsewhere(uuid):
         return None
@@ -162,6 +163,6 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
 
 
 def _changed(node: Node, record: Record, call: Call, patience: float = math.inf) -> Outcome:
-    from netcommon.lifecycle.change import change  # most hooks find that nothing is over
+    from netcommon.lifecycle.change import change, ended  # most hooks find that nothing is over
 
-    return change(node, record.key, about(call, record), closing=True, patience=patience)
+    return change(node, record.key, about(call, record), ended, closing=True, patience=patience)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.host.api.requests import service
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.context import usable
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
@@ -178,8 +179,13 @@ class Mending(NamedTuple):
 
 
 def intended(node: Node, record: Record) -> list[Operation]:
-    """Give everything that the record stands for, what is left under old names too, and what was owed if its guest is here."""
+    """Give everything that the record stands for, what is left under old names too, and what was owed if its guest is here.
+
+    Raises SettingsInvalid where something may be owed, and the settings cannot be read.
+    """
     here = record.state == UP and arrived(node, record)
+    if here:
+        usable(node.settings)
     return [*execute.replacing(execute.in_order(execute.decode(record)[0]))[0], *(owed(node, record) if here else ())]
 
 

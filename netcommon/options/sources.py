@@ -43,6 +43,17 @@ def options_of(nic: Nic, settings: Asking) -> Options:
     return DEFAULTS._replace(**{name: getattr(found, name) for name in COMMUNICATION_OPTIONS})
 
 
+def of_settings(nic: Nic, settings: Asking) -> dict[str, Any]:
+    """Collect the options that the settings give ``nic``, whatever stronger places say."""
+    found = dict(settings.nic)
+    if settings.networks:
+        from netcommon.options.networks import tables_of
+
+        for _place, table in tables_of(nic.network, settings.networks):
+            found |= table
+    return found
+
+
 def given(nic: Nic, settings: Asking) -> Iterator[Given]:
     """Every option that any place gives, in rising order of precedence: the last one of a name counts. Raises NicInvalid."""
     from netcommon.options.networks import tables_of

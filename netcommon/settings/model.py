@@ -49,6 +49,7 @@ class Settings(NamedTuple):
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
+    broken: str = ""  #: why the file cannot be used: these are the defaults then, or an earlier file's, and no NIC is made anew by them
     renamed: tuple[str, ...] = ()  #: what the file calls by a name of an older version, one line each (netcommon.settings.deprecated)
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from netcommon.log import recording
 from runtime import wanted
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until, watched
+from tests.support.bootstrap import ROOT
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
 from tests.support.routed import ours
@@ -26,6 +29,12 @@ from tests.support.tap import Tap
 
 CHANGES = 100 if FULL else 20
 MANY = 250 if FULL else 40
+
+
+def cli(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    argv = [sys.executable, "-m", "netcommon.cli", *words]
+    return subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
 def to(**options: str) -> list[Request]:
@@ -100,6 +109,71 @@ def test_it_ends_by_itself(node: Node, present: bool) -> None:
             late = time.monotonic() - due
             print(f"ended {late * 1e3:.0f} ms after its time")
             assert late < 0.5
+
+
+@pytest.mark.no_agent("its settings would be those of its start")
+@pytest.mark.parametrize("way", ["kvm-ifdown", "gc", "repair"])
+def test_a_typo_in_the_settings_takes_nothing_from_a_guest(node: Node, way: str) -> None:
+    """Ends wait until the settings can be read: who cleans up under broken ones has the defaults."""
+    node.bridge("br0")
+    settings = Path("/etc/netcommon/config.toml")
+    settings.write_text("[nic]\nisolated = true\n")
+    nics = [environment(number, MODE="bridged", LINK="br0", IP="") for number in range(2)]
+    for nic in nics:
+        node.tap(nic["INTERFACE"])
+        assert rundoor("kvm-ifup", nic).status == 0
+    assert cli("change", "tap0", "rate_in=8mbit", "--for", "1s").returncode == 0
+
+    def call() -> int:
+        if way == "kvm-ifdown":
+            return rundoor("kvm-ifdown", nics[1], "tap1", "hot-remove").status or 0
+        return cli(*{"gc": ("gc",), "repair": ("repair", "--all")}[way]).returncode
+
+    def now() -> tuple[bool, bool]:
+        with ours() as one:
+            record = one.store.read(nics[0]["INTERFACE_UUID"])
+            assert record is not None
+            port = one.host.view().port(record.ifindex)
+            return port is not None and port.isolated, bool(record.nic.wanted)
+
+    with ours() as one:
+        due = wanted.first_end(one.paths)
+        assert due is not None
+        wait_until(lambda: one.clock.now() > due.monotonic, 5)
+    settings.write_text("[nic]\nisolated = true\nbogus = 1\n")
+    call()
+    assert now() == (True, True)
+    settings.write_text("[nic]\nisolated = true\n")
+    assert call() == 0
+    assert now() == (True, False)
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
+    """What was changed in the settings and done by `change --all` needs no reload to last; what cannot be read ends nothing."""
+    node.bridge("br0")
+    node.tap("tap0")
+    settings, nic = Path("/etc/netcommon/config.toml"), environment(MODE="bridged", LINK="br0", IP="")
+
+    def now() -> tuple[bool, bool]:
+        record = seen.records["tap0"]
+        port = seen.node.host.view().port(record.ifindex)
+        return port is not None and port.isolated, bool(record.nic.wanted)
+
+    with watched() as seen, agent() as running:
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.rested()
+        settings.write_text("[nic]\nisolated = true\n")
+        assert cli("change", "--all").returncode == 0
+        assert now() == (True, False)
+        assert cli("change", "tap0", "rate_in=8mbit", "--for", "1s").returncode == 0
+        running.logged("what was changed for a while has ended: web0/0 on tap0: rate_in is 0")
+        assert now() == (True, False)
+        assert cli("change", "tap0", "rate_in=8mbit", "--for", "2s").returncode == 0
+        settings.write_text("[nic]\nisolated = true\nbogus = 1\n")
+        running.logged("holds still: config.toml:3: unknown setting nic.bogus")
+        assert now() == (True, True)
+        wait_until(lambda: "ends" in running.status()["alarms"], 5, running.output)
 
 
 @pytest.mark.no_agent("starts an agent of its own")

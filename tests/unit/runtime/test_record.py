@@ -64,6 +64,18 @@ def test_older_schema_is_read() -> None:
     assert from_json(to_json(from_json(changed(schema=0, scripts=..., moved=..., door=..., incoming=...)))) == record()
 
 
+def test_options_of_the_settings() -> None:
+    """An earlier version kept none; what is no option's value is no record."""
+    given: dict[str, object] = {"addresses": ("10.0.0.8", "fd00::8"), "isolated": True, "rate_in": 8, "rp_filter": "loose"}
+    for options in (given, {}, None):
+        stored = record()._replace(by_settings=options)
+        assert from_json(to_json(stored)) == stored
+    assert from_json(changed(by_settings=...)).by_settings is None
+    for value in ([], "x", {"rate_in": None}, {"rate_in": {}}, {"addresses": [1]}):
+        with pytest.raises(RecordUnreadable, match="by_settings"):
+            from_json(changed(by_settings=value))
+
+
 def test_newer_schema_is_refused_by_name() -> None:
     with pytest.raises(RecordTooNew, match=f"schema {SCHEMA + 1} is newer"):
         from_json(changed(schema=SCHEMA + 1, nic="a form we do not know"))

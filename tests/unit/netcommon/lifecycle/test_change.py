@@ -5,20 +5,23 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle.change import change, differ, setting
+from netcommon.host.api.requests import DeleteFdb
+from netcommon.lifecycle.change import Difference, change, differ, setting, unchanged
 from netcommon.lifecycle.changed_options import moment, read
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.lifecycle.ends import end_due
+from netcommon.operations.guard.table import GuardTable, NicGuard
 from netcommon.options.sources import given
+from netcommon.process.run import Outcome as Ran
 from netcommon.settings.model import Settings
-from runtime import wanted
+from runtime import trust, wanted
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew
 from runtime.nic import Changed, Nic
@@ -424,6 +427,41 @@ def test_ends_of_two_boots(tmp_path: Path) -> None:
     assert list(wanted.all_of(sim.paths, [])) == [UUIDS[0]]
 
 
+def test_scripts_are_told_what_the_settings_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values before are those with which the NIC came up, or was changed last; options of other modes are none of its own."""
+    sim, told = machine(tmp_path, "bridged", rate_in=4_000_000), list[dict[str, str]]()
+    script = Path(sim.paths.etc, "ifchange.d", "10-site")
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(trust, "distrust", lambda _path: "")
+
+    def run(_argv: Sequence[str], environment: Mapping[bytes, bytes], *_rest: object) -> Ran:
+        names = ("NETCOMMON_CHANGED", "NETCOMMON_OLD_", "NETCOMMON_NEW_")
+        told.append({name.decode(): value.decode() for name, value in environment.items() if name.decode().startswith(names)})
+        return Ran(0)
+
+    def done(nic: dict[str, object], *words: dict[str, str]) -> str:
+        sim.settings = sim.settings._replace(nic=nic)
+        node, found = sim.node._replace(execute=run), list[Difference]()
+        edit = setting(node, words[0], ()) if words else unchanged
+        change(node, UUIDS[0], sim.call(), edit, held_back=found.append)
+        outcome = change(node, UUIDS[0], sim.call(), edit)
+        names = [name for name, _was, _now in found[0].options]
+        assert (told[-1]["NETCOMMON_CHANGED"].split() if told else []) == names
+        return outcome.text
+
+    assert "rate_in is 8000000, was 4000000" in done({"rate_in": 8_000_000, "rp_filter": "strict"})
+    assert told.pop() == {"NETCOMMON_CHANGED": "rate_in", "NETCOMMON_OLD_RATE_IN": "4000000", "NETCOMMON_NEW_RATE_IN": "8000000"}
+    assert "is so already" in done({"rate_in": 8_000_000}) and not told
+    done({}, {"isolated": "yes"})
+    assert told.pop()["NETCOMMON_CHANGED"].split() == ["rate_in", "isolated"]
+    assert sim.record().by_settings == {}
+    record = sim.record()
+    sim.node.store.write(record._replace(by_settings=None))  # as an older version has written it
+    assert "brought up to date" in done({"rate_in": 8_000_000}) and not told
+
+
 def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
     sim = machine(tmp_path, "bridged")
     sim.settings = sim.settings._replace(nic={"isolated": True})
@@ -432,6 +470,51 @@ def test_what_todays_settings_say_too_is_said(tmp_path: Path) -> None:
     sim.lines.clear()
     to(sim, rate_in="9mbit")
     assert not any("today's settings" in line for line in sim.lines)
+
+
+def said_too(sim: Sim) -> list[str]:
+    """What was said to be done beside what was asked."""
+    found = [line.partition("today's settings too: ")[2] for line in sim.lines if "today's settings too" in line]
+    sim.lines.clear()
+    return found
+
+
+def test_the_end_says_what_else_it_has_changed(tmp_path: Path) -> None:
+    sim = machine(tmp_path, "bridged")
+    to(sim, rate_in="8mbit", seconds=60.0)
+    sim.settings = sim.settings._replace(nic={"isolated": True})
+    sim.lines.clear()
+    later(sim, 61.0)
+    assert said_too(sim) == ["isolated is true, was false; bridge link set dev tap0 isolated on"]
+
+
+def test_nothing_is_said_that_was_not_done(tmp_path: Path) -> None:
+    """What has drifted is not made again where it was to go, nor what was asked for said to be the settings'."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, static_fdb="yes")
+    entry = DeleteFdb(sim.record().ifindex, BASES["bridged"].mac, 10)
+    assert all(answer.ok for answer in sim.host.execute([entry], stop=True))
+    sim.lines.clear()
+    to(sim, "static_fdb")
+    assert said_too(sim) == []
+
+
+def test_a_device_that_was_renamed_is_no_difference(tmp_path: Path) -> None:
+    """Only what is still called by the old name is made anew: tables of the spoof guard name the device."""
+    sim = machine(tmp_path, "bridged")
+    sim.host.rename_link("tap0", "web")
+    found: list[Difference] = []
+    change(sim.node, UUIDS[0], sim.call(), held_back=found.append)
+    assert {type(each) for each in (*found[0].gone, *found[0].made)} <= {GuardTable, NicGuard}
+    sim.lines.clear()
+    to(sim, rate_in="8mbit")
+    (line,) = said_too(sim)
+    assert "nft" in line and "ip link" not in line and "bridge" not in line
+    assert differ(sim.node, [sim.record()]) == 0
+    sim.lines.clear()
+    to(sim, rate_in="9mbit")
+    assert said_too(sim) == []
+
 
 
 def test_two_nics_of_a_network_and_a_killed_change(tmp_path: Path) -> None:

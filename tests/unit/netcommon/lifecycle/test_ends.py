@@ -18,9 +18,10 @@ from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.change import change, setting
-from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.context import Call, Node
 from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
+from netcommon.settings.model import Settings
 from runtime import wanted
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, Interrupted
@@ -115,6 +116,19 @@ def test_a_signal_ends_it(sim: Sim, after: int) -> None:
         assert bool(wanted.read(sim.paths, uuid(number), []).local) == (number in left)
     sim.host.fail = lambda _request: None
     end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == []
+
+
+@pytest.mark.parametrize("end", [end_due, end_some])
+def test_ends_wait_for_settings_that_can_be_read(sim: Sim, end: Callable[[Node, Call], object]) -> None:
+    """By the defaults that serve meanwhile a NIC would lose what the settings keep its guest to."""
+    node = later(sim)
+    before, call = sim.picture(), sim.call()._replace(deadline=node.clock.now() + 30)
+    end(node._replace(settings=Settings(broken="config.toml:4: unknown setting nic.bogus")), call)
+    assert len(holding(sim)) == NICS and sim.picture() == before
+    assert any("holds still: config.toml:4: unknown setting nic.bogus" in line for line in sim.lines)
+    assert wanted.over(sim.paths, wanted.Moment("boot-1", node.clock.now(), node.clock.wall()))
+    end_due(node, call)
     assert holding(sim) == []
 
 
