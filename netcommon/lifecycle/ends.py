@@ -6,6 +6,8 @@ import math
 
 from netcommon.lifecycle import changed_options
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks, usable
+from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
+from netcommon.scripts import site as custom
 from runtime import wanted
 from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
@@ -26,6 +28,9 @@ LONGEST, SHARE = 0.2, 0.1
 
 #: Seconds that a hook waits for a lock of another NIC: one that is being worked on is left for the next time.
 PATIENCE = 0.2
+
+#: The modes whose NICs need a service beside the kernel, which may not answer: Open vSwitch, and a daemon that is started.
+SERVED = frozenset({"openvswitch", INSTANCE_COMMUNICATION})
 
 #: What is said where nobody can tell whether something has ended.
 LASTING = "options that were changed for a while may last longer"
@@ -88,7 +93,8 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
 def end_some(node: Node, call: Call) -> None:
     """End what a hook that was called for another NIC has the time for. Raises nothing: no failure of another NIC is the hook's.
 
-    The rest is still due: for the next hook, gc, repair or the agent. What has not ended is left alone, also an end of an earlier boot.
+    The rest is still due: for the next hook, gc, repair or the agent, and what may last longer (``_lasts``) for the last three alone.
+    What has not ended is left alone, also an end of an earlier boot.
     """
     try:
         _end_some(node, call)
@@ -108,8 +114,21 @@ def _end_some(node: Node, call: Call) -> None:
     for uuid in (*uuids[begin:], *uuids[:begin]):
         if node.clock.now() >= until:
             return
-        _look(node, uuid, now, call, [], PATIENCE)
+        _look(node, uuid, now, call._replace(deadline=until), [], PATIENCE)
     wanted.note_ends(node.paths)
+
+
+def _lasts(node: Node, record: Record) -> bool:
+    """Tell whether a change of the NIC, or its way back, may last longer than a hook has for another NIC, however little is left to do.
+
+    The site's code may, and so may a service that does not answer: then the way back has none either.
+    """
+    if custom.of_change(node.paths, node.hooks):
+        return True
+    for each in (record, record.before):
+        if each is not None and (mode_of(each.nic) in SERVED or any("/" in str(one.get("kind")) for one in each.operations)):
+            return True  # with a "/" it is an extension's
+    return record.described_anew and record.scripts  # the way back tells them
 
 
 def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf) -> None:
@@ -137,9 +156,11 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], pa
 
 
 def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], patience: float) -> None:
-    """Write what is wanted of a NIC anew, under its lock: somebody may be changing it."""
+    """Write what is wanted of a NIC anew, under its lock: somebody may be changing it. Not of one of another network namespace."""
     with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
         held.uuids({uuid})
+        if node.store.read(uuid) is None and node.store.elsewhere(uuid):
+            return  # its record, which alone tells what became of what is pending, is another network namespace's
         wanted.refuse_newer(node.paths, uuid)
         there = wanted.read(node.paths, uuid, [])
         after = edit(changed_options.decided(node, uuid, there))
@@ -148,7 +169,10 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted]
 
 
 def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None:
-    """End what of one NIC has ended; None where it is up in another network namespace, whose affair it is."""
+    """End what of one NIC has ended; None where that is left to others.
+
+    They are those of the network namespace in which it is up, and gc, repair and the agent where a hook has not the time.
+    """
     usable(node.settings)
     record = node.store.read(uuid)
     if record is None and node.store.elsewhere(uuid):
@@ -157,6 +181,8 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
         # its next up has the tags' options
         _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
         return Outcome(False, f"NIC {uuid} is not up")
+    if patience != math.inf and _lasts(node, record):
+        return None
     outcome = _changed(node, record, call, patience)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome

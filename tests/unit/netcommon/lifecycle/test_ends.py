@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,19 +16,21 @@ from netcommon.doctor.finding import Patient
 from netcommon.doors import call as door
 from netcommon.doors import ganeti
 from netcommon.host.api.host import Answer
-from netcommon.host.api.requests import Request
+from netcommon.host.api.requests import Request, service
 from netcommon.host.simulated.host import MemoryHost
+from netcommon.lifecycle import changed_options
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call, Node
 from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
+from netcommon.process.run import Outcome
 from netcommon.settings.model import Settings
 from runtime import wanted
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, Interrupted
 from runtime.folder import Folder
 from runtime.nic import Nic
-from runtime.record import CLOSING, Record
+from runtime.record import CHANGING, CLOSING, UP, Record
 from tests.support.sim import Sim, nic
 
 NICS = 12
@@ -37,9 +40,9 @@ def uuid(number: int) -> str:
     return f"{number:08x}-0000-4000-8000-000000000000"
 
 
-def guest(number: int) -> Nic:
+def guest(number: int, mode: str = "bridged", **more: str) -> Nic:
     mac = f"aa:00:00:00:00:{number:02x}"
-    return nic("bridged", INTERFACE=f"tap{number}", INTERFACE_UUID=uuid(number), MAC=mac, INSTANCE=f"web{number}")
+    return nic(mode, **more, INTERFACE=f"tap{number}", INTERFACE_UUID=uuid(number), MAC=mac, INSTANCE=f"web{number}")
 
 
 @pytest.fixture
@@ -67,8 +70,8 @@ def later(sim: Sim, seconds: float = 61.0, each: float = 0.0) -> Node:
     return node._replace(clock=clock._replace(now=lambda: clock.now() + spent[0], wall=lambda: clock.wall() + spent[0]))
 
 
-def holding(sim: Sim) -> list[int]:
-    return [number for number in range(NICS) if sim.record(uuid(number)).nic.wanted]
+def holding(sim: Sim, begin: int = 0) -> list[int]:
+    return [number for number in range(begin, NICS) if sim.record(uuid(number)).nic.wanted]
 
 
 def test_a_hook_ends_what_it_has_the_time_for(sim: Sim) -> None:
@@ -94,6 +97,87 @@ def test_a_hook_waits_little_for_another_nic(sim: Sim) -> None:
         end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
         assert time.monotonic() - before < 1.5
     assert len(holding(sim)) == NICS and not [line for line in sim.lines if "error" in line.lower()]
+
+
+def test_a_hook_runs_no_scripts_of_another_nic(sim: Sim) -> None:
+    """They may last: who has the time ends the options and runs them. What a NIC that is down has kept ends all the same."""
+    sim.down(guest(0), "shutdown", final=True)
+    folder, ran = Path(sim.paths.etc, "ifchange.d"), list[str]()
+    folder.mkdir(parents=True)
+    (folder / "slow").write_text("#!/bin/sh\nsleep 8\n")
+    (folder / "slow").chmod(0o755)
+
+    def execute(argv: Sequence[str], *_more: object) -> Outcome:
+        ran.append(argv[0])
+        return Outcome(0)
+
+    node = later(sim)._replace(execute=execute)
+    for _hook in range(NICS):
+        end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert ran == [] and holding(sim, 1) == list(range(1, NICS))
+    assert len(wanted.uuids(sim.paths)) == NICS - 1
+    end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert len(ran) == NICS - 1 and holding(sim, 1) == []
+
+
+def test_a_hook_asks_no_service_for_another_nic(sim: Sim) -> None:
+    """Open vSwitch may not answer: its NICs are left to who has the time, and the others come to their end."""
+    sim.down(guest(0), "hot-remove", final=True)
+    sim.tap("tap0")
+    sim.up(guest(0, "openvswitch"))
+    change(sim.node, uuid(0), sim.call(), setting(sim.node, {"rate_in": "8mbit"}, (), 60.0))
+    node, asked = later(sim), list[str]()
+
+    def hangs(request: Request) -> Answer | None:
+        asked.append(service(request))
+        return Answer(errno.ETIMEDOUT, "ovs-vswitchd does not answer") if asked[-1] in ("ovsdb", "openflow") else None
+
+    sim.host.fail = hangs
+    for _hook in range(NICS):
+        end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert asked and not {"ovsdb", "openflow"} & {*asked}
+    assert holding(sim) == [0] and sim.record(uuid(0)).state == UP
+    sim.host.fail = lambda _request: None
+    end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == []
+
+
+def test_a_hook_brings_no_cut_off_change_back_whose_scripts_are_owed(sim: Sim) -> None:
+    """The way back of a second up that was described anew tells the scripts of down and of up."""
+    record = sim.record(uuid(0))
+    moved = guest(0, LINK="br1")._replace(wanted=record.nic.wanted)
+    cut = record._replace(state=CHANGING, scripts=True, nic=moved, before=record._replace(scripts=True))
+    sim.node.store.write(cut)
+    assert sim.record(uuid(0)).described_anew
+    node = later(sim)
+    for _hook in range(NICS):
+        end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == [0] and sim.record(uuid(0)).state == CHANGING
+    end_due(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert holding(sim) == [] and sim.record(uuid(0)).state == UP
+
+
+@pytest.mark.parametrize("refused", range(3))
+def test_the_way_back_is_whole_though_the_time_is_over(sim: Sim, refused: int) -> None:
+    """A request takes longer than a hook has for other NICs, and a later one is refused."""
+    sim.host.fail = lambda _request: None
+    for number in range(1, NICS):
+        change(sim.node, uuid(number), sim.call(), setting(sim.node, {}, ("isolated",)))
+    before, node = sim.picture(), later(sim, each=0.5)
+    slow, asked = sim.host.fail, list[Request]()
+
+    def fail(request: Request) -> Answer | None:
+        asked.append(request)
+        return slow(request) if len(asked) != refused + 1 else Answer(errno.EPERM, "no")
+
+    sim.host.fail = fail
+    end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    record = sim.record(uuid(0))
+    assert record.state == UP and record.before is None
+    if len(asked) > refused:
+        assert sim.picture() == before and record.nic.wanted and wanted.read(sim.paths, uuid(0), []).local
+    else:
+        assert holding(sim) == []
 
 
 @pytest.mark.parametrize("after", range(4))
@@ -219,6 +303,20 @@ def test_another_namespaces_nics_keep_theirs(sim: Sim) -> None:
     assert len(wanted.uuids(sim.paths)) == NICS
     node = later(sim)
     assert len(end_due(node, call)) == NICS and holding(sim) == []
+
+
+@pytest.mark.parametrize("end", [end_due, end_some])
+def test_what_is_pending_in_another_namespace_is_left_alone(sim: Sim, end: Callable[[Node, Call], object]) -> None:
+    """A kill has come after the NIC's record said that it has the option: only there it can be told that it holds."""
+    before = wanted.read(sim.paths, uuid(0), [])
+    wanted.write(sim.paths, uuid(0), wanted.Wanted(pending=before.local))
+    other = Sim.__new__(Sim)
+    other.__dict__.update(sim.__dict__, _store=None, host=MemoryHost({}, "boot-1", 2))
+    node = later(other)
+    for _hook in range(NICS):
+        end(node, sim.call()._replace(deadline=node.clock.now() + 30))
+    assert wanted.read(sim.paths, uuid(0), []).pending == before.local
+    assert changed_options.read(sim.node, uuid(0), []) == before and holding(sim) == list(range(NICS))
 
 
 @pytest.mark.parametrize("seen", range(3))
