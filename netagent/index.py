@@ -13,7 +13,6 @@ from netcommon.operations.access import place_of as access_table
 from netcommon.operations.flows import cookie_of
 from netcommon.operations.gateway_arp import NAME as ARP_TABLE
 from netcommon.operations.guard.egress_filter import NAME as DELIVERY
-from netcommon.operations.link import ALONE
 from netcommon.operations.mark import name_of, shifted
 from runtime.record import UP, Record
 
@@ -143,8 +142,6 @@ def marks_of(record: Record) -> set[Mark]:
 
 
 def _of_kind(kind: str, stored: Stored) -> set[Mark]:
-    if kind == "link" and isinstance(master := stored.get("master"), int) and master & ALONE:
-        return {(PORTS, master & ~ALONE)}  # the MTU of a bridge that had only guests
     if kind == "guard-table":
         return {(TABLE, (NETDEV, stored.get("name")))}
     if kind == "delivery-table":

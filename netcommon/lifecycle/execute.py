@@ -113,9 +113,8 @@ def _resolve(
         if waiting:
             made += waiting
             continue
-        remembered = known.get(intent(operation)) if known else None
         try:
-            for resolved in (operation.reminded(remembered[0]) if remembered else operation).resolve(view, warnings):
+            for resolved in operation.resolve(view, warnings):
                 if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
                     made += known.get(intent(operation)) or [resolved]
                     continue

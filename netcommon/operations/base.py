@@ -164,10 +164,6 @@ class Operation(Protocol):
         """Put our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
         return ()
 
-    def reminded(self, earlier: Operation) -> Operation:
-        """It again, before it is resolved, with what it must know of ``earlier``, its like on record. By default as it is."""
-        return self
-
     def unplugged(self) -> Operation | None:
         """What takes the device out of its network before it is made fit for another; None, the default: nothing has to."""
         return None

@@ -24,9 +24,6 @@ SENTENCES = {
     UP: "The device is switched on.",
     MASTER: "The device is no port of a bridge: the node routes what the guest sends.",
 }
-ETHERNET = 1500  #: the MTU of a bridge without ports, until somebody sets one
-ALONE = 1 << 32  #: added to a bridge's index that is kept: it had no ports but guests' then, whose MTU says nothing
-PROBES = 8  #: ports that are looked at in search of one that is no guest's
 ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL
 
 
@@ -71,35 +68,6 @@ def _bridge(link: Link) -> int:
     return 0 if link.port_kind == "vrf" else link.master
 
 
-def _foremost(view: View, bridge: Link, device: str) -> Link | None:
-    """A port of ``bridge`` that is no guest's, None where there seems to be none. Not by all ports: a bridge may have a thousand."""
-    for name in [each for each in view.port_names(bridge) if each != device][:PROBES]:
-        port = view.link(name)
-        if port is not None and port.master == bridge.index and not _guests(port):
-            return port
-    return None
-
-
-def _guests(port: Link) -> bool:
-    return port.holders >= 0 or marked(port) or port.name.startswith("vif")
-
-
-def _room(view: View, bridge: Link, link: Link, alone: bool) -> tuple[int, bool]:
-    """The MTU that the device may have on ``bridge``, and whether nothing but guests' devices tells it.
-
-    A bridge has the MTU of its smallest port until somebody sets one, and the kernel does not tell which it is. So the bridge is
-    believed, but where a guest's device must be what keeps it below its other ports: one that joined when only guests were there
-    (``alone``), or when another guest's is larger than the bridge.
-    """
-    own = _foremost(view, bridge, link.name)
-    if own is None or own.mtu <= bridge.mtu:
-        return bridge.mtu, own is None
-    ports = [port for port in view.ports(bridge.index) if port.index != link.index]
-    least = min(port.mtu for port in (own, *ports) if not _guests(port))
-    follows = alone or any(_guests(port) and port.mtu > bridge.mtu for port in ports)
-    return max(bridge.mtu, least) if follows else bridge.mtu, False
-
-
 class LinkSettingFields(NamedTuple):
     """The fields of LinkSetting."""
 
@@ -110,7 +78,7 @@ class LinkSettingFields(NamedTuple):
     ifindex: int = 0
     value: str | int | bool = ""
     was: str | int | bool = ""
-    master: int = 0  #: the index of ``bridge``, and ``ALONE``
+    master: int = 0  #: the index of ``bridge``
 
 
 class LinkSetting(LinkSettingFields, Operation):
@@ -118,7 +86,7 @@ class LinkSetting(LinkSettingFields, Operation):
 
     alias    the NIC's UUID, then instance and index: whoever types ``ip link`` sees it
     address  the one wanted; else its own MAC with the first octet fe, so that a bridge never takes it for its own
-    mtu      that of ``bridge``, or of its other ports: a tap with a smaller one would shrink the bridge's
+    mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
     up       IFF_UP
     master   none: it is no port of a bridge, which would take its frames; a VRF is left. Right before ``up`` it costs no message
 
@@ -158,29 +126,9 @@ class LinkSetting(LinkSettingFields, Operation):
         elif self.setting == MTU:
             # a record of an earlier version does not tell which bridge it was, which may have another name by now
             untold = link.master if self.ifindex and not self.master and view.link(self.bridge) is None else 0
-            bridge = bridge_link(view, self.bridge, (self.master & ~ALONE if self.ifindex else 0) or untold, link)
-            value, master = self._fitting(view, bridge, link, warnings)
+            bridge = bridge_link(view, self.bridge, self.master or untold, link)
+            value, master = bridge.mtu, bridge.index
         return [self._replace(ifindex=link.index, value=value, was=self._now(link), master=master)]
-
-    def _fitting(self, view: View, bridge: Link, link: Link, warnings: list[str]) -> tuple[int, int]:
-        """The MTU, and what is kept of the bridge. A device that is the NIC's already, behind which a guest may run, is lowered only if
-        ports that are no guests' say so, or it joins another bridge, and then it is said.
-        """
-        kept, larger = self.master == bridge.index | ALONE, (bool(self.ifindex) or marked(link)) and link.mtu > bridge.mtu
-        if not (kept or larger or bridge.mtu == ETHERNET):
-            return bridge.mtu, bridge.index
-        value, alone = _room(view, bridge, link, kept)
-        before = view.link_at(self.master & ~ALONE) if self.ifindex and self.master else None
-        elsewhere = before is not None and before.kind == "bridge" and before.index != bridge.index  # else it is the same one, made anew
-        if larger and alone and not elsewhere:
-            value = link.mtu
-        elif larger and value < link.mtu:
-            warnings.append(f"the MTU of {self.device} goes from {link.mtu} to {value}, as {bridge.name} has it: its guest may be running")
-        return value, bridge.index | ALONE if alone else bridge.index
-
-    def reminded(self, earlier: Operation) -> Operation:
-        master = earlier._asdict().get("master")
-        return self._replace(master=master) if isinstance(master, int) and master & ALONE else self
 
     def inherited(self) -> Operation:
         """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""
@@ -205,18 +153,8 @@ class LinkSetting(LinkSettingFields, Operation):
             other = view.link_at(link.master)
             return f"it is a port of {other.name if other else 'another device'}" if _bridge(link) else ""
         now = self._now(link)
-        if self.setting == MTU and now == self.value and link.master and (self.master & ALONE or now == ETHERNET):
-            return self._holds_back(view, link)
         shown = repr(now) if self.setting != UP else "up" if now else "down"
         return "" if now == self.value else f"it is {shown}"
-
-    def _holds_back(self, view: View, link: Link) -> str:
-        """Say so where the bridge has a smaller MTU than its other ports because of this device."""
-        bridge = view.link_at(link.master)
-        if bridge is None or bridge.kind != "bridge" or bridge.mtu != link.mtu:
-            return ""
-        value, _alone = _room(view, bridge, link, self.master == bridge.index | ALONE)
-        return f"it is {link.mtu}, and keeps {bridge.name} at that, whose other ports have {value}" if value > link.mtu else ""
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)

@@ -257,21 +257,6 @@ def test_no_vrfs(world: World) -> None:
     assert view(world).links_of("vrf") == world.host.snapshot().links_of("vrf") == []
 
 
-def test_names_of_ports(world: World) -> None:
-    """Those of guests last, by name."""
-    world.bridge("br0")
-    for name in ("vif1.0", "tap1", "eth1", "tap0", "zeta"):
-        world.tap(name)
-    bridge = link(world, "br0")
-    for seen in (view(world), world.host.snapshot()):
-        assert list(seen.port_names(bridge)) == []
-    names = ["eth1", "zeta", "tap0", "tap1"]
-    assert do(world, *(SetLink(index(world, name), master=bridge.index) for name in names[::-1])) == [0] * 4
-    for seen in (view(world), world.host.snapshot()):
-        assert list(seen.port_names(bridge)) == names
-        assert list(seen.port_names(link(world, "tap0"))) == []
-
-
 def test_who_gave_an_address(world: World) -> None:
     for name in ("tap0", "tap1"):
         world.tap(name)

@@ -58,15 +58,6 @@ class Listed(NamedTuple):
         return self.view.routes(self.family, self.table, destination)
 
 
-#: How the names of guests' devices mostly begin.
-TAPS = ("tap", "vif", "vnet", "gnt.com.")
-
-
-def taps_last(names: Iterable[str]) -> Sequence[str]:
-    """Sort names of devices, those last that guests' devices mostly have."""
-    return sorted(names, key=lambda name: (name.startswith(TAPS), name))
-
-
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -82,10 +73,6 @@ class View(Protocol):
 
     def assigned(self, link: Link) -> bool:
         """Tell whether somebody has given the device its MAC; False where the kernel has made it up, or does not say."""
-        ...
-
-    def port_names(self, bridge: Link) -> Sequence[str]:
-        """Return the names of a Linux bridge's ports, those last that guests' devices mostly have."""
         ...
 
     def links_of(self, kind: str) -> Sequence[Link]:

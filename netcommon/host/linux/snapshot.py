@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View, taps_last
+from netcommon.host.api.host import EVERY, Listed, View
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -75,9 +75,6 @@ class Snapshot:
 
     def assigned(self, link: Link) -> bool:
         return self._view.assigned(link)
-
-    def port_names(self, bridge: Link) -> Sequence[str]:
-        return self._once(("port names", bridge.index), lambda: taps_last(port.name for port in self.ports(bridge.index)))
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])

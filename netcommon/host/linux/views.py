@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from netcommon.host.api.host import taps_last
 from netcommon.host.linux.rt_tables import Tables
 from netcommon.host.nftables.view import NftView
 from netcommon.host.rtnetlink.read import KernelView
@@ -45,13 +44,6 @@ class LiveView(KernelView, NftView):
                 return file.read().strip() == ADDRESS_SET
         except (OSError, UnicodeError):
             return False
-
-    def port_names(self, bridge: Link) -> Sequence[str]:
-        """By sysfs, which names a thousand ports in the time in which the kernel describes thirty; where that cannot be read, by those."""
-        try:
-            return taps_last(os.listdir(f"{NET}/{bridge.name}/brif"))
-        except OSError:
-            return taps_last(port.name for port in self.ports(bridge.index))
 
     def legacy_tables(self) -> Sequence[str]:
         return self._sockets.proc.legacy_tables()

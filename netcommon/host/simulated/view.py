@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed, taps_last
+from netcommon.host.api.host import EVERY, Listed
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
@@ -79,9 +79,6 @@ class MemoryView:
 
     def assigned(self, link: Link) -> bool:
         return link.index in self._kernel.assigned
-
-    def port_names(self, bridge: Link) -> Sequence[str]:
-        return taps_last(port.name for port in self.ports(bridge.index))
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]
