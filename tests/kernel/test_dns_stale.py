@@ -130,6 +130,18 @@ def test_an_address_that_a_living_instance_has_no_more(server: NameServer) -> No
     assert names(server) == LEFT
 
 
+@pytest.mark.parametrize("instance", ['a\\"b', "a\\010b", "a\\\\b", "\\200x", "", "A.example.com", "a_b"])
+def test_what_is_no_mark_as_we_write_it_is_left_alone(server: NameServer, instance: str) -> None:
+    """Whoever may write into the zone has put it there: it is said once, and keeps nothing else from being done."""
+    for name in ("h1", "h2"):
+        mark = f'"netcommon" "cluster={CLUSTER}" "instance={instance}"'
+        server.update("example.com", f"add {name} 3600 A 192.0.2.99", f"add _netcommon.{name} 3600 TXT {mark}")
+    done = command("sync", "--all")
+    said = "what stands at '_netcommon.h1.example.com' and 1 more is no mark as we write it: left alone"
+    assert (done.status, done.stderr.count("\n"), said in done.stderr) == (0, 1, True), done
+    assert names(server) == LEFT | {"h1", "h2"}
+
+
 def another_masters() -> None:
     value = json.loads((GANETI / "config.data").read_text())
     value["nodes"]["node-uuid"]["name"] = "node2.example"
