@@ -15,7 +15,7 @@ import pytest
 
 from runtime.errors import TEMPORARY, UNAVAILABLE
 from tests.support.bootstrap import VENV
-from tests.support.ganeti_event import CLUSTER, Nic, event, nic, run_hook, write_configuration
+from tests.support.ganeti_event import CLUSTER, Nic, configuration, event, nic, run_hook, write_configuration
 from tests.support.nameserver import ADDRESS, PORT, NameServer, settings
 from tests.support.netns import mounted_over
 from tests.support.node import Node
@@ -179,6 +179,33 @@ def test_nothing_is_removed_by_a_configuration_that_is_not_certain(
     done = command("sync", *asked)
     assert (done.status, "was not looked for" in done.stderr) == (status, True), done
     assert names(server) == ALL
+
+
+def empty() -> None:
+    """The configuration is of a time before the instance, the list beside it is of now."""
+    (GANETI / "config.data").write_text(configuration({}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [(empty, TEMPORARY), (another_clusters, UNAVAILABLE), (another_masters, UNAVAILABLE), (DAEMON.unlink, UNAVAILABLE)],
+    ids=["older", "another cluster's", "another master's", "no daemon"],
+)
+@pytest.mark.parametrize("asked", [("--all",), ("web.example.com",), (), ("--all", "--dry-run")], ids=["all", "one", "what failed", "dry"])
+def test_a_living_instances_records_stay_as_another_master_has_made_them(
+    server: NameServer, wrong: Callable[[], object], status: int, asked: tuple[str, ...]
+) -> None:
+    """This node's record and configuration are of an earlier time, when the server was away; the instance has another address by now."""
+    assert run_hook(event("modify", "web.example.com", [nic("192.0.2.12")])).status == 0
+    shutil.rmtree(STORE)
+    server.stop()
+    assert run_hook(event("modify", "web.example.com", [nic("192.0.2.10")])).status == TEMPORARY
+    server.start()
+    wrong()
+    before, record = server.serials(), (STORE / "web.example.com.json").read_bytes()
+    done = command("sync", *asked)
+    assert (done.status, "nothing on record was brought up to date" in done.stderr) == (status, True), done
+    assert (server.serials(), (STORE / "web.example.com.json").read_bytes()) == (before, record)
 
 
 @pytest.mark.parametrize("how", ["refused", "one zone is not there"])
