@@ -16,6 +16,8 @@ from netcommon.dns.records import Policy, wanted
 from netcommon.dns.server import Servers
 from netcommon.dns.store import Intent
 from netcommon.dns.update import Mark, mark_in
+from netcommon.log import Log
+from runtime.errors import escaped
 
 
 class Marked(NamedTuple):
@@ -25,15 +27,25 @@ class Marked(NamedTuple):
     mark: Mark
 
 
-def marked(servers: Servers, policy: Policy, cluster: str) -> list[Marked]:
-    """List the names in all zones that bear a mark of ``cluster``. Raises as Servers.transfer, where one zone cannot be read whole."""
-    found = []
+def marked(servers: Servers, policy: Policy, cluster: str, log: Log) -> list[Marked]:
+    """List the names in all zones that bear a mark of ``cluster``; warn of those where marks stand and something else is.
+
+    Raises as Servers.transfer, where one zone cannot be read whole.
+    """
+    found, strange = [], list[str]()
     for zone in policy.zones:
         for name, records in servers.transfer(zone, "TXT").items():
             label, _, rest = name.partition(".")
-            mark = mark_in(records) if label == MARK and zone_of(rest, policy.zones) == zone else None
-            if mark is not None and mark.cluster == cluster:
+            if label != MARK or zone_of(rest, policy.zones) != zone:
+                continue
+            mark = mark_in(records)
+            if mark is None:
+                strange.append(name)
+            elif mark.cluster == cluster:
                 found.append(Marked(rest, mark))
+    if strange:
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        log.warning(f"what stands at {escaped(min(strange))}{more} is no mark as we write it: left alone")
     return sorted(found)
 
 

@@ -91,7 +91,7 @@ class Run:
         from netcommon.dns.stale import by_instance, is_stale, marked
 
         known = certain()
-        found = marked(self._servers, self._policy, self._cluster or known.cluster)
+        found = marked(self._servers, self._policy, self._cluster or known.cluster, self._log)
         intents, outcomes = self._intents(), list[Outcome]()
         for name, names in by_instance(one for one in found if not only or one.mark.instance == only).items():
             if not any(is_stale(one, known, intents, self._policy) for one in names):

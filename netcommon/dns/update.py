@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import dns.rrset
 import dns.update
 
-from netcommon.dns.names import canonical, mark_of, reverse, zone_of
+from netcommon.dns.names import canonical, hostname, is_zone, mark_of, reverse, zone_of
 from netcommon.dns.records import Policy, Sets, types_at
 from netcommon.dns.server import Servers, absolute
-from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.errors import HostRefused, NicInvalid, TryAgain, escaped
 
 #: An update whose conditions no longer hold is thought over so often.
 ATTEMPTS = 4
@@ -35,9 +35,14 @@ class Mark(NamedTuple):
     instance: str
 
     @property
+    def strings(self) -> tuple[str, str, str]:
+        """The TXT record's strings."""
+        return WORD, f"cluster={self.cluster}", f"instance={self.instance}"
+
+    @property
     def text(self) -> str:
-        """As the TXT record's strings, in a zone file's spelling."""
-        return f'"{WORD}" "cluster={self.cluster}" "instance={self.instance}"'
+        """The TXT record's strings in a zone file's spelling."""
+        return " ".join(f'"{string}"' for string in self.strings)
 
 
 def mark_in(records: Collection[Any]) -> Mark | None:
@@ -45,11 +50,18 @@ def mark_in(records: Collection[Any]) -> Mark | None:
     if len(records) != 1:
         return None
     strings = [part.decode("ascii", "replace") for one in records for part in one.strings]
-    if len(strings) != 3 or strings[0] != WORD:
+    if len(strings) != 3:
         return None
     mark = Mark(strings[1].removeprefix("cluster="), strings[2].removeprefix("instance="))
-    # Only what we would write ourselves is our mark: the condition of an update names it word for word.
-    return mark if mark.text == " ".join(f'"{part}"' for part in strings) else None
+    # Only what we would write ourselves is our mark: the condition of an update names it word for word. Names need no escapes.
+    return mark if is_zone(mark.cluster) and _is_hostname(mark.instance) and strings == list(mark.strings) else None
+
+
+def _is_hostname(text: str) -> bool:
+    try:
+        return hostname(text, "mark") == text
+    except NicInvalid:
+        return False
 
 
 class Taken(HostRefused):

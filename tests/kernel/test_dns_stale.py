@@ -15,7 +15,7 @@ import pytest
 
 from runtime.errors import TEMPORARY, UNAVAILABLE
 from tests.support.bootstrap import VENV
-from tests.support.ganeti_event import CLUSTER, Nic, event, nic, run_hook, write_configuration
+from tests.support.ganeti_event import CLUSTER, Nic, configuration, event, nic, run_hook, write_configuration
 from tests.support.nameserver import ADDRESS, PORT, NameServer, settings
 from tests.support.netns import mounted_over
 from tests.support.node import Node
@@ -130,6 +130,18 @@ def test_an_address_that_a_living_instance_has_no_more(server: NameServer) -> No
     assert names(server) == LEFT
 
 
+@pytest.mark.parametrize("instance", ['a\\"b', "a\\010b", "a\\\\b", "\\200x", "", "A.example.com", "a_b"])
+def test_what_is_no_mark_as_we_write_it_is_left_alone(server: NameServer, instance: str) -> None:
+    """Whoever may write into the zone has put it there: it is said once, and keeps nothing else from being done."""
+    for name in ("h1", "h2"):
+        mark = f'"netcommon" "cluster={CLUSTER}" "instance={instance}"'
+        server.update("example.com", f"add {name} 3600 A 192.0.2.99", f"add _netcommon.{name} 3600 TXT {mark}")
+    done = command("sync", "--all")
+    said = "what stands at '_netcommon.h1.example.com' and 1 more is no mark as we write it: left alone"
+    assert (done.status, done.stderr.count("\n"), said in done.stderr) == (0, 1, True), done
+    assert names(server) == LEFT | {"h1", "h2"}
+
+
 def another_masters() -> None:
     value = json.loads((GANETI / "config.data").read_text())
     value["nodes"]["node-uuid"]["name"] = "node2.example"
@@ -167,6 +179,33 @@ def test_nothing_is_removed_by_a_configuration_that_is_not_certain(
     done = command("sync", *asked)
     assert (done.status, "was not looked for" in done.stderr) == (status, True), done
     assert names(server) == ALL
+
+
+def empty() -> None:
+    """The configuration is of a time before the instance, the list beside it is of now."""
+    (GANETI / "config.data").write_text(configuration({}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [(empty, TEMPORARY), (another_clusters, UNAVAILABLE), (another_masters, UNAVAILABLE), (DAEMON.unlink, UNAVAILABLE)],
+    ids=["older", "another cluster's", "another master's", "no daemon"],
+)
+@pytest.mark.parametrize("asked", [("--all",), ("web.example.com",), (), ("--all", "--dry-run")], ids=["all", "one", "what failed", "dry"])
+def test_a_living_instances_records_stay_as_another_master_has_made_them(
+    server: NameServer, wrong: Callable[[], object], status: int, asked: tuple[str, ...]
+) -> None:
+    """This node's record and configuration are of an earlier time, when the server was away; the instance has another address by now."""
+    assert run_hook(event("modify", "web.example.com", [nic("192.0.2.12")])).status == 0
+    shutil.rmtree(STORE)
+    server.stop()
+    assert run_hook(event("modify", "web.example.com", [nic("192.0.2.10")])).status == TEMPORARY
+    server.start()
+    wrong()
+    before, record = server.serials(), (STORE / "web.example.com.json").read_bytes()
+    done = command("sync", *asked)
+    assert (done.status, "nothing on record was brought up to date" in done.stderr) == (status, True), done
+    assert (server.serials(), (STORE / "web.example.com.json").read_bytes()) == (before, record)
 
 
 @pytest.mark.parametrize("how", ["refused", "one zone is not there"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.dns import ganeti
+from netcommon.dns.guest import Guest
 from netcommon.dns.store import FOLDER, Store
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.locks import Locks
@@ -61,7 +64,11 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
     master = ganeti.master_name(folder)
     if master and not ganeti.is_master(master, folder):
         raise HostRefused(f"the master node is {master}", "run it there")
-    known = ganeti.configured(folder)
+    known: Mapping[str, Guest] | None = ganeti.configured(folder)
+
+    def certain() -> ganeti.Certain:
+        return ganeti.certain(folder, app.root.rstrip("/") + ganeti.SOCKETS)
+
     store = _store(app)
     names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
     strange = [name for name in instances if store.read(name) is None and name not in (known or {})]
@@ -69,13 +76,20 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
         raise _unknown(strange[0])
     run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known, dry_run)
     try:
-        outcomes: list[Outcome] = run.apply((), [name for name in names if name not in strange])
+        outcomes: list[Outcome] = []
+        if asked := [name for name in names if name not in strange]:
+            try:
+                known = None if known is None else certain().guests
+            except NetcommonError as why:
+                error = _uncertain("nothing on record was brought up to date", why)
+                outcomes += [Outcome(name, (), (error,)) for name in (("",) if everything else asked)]
+            else:
+                outcomes += run.apply((), asked)
         for name in ("",) if everything and known is not None else strange:
             try:
-                found = run.remove_stale(lambda: ganeti.certain(folder, app.root.rstrip("/") + ganeti.SOCKETS), name)
+                found = run.remove_stale(certain, name)
             except NetcommonError as why:
-                kind = TryAgain if isinstance(why, TryAgain) else HostRefused
-                found = [Outcome(name, (), (kind(f"what no instance has any more was not looked for: {why}"),))]
+                found = [Outcome(name, (), (_uncertain("what no instance has any more was not looked for", why),))]
             if name and not found:
                 raise _unknown(name)
             outcomes += found
@@ -92,6 +106,12 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
     else:
         say("\n".join(f"{one.instance}: {text}" for one in outcomes for text in one.done) or "nothing to change")
     ctx.exit(next((error.status for one in outcomes for error in one.errors), 0))
+
+
+def _uncertain(what: str, why: NetcommonError) -> NetcommonError:
+    """Say what was not done for a configuration that cannot be relied on."""
+    kind = TryAgain if isinstance(why, TryAgain) else HostRefused
+    return kind(f"{what}: {why}")
 
 
 def _unknown(name: str) -> HostRefused:
