@@ -17,11 +17,11 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from netcommon.install import packages
+from netcommon.install import packages, wrappers
 from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, unlink, write_file
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.targets import Target
-from netcommon.scripts.door_files import is_door, is_marked
+from netcommon.scripts.door_files import is_door
 from runtime.errors import HostRefused, TryAgain
 
 Run = Callable[[Sequence[str]], int]
@@ -246,13 +246,19 @@ def _looks(file: os.stat_result) -> tuple[int, ...]:
 
 
 def is_ours(path: str) -> bool:
-    """Whether ``path`` itself, not what a symbolic link leads to, is a file that our install wrote."""
+    """Whether ``path`` itself, not what a symbolic link leads to, is a file that our install wrote, and nobody has changed since."""
+    return wrappers.is_ours(content(path))
+
+
+def content(path: str, links: int = 0) -> bytes:
+    """Return what is in the plain file ``path``; nothing of a symbolic link, and where ``links`` says how many names it must have."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return False
+        return b""
     try:
-        return stat.S_ISREG(os.fstat(descriptor).st_mode) and is_marked(os.read(descriptor, 1 << 16))
+        status = os.fstat(descriptor)
+        return os.read(descriptor, 1 << 16) if stat.S_ISREG(status.st_mode) and links in (0, status.st_nlink) else b""
     finally:
         os.close(descriptor)
 

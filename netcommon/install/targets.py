@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from netcommon.install import versions
+from netcommon.install import versions, wrappers
 from netcommon.install.manifest import SAVED
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.versions import PKGLIBDIR
 from netcommon.scripts import site as custom
-from netcommon.scripts.door_files import COLD, MARKER
+from netcommon.scripts.door_files import COLD
 from netcommon.settings.load import load
 from runtime.errors import HostRefused, SettingsInvalid
 from runtime.paths import Paths
@@ -38,17 +38,6 @@ QEMU = {"kvm-ifup": "/etc/qemu-ifup", "kvm-ifdown": "/etc/qemu-ifdown"}
 
 NETWORKD = "/etc/systemd/networkd.conf.d/netcommon.conf"
 
-NETWORKD_TEXT = f"""{MARKER}
-# Without these two lines systemd-networkd deletes the rules and routes of our NICs whenever it starts (networkd.conf(5)).
-[Network]
-ManageForeignRoutingPolicyRules=no
-ManageForeignRoutes=no
-"""
-
-
-#: How the launcher learns where it lies: a copy of it is told.
-WHERE = "= ($0);"
-
 
 class Target(NamedTuple):
     """One file to be put in place."""
@@ -65,7 +54,7 @@ def targets(kind: str, root: str, hooks: str) -> list[Target]:
     """
     made = {"ganeti": _ganeti, "qemu": _qemu, "xen": _xen}[kind](root, hooks)
     if networkd(root):
-        made.append(Target(NETWORKD, NETWORKD_TEXT, 0o644))
+        made.append(Target(NETWORKD, wrappers.NETWORKD, 0o644))
     there = [target._replace(path=placed(root, target.path)) for target in made]
     return list({target.path: target for target in there}.values())  # two folders may be one: the same name, so the same door
 
@@ -136,17 +125,9 @@ def wrapper(hooks: str, door: str) -> str:
     """A script that becomes our door; where that is the launcher, it itself: a shell before it would cost as much again as it takes."""
     path = _door(hooks, door)
     with open(path, encoding="utf-8") as stream:
-        first, _, rest = stream.read().partition("\n")
-    if first.startswith("#!/usr/bin/perl") and WHERE in rest:
-        return f"{first}\n{MARKER}\n{rest.replace(WHERE, WHERE.replace('$0', repr(path)), 1)}"
-    return f"#!/bin/sh\n{MARKER}\nexec '{path}' \"$@\"\n"
+        return wrappers.copied(stream.read(), path) or wrappers.starting(path)
 
 
 def _choosing(hooks: str, door: str, path: str) -> str:
     """A script that becomes our door for taps that we know, and what stood here before for the others."""
-    library = os.path.dirname(os.path.realpath(hooks))
-    return (
-        f"#!/usr/bin/python3 -IS\n{MARKER}\n"
-        f"import sys\n\nsys.path.insert(0, {library!r})\n\n"
-        f"from netcommon.install.fallback import main\n\nmain({_door(hooks, door)!r}, {path + SAVED!r})\n"
-    )
+    return wrappers.choosing(os.path.dirname(os.path.realpath(hooks)), _door(hooks, door), path + SAVED)

@@ -57,8 +57,8 @@ def starts_installed(path: str, hooks: str) -> bool:
 
 
 def is_marked(content: bytes) -> bool:
-    """Whether our install wrote this file."""
-    return MARKER.encode() in content[:SMALL].splitlines()
+    """Whether this file began as one that our install wrote: there the marker is on one of the first two lines."""
+    return MARKER.encode() in content[:SMALL].splitlines()[:2]
 
 
 def _among(path: str, hooks: str) -> bool:

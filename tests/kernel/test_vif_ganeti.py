@@ -264,3 +264,19 @@ def test_a_change_reaches_the_emulated_twin(xen: Xen) -> None:
     change("inst1.gnt.example/3", "--tags-from", "/run/new-tags")
     assert isolated() == {"vif5.3": True, "vif5.3-emu": True}
     assert indexes() == found
+
+
+def test_a_twin_whose_device_is_gone_keeps_no_change_from_its_nic(xen: Xen) -> None:
+    """The guest's own drivers have QEMU close the emulated device, and nothing is called; by its own name it is said not to be up."""
+    for action in ("online", "add"):
+        assert xen.call(action, 3).status == 0
+    run("ip", "link", "del", "vif5.3-emu")
+    for name in ("inst1.gnt.example/3", "vif5.3", "inst1.gnt.example"):
+        change(name, "isolated=yes")
+        assert isolated() == {"vif5.3": True}, name
+        change(name, "--unset", "isolated")
+        assert isolated() == {"vif5.3": False}, name
+    for names in (["vif5.3-emu"], ["vif5.3", "vif5.3-emu"]):
+        done = execute([str(VENV / "bin/netcommon"), "change", *names, "isolated=yes"], BASE)
+        assert done.status == 64 and "a NIC that is up" in done.stderr
+        assert isolated() == {"vif5.3": False}

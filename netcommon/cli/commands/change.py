@@ -12,7 +12,7 @@ from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.context import Node, alive
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
 from runtime.environment import emulated_uuid
@@ -127,17 +127,30 @@ def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
     for problem in problems:
         app.log.warning(problem)
     if names:
-        return [each for record in found for each in _with_twin(node, record, found)]
+        return _with_twins(node, found, names)
     return [record for record in found if record.state in (UP, CHANGING) and not record.moved]
 
 
-def _with_twin(node: Node, record: Record, meant: Sequence[Record]) -> list[Record]:
-    """Give a record, and that of its emulated twin on Xen, unless that is meant already: what one may send the other may not forbid."""
-    nic = record.nic
-    if "XENBUS_PATH" not in nic.environment or nic.index is None:
-        return [record]
-    twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
-    return [record] if twin is None or any(twin.key == each.key for each in meant) else [record, twin]
+def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> list[Record]:
+    """Give the records, and of each NIC of Xen its emulated twin's: what one may send the other may not forbid.
+
+    A guest's own drivers make QEMU close the twin's device, and nobody tells us: such a twin keeps nothing from its NIC. One that is
+    itself named stays, so that it is said of it that it is not up.
+    """
+    found = {record.key: record for record in meant}
+    view = node.host.view()
+    for record in meant:
+        nic = record.nic
+        if "XENBUS_PATH" not in nic.environment or nic.index is None:
+            continue
+        twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
+        if twin is None:
+            continue
+        if alive(node, view, twin) and not twin.closing:
+            found.setdefault(twin.key, twin)
+        elif not {twin.key, twin.uuid, twin.device} & {*names, *(name.lower() for name in names)}:
+            found.pop(twin.key, None)
+    return list(found.values())
 
 
 def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:

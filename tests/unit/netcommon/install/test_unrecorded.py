@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from netcommon.install import manifest, unrecorded
+from netcommon.install import manifest, unrecorded, wrappers
 from netcommon.install.manifest import FILE, SAVED
-from netcommon.install.targets import NETWORKD
+from netcommon.install.targets import NETWORKD, wrapper
+from netcommon.scripts.door_files import MARKER
 from tests.support.installed import REAL, UP, System
+
+#: The doors of this tree.
+HOOKS = str(Path(__file__).resolve().parents[4] / "hooks")
 
 Picture = dict[str, tuple[object, ...]]
 
@@ -132,3 +137,70 @@ def test_a_link_that_somebody_has_made_is_named(system: System, name: str) -> No
     system.install("ganeti")
     assert [action.path for action in system.install("ganeti", uninstall=True) if action.what == "note"] == [name]
     assert system.at(name).is_symlink()
+
+
+#: What an administrator may have in /etc/qemu-ifup, made of a door of ours.
+THEIRS = {
+    "a copy with lines of their own": lambda door: door + "ip link set $1 master br7\n",
+    "a copy of another kind's door": lambda door: door,
+    "the marker in a here-document": lambda door: f"#!/bin/sh\ncat <<X\n{MARKER}\nX\nip link set $1 master br7\n",
+}
+
+
+@pytest.mark.parametrize("how", [*THEIRS, "a hard link"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_administrators_script_is_not_taken_for_a_door(system: System, how: str, lost: bool) -> None:
+    """With the record intact, and where it is lost: it is not put on record, and no uninstall of any kind removes it."""
+    system.ganeti()
+    system.install("ganeti")
+    script = system.at("/etc/qemu-ifup")
+    if how in THEIRS:
+        system.put("/etc/qemu-ifup", THEIRS[how](system.at(REAL).read_text()))
+    else:
+        os.link(system.at(REAL), script)
+    before = script.read_bytes()
+    if lost:
+        lose(system)
+    system.install("ganeti")
+    assert list(manifest.read(str(system.root))) == ["ganeti"]
+    for kind in ("qemu", "xen", "ganeti"):
+        system.install(kind, uninstall=True)
+        assert script.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["ganeti", "qemu"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_door_that_somebody_has_changed_is_nobodys_to_remove(system: System, kind: str, lost: bool) -> None:
+    """Nor to write over."""
+    system.ganeti()
+    system.install(kind)
+    door = system.at(REAL if kind == "ganeti" else "/etc/qemu-ifup")
+    with door.open("a") as stream:
+        stream.write("# the site's own\n")
+    before = door.read_bytes()
+    if lost:
+        lose(system)
+    system.install(kind)
+    assert door.read_bytes() == before
+    system.install(kind, uninstall=True)
+    assert door.read_bytes() == before
+
+
+def test_with_a_record_nothing_is_looked_for(system: System) -> None:
+    """Also not a door of another kind: the record says what we have made."""
+    plain(system)
+    system.install("xen")
+    lose(system)
+    installs = manifest.Installs({"ganeti": (manifest.Change(UP),)})
+    assert unrecorded.lost(str(system.root), installs) == {}
+    assert list(unrecorded.lost(str(system.root), manifest.Installs())) == ["xen"]
+
+
+@pytest.mark.parametrize("door", ["kvm-ifup", "kvm-nic-setup", "ganeti-hook", "ganeti-dns-hook", "vif-ganeti"])
+def test_the_doors_of_this_version_are_known(door: str) -> None:
+    """A changed launcher needs its line in LAUNCHERS: copies of it are found by that."""
+    text = wrapper(HOOKS, door)
+    found = wrappers.read(text.encode())
+    assert found and (found.door, found.saved) == (f"{HOOKS}/{door}", "")
+    for other in (text + "\n", text[:-1], text.replace("exec", "echo", 1), text.replace(MARKER, MARKER + " "), "#\n" + text):
+        assert wrappers.read(other.encode()) is None
