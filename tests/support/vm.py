@@ -23,7 +23,7 @@ from tests.support.bootstrap import ROOT, VENV, say
 
 #: Of .venv, what nobody needs in there.
 HEAVY = ("mypy", "mypyc", "pip", "setuptools", "pkg_resources", "virtme", "virtme_ng", "urllib3", "requests", "ast_serialize")
-FOLDERS = ("hooks", "netagent", "netcommon", "runtime", "tests", "examples", "docs")
+FOLDERS = ("hooks", "netagent", "netcommon", "netregistry", "runtime", "tests", "examples", "docs")
 WITH_CASES = ("tests/vm", "tests/contract", "tests/kernel", "tests/fault")
 MODULES = ("bridge", "tun", "veth", "openvswitch", "8021q", "bonding", "dummy", "vrf", "vxlan", "nf_tables")
 
