@@ -9,6 +9,7 @@ import pytest
 from netcommon.host.api.facts import Address
 from netcommon.host.api.requests import AddAddress, DeleteAddress, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, told, view
+from tests.support.netns import wait_until
 
 ADDRESSES = {2: ("169.254.169.254", 32), 10: ("fe80::1", 64)}
 BOTH = pytest.mark.parametrize("family", ADDRESSES)
@@ -114,5 +115,6 @@ def test_an_address_of_the_node_itself(world: World, family: int, address: str, 
     for each in (view(world), world.host.snapshot()):
         assert not each.local(family, address) and not each.local(family, other)
     assert do(world, AddAddress(Address(family, address, length, index(world, "up0")))) == [0]
+    wait_until(lambda: view(world).local(family, address), 10, "the kernel takes an IPv6 address once nobody else claims it")
     for each in (view(world), world.host.snapshot()):
         assert each.local(family, address) and not each.local(family, other)

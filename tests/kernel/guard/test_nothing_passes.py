@@ -17,7 +17,7 @@ from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
 
-MAC, OTHER = "aa:00:00:12:34:56", "52:54:00:ab:cd:ef"
+MAC, OTHER = "aa:00:00:12:34:56", "aa:00:00:ab:cd:ef"  # of one cluster, whose guests have one prefix
 SENT = 20
 
 
@@ -46,6 +46,7 @@ def told() -> tuple[bool, bool]:
     [
         (tap_mac(OTHER), {}, True),
         (tap_mac(MAC), {}, False),
+        (tap_mac("52:54:00:ab:cd:ef"), {}, False),  # of another prefix: udev's own may look so
         ("", {}, False),  # the kernel's own
         ("02:00:00:00:00:09", {}, False),  # of nobody
         ("fe:2e:be:23:6a:8a", {}, False),  # the kernel's own, which a down has put back
