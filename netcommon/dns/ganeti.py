@@ -90,7 +90,7 @@ def certain(folder: str, sockets: str) -> Certain:
 
 
 def _answers(path: str) -> bool:
-    """Whether a daemon listens there."""
+    """Tell whether a daemon listens there."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1)

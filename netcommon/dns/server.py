@@ -197,7 +197,7 @@ class Servers:
         raise self._refusal(rcode, "")
 
     def _untrusted(self, error: dns.exception.DNSException) -> NetcommonError | None:
-        """What the server, or we, found wrong with a signature; None for any other error."""
+        """Say what the server, or we, found wrong with a signature; None for any other error."""
         server, name = self._left[0], self._key.name.to_text(omit_final_dot=True)
         if isinstance(error, dns.tsig.PeerBadKey):
             return SettingsInvalid(f"DNS server {server} does not know the TSIG key {name}")

@@ -122,7 +122,7 @@ class Run:
         return {name: intent for name in self._store.names() if (intent := self._store.read(name))}
 
     def _refresh(self, name: str) -> Intent | None:
-        """What is on record may be out of date: another node may have been the master meanwhile, or an operation ended half way.
+        """Bring up to date what is on record: another node may have been the master meanwhile, or an operation ended half way.
 
         Returns what is on record then, or would be.
         """

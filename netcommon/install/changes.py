@@ -246,7 +246,7 @@ def _looks(file: os.stat_result) -> tuple[int, ...]:
 
 
 def is_ours(path: str) -> bool:
-    """Whether ``path`` itself, not what a symbolic link leads to, is a file that our install wrote, and nobody has changed since."""
+    """Tell whether ``path`` itself, and no symbolic link's target, is a file that our install wrote and nobody has changed since."""
     return wrappers.is_ours(content(path))
 
 

@@ -304,7 +304,7 @@ def settle_owners(node: Node, key: str, before: Iterable[Operation], lasting: It
 
 
 def requests_of(operations: Sequence[Operation]) -> list[tuple[Operation, Request]]:
-    """What applies them, each request with the operation that it is of, or with the first of those that one transaction changes.
+    """Give what applies them: each request with its operation, or with the first of those that one transaction changes.
 
     What keeps the guest to its own is changed by one transaction of nftables, where it is side by side: no frame meets a part of it.
     """

@@ -90,7 +90,7 @@ class Operation(Protocol):
         return False
 
     def marks(self) -> bool:
-        """Whether it is our mark on the device, which a site may not want there (the setting tap_alias)."""
+        """Tell whether it is our mark on the device, which a site may not want there (the setting tap_alias)."""
         return False
 
     def confines(self) -> str:
@@ -165,7 +165,7 @@ class Operation(Protocol):
         return ()
 
     def unplugged(self) -> Operation | None:
-        """What takes the device out of its network before it is made fit for another; None, the default: nothing has to."""
+        """Give what takes the device out of its network before it is made fit for another; None, the default: nothing has to."""
         return None
 
     def waits(self, view: View) -> bool:

@@ -88,7 +88,7 @@ def _ports(view: View, vrf: Link) -> list[Link]:
 
 
 def _guests(view: View, link: Link) -> bool:
-    """Whether a guest is behind it, though the node's own default route may lead there.
+    """Tell whether a guest is behind it, though the node's own default route may lead there.
 
     A tap is the node's own where Open vSwitch has made it: the bridge's device, or another internal port, of its userspace datapath.
     """

@@ -57,7 +57,7 @@ def starts_installed(path: str, hooks: str) -> bool:
 
 
 def is_marked(content: bytes) -> bool:
-    """Whether this file began as one that our install wrote: there the marker is on one of the first two lines."""
+    """Tell whether this file began as one that our install wrote: there the marker is on one of the first two lines."""
     return MARKER.encode() in content[:SMALL].splitlines()[:2]
 
 
@@ -88,7 +88,7 @@ def _content(path: str) -> bytes:
 
 
 def _starts_door(content: bytes, hooks: str) -> bool:
-    """Whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``, and at most to exit then."""
+    """Tell whether a shell script's only command is to start a door of ours: ``exec .../hooks/kvm-ifup "$@"``, then at most an exit."""
     program = _started(content)
     return bool(program) and _among(program, hooks)
 

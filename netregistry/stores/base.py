@@ -45,7 +45,7 @@ class Unavailable(TryAgain):
 
 
 class Compacted(NetcommonError):
-    """What was asked for is older than the store remembers: ``floor`` is the last revision that a compaction has taken."""
+    """Refuse what is older than the store remembers: ``floor`` is the last revision that a compaction has taken."""
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
@@ -53,7 +53,7 @@ class Compacted(NetcommonError):
 
 
 class Ahead(NetcommonError):
-    """What was asked for is of a revision that there has not been: it is of another epoch."""
+    """Refuse a revision that there has not been: it is of another epoch."""
 
     def __init__(self, revision: int, newest: int) -> None:
         self.revision, self.newest = revision, newest
@@ -106,7 +106,7 @@ class Delete(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What a commit has done to one key; ``value`` None: it was removed."""
+    """Tell what a commit has done to one key; ``value`` None: it was removed."""
 
     key: str
     value: bytes | None
@@ -120,7 +120,7 @@ class Batch(NamedTuple):
 
 
 class Watch(Protocol):
-    """What has been committed below one prefix since a revision, batch by batch."""
+    """Give what has been committed below one prefix since a revision, batch by batch."""
 
     def next(self, seconds: float) -> Batch:
         """Give the next commit; a heartbeat where none came within so many seconds. Raises Compacted, Lost."""

@@ -1,4 +1,4 @@
-"""What follows a frame asks of a host: where a packet goes, which groups a device is in, how a device takes frames and hands them on."""
+"""Ask a host what trace asks: where a packet goes, which groups a device is in, how a device takes frames and hands them on."""
 
 from __future__ import annotations
 

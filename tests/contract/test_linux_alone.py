@@ -294,7 +294,7 @@ def test_a_chain_of_several_devices(host: LinuxHost) -> None:
 
 
 def test_states_of_a_bridge_and_its_ports(host: LinuxHost) -> None:
-    """What bridge(8) has set is told, and whether there is a carrier."""
+    """Read what bridge(8) has set, and whether there is a carrier."""
     run("ip", "link", "set", "br0", "type", "bridge", "group_fwd_mask", "0x4000", "mcast_querier", "1", "nf_call_ip6tables", "1")
     run("ip", "link", "set", "up0", "master", "br0")
     wait_until(lambda: ask("bridge", "-j", "link", "show", "dev", "up0")[0]["state"] == "forwarding", 5, "up0 forwards")

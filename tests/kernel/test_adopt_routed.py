@@ -107,13 +107,13 @@ class Running:
             return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
     def gateways(self) -> dict[str, str]:
-        """What the guest has in its neighbour cache."""
+        """Read the guest's neighbour cache."""
         with self.namespace.entered():
             return {one["dst"]: one["lladdr"] for one in ask("ip", "-j", "neighbour", "show", "dev", "eth0") if "lladdr" in one}
 
 
 def lost(ping: subprocess.Popen[str]) -> int:
-    """How many were not answered."""
+    """Count those that were not answered."""
     said = ping.communicate(timeout=60)[0]
     found = re.search(r"(\d+) packets transmitted, (\d+) received", said)
     assert found, said

@@ -150,7 +150,7 @@ def test_a_typo_in_the_settings_takes_nothing_from_a_guest(node: Node, way: str)
 
 @pytest.mark.no_agent("starts an agent of its own")
 def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
-    """What was changed in the settings and done by `change --all` needs no reload to last; what cannot be read ends nothing."""
+    """Let what `change --all` has done by the settings last without a reload; settings that cannot be read end nothing."""
     node.bridge("br0")
     node.tap("tap0")
     settings, nic = Path("/etc/netcommon/config.toml"), environment(MODE="bridged", LINK="br0", IP="")
@@ -200,7 +200,7 @@ def test_an_agent_that_starts_without_a_good_link(node: Node, link: str) -> None
 
 @pytest.mark.no_agent("it would end them before the hook is called")
 def test_ends_of_many_others_hold_no_hook(node: Node) -> None:
-    """What the hook of a new NIC has no time for stays due, and gc ends it."""
+    """Leave due what the hook of a new NIC has no time for; gc ends it."""
     node.bridge("br0")
     nics = [environment(number, MODE="bridged", LINK="br0", IP="") for number in range(MANY + 2)]
     for nic in nics:

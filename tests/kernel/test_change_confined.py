@@ -136,7 +136,7 @@ def bridged(node: Node) -> Iterator[Place]:
 
 
 def test_bridged(node: Node) -> None:
-    """What its guest may send, whether it is isolated, and what it reaches of the node: three tables, of nftables and of the bridge."""
+    """Change what its guest may send, whether it is isolated, and what it reaches of the node, in nftables and in the bridge."""
     with bridged(node) as place:
         ways = [
             Settings("guarded"),

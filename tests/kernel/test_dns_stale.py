@@ -223,7 +223,7 @@ def test_nothing_is_removed_where_a_zone_cannot_be_read(server: NameServer, how:
 
 
 def test_nothing_is_removed_where_a_transfer_breaks_off(server: NameServer) -> None:
-    """What came of the zone has the stale marks, or has not: it is not looked at."""
+    """Do not look at what came of the zone, whether that has the stale marks or not."""
     for part in range(4):  # more than one message takes
         server.update("example.com", *(f"add filler-{part}-{number} 3600 TXT {'x' * 200}" for number in range(100)))
     config = Path("/etc/netcommon/config.toml")

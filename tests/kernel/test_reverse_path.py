@@ -77,7 +77,7 @@ def marked(request: pytest.FixtureRequest, node: Node) -> None:
 
 
 def passed(site: Site, guest: Namespace) -> bool:
-    """Whether what the guest sends comes out at the router, whatever comes back; it need not ask for the gateway's MAC."""
+    """Tell whether what the guest sends comes out at the router, whatever comes back; it need not ask for the gateway's MAC."""
     guest.run("ip", "neighbour", "replace", GATEWAY4, "lladdr", Path("/sys/class/net/tap0/address").read_text().strip(), "dev", "eth0")
 
     def echoes() -> int:
@@ -90,7 +90,7 @@ def passed(site: Site, guest: Namespace) -> bool:
 
 
 def told() -> tuple[int, bool, bool, bool]:
-    """What the tools say: check's exit status, and whether check, explain and doctor name the filter."""
+    """Ask what the tools say: check's exit status, and whether check, explain and doctor name the filter."""
     program = str(VENV / "bin/netcommon")
     checked = subprocess.run([program, "check", "tap0"], capture_output=True, text=True, check=False)
     document = json.loads(subprocess.run([program, "explain", "--json", "tap0"], capture_output=True, text=True, check=False).stdout)

@@ -165,7 +165,7 @@ def test_an_option_frees_it(ways: Ways, tap: Tap, address: str, forged: str) -> 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["as it is", "with the rule"])
 def test_nothing_marks_it(ways: Ways, tap: Tap, kept: bool) -> None:
-    """What `nft flush ruleset` does to the marks: table main forwards meanwhile, unless one rule of the administrator's lets it not."""
+    """Flush the marks by `nft flush ruleset`: table main forwards meanwhile, unless one rule of the administrator's lets it not."""
     if kept:
         for family in ("-4", "-6"):
             run("ip", family, "rule", "add", "not", "iif", "lo", "blackhole", "preference", "32765")

@@ -43,7 +43,7 @@ def of_ours() -> set[str]:
 
 
 def lost(text: str) -> int:
-    """How many of PINGS had no answer, by what ping says at its end."""
+    """Count those of PINGS without an answer, by what ping says at its end."""
     sent, received = (int(part.split()[0]) for part in text.partition(" statistics ---")[2].split("\n")[1].split(",")[:2])
     assert sent == PINGS, text
     return sent - received

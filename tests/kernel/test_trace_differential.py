@@ -28,7 +28,7 @@ RESERVED = 0.25  #: more than this share of frames may not be answered with a re
 
 
 class Tally:
-    """What came of all frames: pairs of what trace says and where the frame arrived."""
+    """Count what came of all frames: pairs of what trace says and where the frame arrived."""
 
     def __init__(self) -> None:
         self.pairs, self.reserved = 0, 0

@@ -231,7 +231,7 @@ def test_the_sites_scripts(xen: Xen) -> None:
 
 
 def isolated() -> dict[str, bool]:
-    """Whether each device of NIC 3 is kept from other isolated ports."""
+    """Tell whether each device of NIC 3 is kept from other isolated ports."""
     ports = ask("bridge", "-d", "-j", "link")
     return {port["ifname"]: bool(port["isolated"]) for port in ports if port["ifname"].startswith("vif5.3")}
 

@@ -131,7 +131,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
 
 
 def _guarded(view: View, operations: Sequence[Operation], report: Report) -> list[str]:
-    """What the spoof guard makes of the guest's frames, where none of them passes."""
+    """Say what the spoof guard makes of the guest's frames, where none of them passes."""
     try:
         found = [nothing_passes(one, view) for one in operations if isinstance(one, NicGuard)] if report.alive else []
     except NetcommonError:  # it is told of the guard's own step that it cannot be told

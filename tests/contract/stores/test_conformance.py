@@ -1,4 +1,4 @@
-"""What every engine of a store does in the same way (netregistry.stores.base)."""
+"""Hold every engine of a store to what all do in the same way (netregistry.stores.base)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_closing_ends_a_watch_that_waits(store: Store) -> None:
 
 
 def test_compaction(store: Store) -> None:
-    """What was overwritten or removed goes; a removal does not bring back what was there before it."""
+    """Forget what was overwritten or removed; a removal does not bring back what was there before it."""
     put(store, "kept", b"1")
     old = put(store, "a", b"1")
     put(store, "a", b"2")

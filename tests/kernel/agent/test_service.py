@@ -55,7 +55,7 @@ def said(running: Agent, seconds: float, until: str = "") -> list[str]:
 
 
 def well_formed(text: str) -> bool:
-    """Whether Prometheus finds nothing wrong with metrics."""
+    """Tell whether Prometheus finds nothing wrong with metrics."""
     promtool = bootstrap.unpacked("prometheus") / "usr/bin/promtool"
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=60)
     return (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -265,7 +265,7 @@ def test_scripts_run_outside_of_the_unit(node: Node, stand_in: None) -> None:
 
 
 def found(running: Agent) -> bool:
-    """Whether ``netcommon agent status`` finds that agent."""
+    """Tell whether ``netcommon agent status`` finds that agent."""
     answer = command("status", "--json")
     return answer.returncode == 0 and json.loads(answer.stdout)["pid"] == running.pid
 

@@ -36,7 +36,7 @@ def sent(mac: str) -> bytes:
 
 
 def told() -> tuple[bool, bool]:
-    """Whether explain and doctor say that nothing passes."""
+    """Tell whether explain and doctor say that nothing passes."""
     said = subprocess.run([str(VENV / "bin/netcommon"), "explain", "--json", "tap0"], capture_output=True, text=True, check=False).stdout
     return bool(json.loads(said)["nics"][0]["dropped"]), any("every frame" in each.text for each in findings(Paths()))
 

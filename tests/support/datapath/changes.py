@@ -92,7 +92,7 @@ def _rule(dice: random.Random, place: Place) -> Change:
 
 
 def _table(dice: random.Random) -> list[str]:
-    """What is in the table of the changes: a default route by up1, or that and other routes, or nothing that leads anywhere."""
+    """Fill the table of the changes: a default route by up1, or that and other routes, or nothing that leads anywhere."""
     if dice.random() < 0.25:
         return [f"route replace unreachable default table {TABLE}"]
     made = [f"route replace default via {at.GATEWAY14} table {TABLE}", f"-6 route replace default via {at.GATEWAY16} dev up1 table {TABLE}"]

@@ -31,7 +31,7 @@ TABLE = "77"  #: of the changes
 
 
 class Place(NamedTuple):
-    """What the mode decides."""
+    """Hold what the mode decides."""
 
     mode: str
     inner: str  #: the device of the node's stack that a guest's frame comes to

@@ -252,7 +252,7 @@ def _answers(frame: bytes, shot: Shot) -> bool:
 
 
 def _all(ear: socket.socket, outgoing: bool = False, every: bool = False) -> list[bytes]:
-    """What a socket has got; of a packet socket's frames those that came in, or those that are sent."""
+    """Read what a socket has got; of a packet socket's frames those that came in, or those that are sent."""
     found: list[bytes] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What is read from standard input, by a process whose standard input is closed."""
+"""Read standard input in a process whose standard input is closed."""
 
 from __future__ import annotations
 

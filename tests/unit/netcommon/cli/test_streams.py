@@ -82,6 +82,6 @@ def test_messages_that_nobody_hears(arguments: tuple[str, ...], status: int, tmp
 
 
 def test_nothing_at_all_is_open(tmp_path: Path) -> None:
-    """What is opened by then gets none of the streams' numbers."""
+    """Give none of the streams' numbers to what is opened by then."""
     found = command(tmp_path, "list", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, before=lambda: os.closerange(0, 3))
     assert found.returncode == 74

@@ -1,4 +1,4 @@
-"""What a running routed guest is told of the host's side, and when: never at a first up, nothing of its own addresses."""
+"""Tell a running routed guest of the host's side: never at a first up, and nothing of its own addresses."""
 
 from __future__ import annotations
 

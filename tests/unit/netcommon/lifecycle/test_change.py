@@ -497,7 +497,7 @@ def test_who_set_a_nic_up_is_told_by_its_record(tmp_path: Path, monkeypatch: pyt
 
 
 def said_too(sim: Sim) -> list[str]:
-    """What was said to be done beside what was asked."""
+    """Give what was said to be done beside what was asked."""
     found = [line.partition("today's settings too: ")[2] for line in sim.lines if "today's settings too" in line]
     sim.lines.clear()
     return found
@@ -513,7 +513,7 @@ def test_the_end_says_what_else_it_has_changed(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_that_was_not_done(tmp_path: Path) -> None:
-    """What has drifted is not made again where it was to go, nor what was asked for said to be the settings'."""
+    """Do not make again what has drifted and was to go, nor call what was asked for the settings'."""
     sim = machine(tmp_path, "bridged")
     to(sim, static_fdb="yes")
     entry = DeleteFdb(sim.record().ifindex, BASES["bridged"].mac, 10)

@@ -86,7 +86,7 @@ def test_another_up_moves_it_too(tmp_path: Path, settings: dict[str, Any]) -> No
 
 
 def test_a_name_that_names_nothing_any_more_changes_nothing(tmp_path: Path) -> None:
-    """What was made for it stands as it was."""
+    """Leave what was made for it as it was."""
     sim = node(tmp_path)
     sim.up(nic("routed, all options"))
     picture = sim.picture()
