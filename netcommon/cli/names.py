@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 from click.shell_completion import CompletionItem
 
+from netcommon.cli.output import say
+from netcommon.host.api.facts import Link
 from netcommon.host.api.host import View
 from runtime import definitions, validate
 from runtime.environment import DownHint
@@ -25,23 +27,41 @@ def matching(records: Iterable[Record], name: str, instances: bool = True, view:
     """The records that ``name`` means: by key, else by UUID, else by device, else by INSTANCE/INDEX, else by instance.
 
     ``view``: else also by the name that a device has now, if it was renamed since. Raises NicInvalid for an INSTANCE/INDEX that several
-    NICs have: Ganeti gives an index anew when it removes a NIC of a running instance, and tells nobody of those that move up.
+    NICs have: Ganeti gives an index anew when it removes a NIC of a running instance, and tells nobody of those that move up. One whose
+    device is gone does not count beside one whose device is there; that it is passed over is said on stderr.
     """
     records, uuid = list(records), name.lower()
-    kinds = (
+    kinds = [
         [record for record in records if record.key == uuid],
         [record for record in records if record.uuid == uuid],
         [record for record in records if record.device == name],
         [record for record in records if record.nic.instance and record.nic.index is not None and record.nic.label == name],
         [record for record in records if instances and record.nic.instance == name],
-    )
+    ]
     link = view.link(name) if view is not None and not any(kinds) and _fits(validate.interface, name) else None
     if link is not None:
         return [record for record in records if record.ifindex == link.index and link.alias.startswith(record.uuid if link.alias else "")]
     found = next((found for found in kinds if found), [])
+    if view is not None and found and found is kinds[3] and len({record.uuid for record in found}) > 1:
+        found = kinds[3] = _there(view, name, found)
     if found and found is kinds[3] and len({record.uuid for record in found}) > 1:
         raise _several(name, [f"{record.uuid} on {record.device}" for record in found], "are on record so; name it by one of these")
     return found
+
+
+def _there(view: View, name: str, found: list[Record]) -> list[Record]:
+    """Those of ``found`` whose device is there, and on stderr which are not; all of them where none is."""
+    links = {record.key: view.link_at(record.ifindex) for record in found}
+    there = [record for record in found if (link := links[record.key]) and (link.name == record.device or _bears(link, record))]
+    for record in found if there else ():
+        if record not in there:
+            say(f"{name}: {record.uuid} on {record.device}, whose device is gone, is on record so too and is passed over", err=True)
+    return there or found
+
+
+def _bears(link: Link, record: Record) -> bool:
+    """Tell whether the device bears our mark with the record's NIC."""
+    return link.alias.startswith(record.uuid + " ")
 
 
 def chosen(store: Store, names: Sequence[str], problems: list[str], view: View | None = None) -> list[Record]:
@@ -89,7 +109,7 @@ def no_instance(name: str, nics: Sequence[Nic]) -> None:
 def called(view: View, record: Record) -> str:
     """Tell what the record's device is called now, by our mark on it."""
     link = view.link_at(record.ifindex)
-    return link.name if link is not None and link.alias.startswith(record.uuid + " ") else record.device
+    return link.name if link is not None and _bears(link, record) else record.device
 
 
 def hint(store: Store, paths: Paths, name: str, view: View) -> DownHint:

@@ -12,7 +12,7 @@ from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.context import Node, Outcome, alive
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
 from runtime.environment import emulated_uuid
@@ -75,10 +75,14 @@ def command(
     if refused.status:
         refused.rows = [row for row in refused.rows if row["error"]]
         ctx.exit(_foretell(refused, [None] * len(refused.rows), as_json) if dry_run else refused.show(as_json))
+    view = node.host.view()
     for record in records:
         told: list[Difference] = []
         with results.of(record.nic):
-            results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
+            if every and not alive(node, view, record):
+                results.done(Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after"))
+            else:
+                results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
         found.append(told[0] if told else None)
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
@@ -154,12 +158,14 @@ def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> li
 
 
 def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:
-    """Say what would differ, and of which NICs that cannot be told; return the exit status. ``found``: None for one that failed."""
+    """Say what would differ, and of which NICs that cannot be told; return the exit status. ``found``: None for one without an answer."""
     if as_json:
         answer("change", nics=[_document(row, one) for row, one in zip(results.rows, found, strict=True)])
         return results.status
     for row, one in zip(results.rows, found, strict=True):
         if one is None:
+            if not row["error"]:
+                say(str(row["text"]))
             continue
         head = f"{row['nic']} on {row['device']}: "
         if not one.any:

@@ -98,6 +98,19 @@ def test_of_several_none_is_touched_if_one_cannot_have_it(cli: Cli) -> None:
     assert "static_fdb = true, set by change" in cli("plan", "tap1").stdout
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_all_passes_over_a_nic_whose_device_is_gone(cli: Cli, dry: tuple[str, ...]) -> None:
+    """As repair does; one that is named is refused."""
+    cli.host.remove_link("tap0")
+    done = cli("change", "--all", "rate_in=8mbit", *dry)
+    assert "web1/0: its device tap0 is gone, which gc cleans up after" in done.stdout
+    assert "web1/1 on tap1: " in done.stdout and done.stderr == ""
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+    assert Path(cli.paths.wanted, f"{UUIDS[1]}.json").exists() is not bool(dry)
+    assert [row["error"] for row in cli.json("change", "--all", "rate_in=8mbit", *dry)] == ["", ""]
+    assert "a NIC that is up" in cli("change", "tap0", "rate_in=8mbit", *dry, status=64).stderr
+
+
 def test_new_tags(cli: Cli) -> None:
     assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
     assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout

@@ -172,6 +172,21 @@ def test_down_never_chooses_among_several(two: Cli) -> None:
     assert "web1/0 is down on tap0" in two("down", "--force", "web1/0").stdout
 
 
+def test_a_nic_whose_device_is_gone_keeps_no_other_from_its_name(two: Cli) -> None:
+    """It is said which record is passed over; of those whose devices are there none is chosen."""
+    two.environ = {"INTERFACE": "tap2", "MODE": "ext", "INTERFACE_UUID": UUIDS[7], "INSTANCE": "web1", "INTERFACE_INDEX": "0"}
+    two.host.add_tap("tap2", holder=78)
+    two("up", "--from-environment")
+    two.host.remove_link("tap0")
+    checked = two("check", "web1/0")
+    assert f"web1/0 on tap2 ({UUIDS[7]}): good" in checked.stdout
+    assert f"web1/0: {UUIDS[0]} on tap0, whose device is gone, is on record so too and is passed over" in checked.stderr
+    assert two.json("show", "web1/0")[0]["nic"]["INTERFACE_UUID"] == UUIDS[7]
+    assert "web1/0 is down on tap2" in two("down", "--force", "web1/0").stdout
+    assert two.host.view().link("tap2").up is False  # type: ignore[union-attr]
+    assert "the device is gone" in two("check", "web1/0", status=1).stdout
+
+
 def test_down_all(two: Cli) -> None:
     assert two("down", "--all", "--force").stdout == "web1/0 is down on tap0\nweb1/1 is down on tap1\n"
     assert two.host.view().rules(AF_INET, "tap1") == []
