@@ -88,11 +88,12 @@ class Flows(FlowsFields, Operation):
         if switch.controlled:
             warnings.append(f"{switch.name} has a controller, which may remove the flows of {self.device}: let it do the guarding too")
         if self.flows:
+            if not self._unguarded(view):  # a guest is not left without its guard for somebody's flow
+                self._refuse_others(view, switch.name, self.flows)
             return [self._replace(ifindex=link.index, switch=switch.name)]
         made = [(name, flow) for template in self.templates for name, flow in self._render(template, view)]
         names, flows = tuple(name for name, _ in made), tuple(flow for _, flow in made)
-        if self.templates != (GUARD,):
-            self._refuse_others(view, switch.name, flows)
+        self._refuse_others(view, switch.name, flows)
         return [self._replace(ifindex=link.index, switch=switch.name, flows=flows, names=names)]
 
     def _refuse_others(self, view: View, switch: str, flows: Sequence[str]) -> None:
@@ -101,15 +102,25 @@ class Flows(FlowsFields, Operation):
         A port that is not there yet has no flows of anybody's. The guard's are not looked for, which would cost each NIC a process.
         """
         port = standing(view, self.device, self.bridge, self.owner)
+        for match in self._taken(view, switch, port.ofport, flows) if port is not None else ():
+            raise HostRefused(
+                f"{switch} has a flow of somebody else's with the match and priority of one of {' '.join(self.templates)}: {match}",
+                f'ovs-ofctl --strict del-flows {switch} "{match.partition(",")[2]}", or take another priority in the template',
+            )
+
+    def _unguarded(self, view: View) -> bool:
+        """Tell whether a flow of the spoof guard's is missing beside those of a site's template."""
+        guards = {flow for flow in self.flows if _priority(flow.replace(" actions=", ",actions=")) >= GUARDED}
+        return bool(guards) and self.templates != (GUARD,) and not guards <= {flow.text for flow in view.flows(self.switch, self.cookie)}
+
+    def _taken(self, view: View, switch: str, port: int, flows: Sequence[str]) -> list[str]:
+        """Cookie and match of each flow of somebody else's that stands where one of ``flows`` would."""
+        if self.templates == (GUARD,):
+            return []
         wanted = {_match(flow) for flow in flows}
-        for flow in view.flows_from(switch, port.ofport) if port is not None else ():
-            if flow.cookie & FLOW_MARK_MASK != FLOW_MARK and _match(flow.text) in wanted:
-                match = ",".join(filter(None, [f"in_port={self.device}", _match(flow.text)]))
-                raise HostRefused(
-                    f"{switch} has a flow of somebody else's with the match and priority of one of {' '.join(self.templates)}: "
-                    f"cookie={flow.cookie:#x},{match}",
-                    f'ovs-ofctl --strict del-flows {switch} "{match}", or take another priority in the template',
-                )
+        others = [flow for flow in view.flows_from(switch, port) if flow.cookie & FLOW_MARK_MASK != FLOW_MARK]
+        taken = [(flow.cookie, _match(flow.text)) for flow in others if _match(flow.text) in wanted]
+        return [",".join(filter(None, [f"cookie={cookie:#x}", f"in_port={self.device}", match])) for cookie, match in taken]
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
@@ -148,6 +159,8 @@ class Flows(FlowsFields, Operation):
         missing = [flow for flow in wanted if flow not in now]
         strange = len(found) - sum(flow in wanted for flow in now)
         words = [f"{len(missing)} of its {len(self.flows)} flows are missing"] if missing else []
+        for match in self._taken(view, self.switch, port.ofport, missing) if missing else ():
+            words.append(f"a flow of somebody else's stands in the place of one: {match}")
         words += [f"{strange} flows are there that are not its own"] if strange else []
         return ", ".join(words)
 

@@ -118,6 +118,25 @@ def test_a_controller_is_told_of(sim: Sim) -> None:
     assert [line for line in sim.lines if "ovs0 has a controller" in str(line)]
 
 
+def test_repair_puts_nothing_over_a_flow_of_somebody_elses(sim: Sim) -> None:
+    """One with the match and priority of one of ours, as `ovs-ofctl add-flow` replaces it; check names it."""
+    from netcommon.lifecycle.check import check, repair
+
+    sim.host.templates[SITE] = "priority=7,actions=drop\npriority=8,actions=drop"
+    sim.up(nic("openvswitch"))
+    (ours, other) = sim.host.openflow.all
+    theirs = ours._replace(cookie=7, text="priority=7 actions=NORMAL")
+    sim.host.openflow.all = [theirs, other]
+    ((_does, differs),) = check(sim.node, sim.host.view(), sim.record()).drift
+    assert "a flow of somebody else's stands in the place of one: cookie=0x7,in_port=tap0,priority=7" in differs
+    with pytest.raises(HostRefused, match='ovs-ofctl --strict del-flows ovs0 "in_port=tap0,priority=7"'):
+        repair(sim.node, UUIDS[0], sim.call())
+    assert sim.host.openflow.all == [theirs, other]
+    sim.host.openflow.all = [other]
+    repair(sim.node, UUIDS[0], sim.call())
+    assert sorted(sim.host.openflow.all) == sorted([ours, other])
+
+
 def test_repair_takes_what_was_recorded(sim: Sim) -> None:
     """Whatever the template says by then; a new up takes the new one."""
     from netcommon.lifecycle.check import check, repair
