@@ -312,6 +312,22 @@ def test_the_example(wire: Wire) -> None:
     assert "ip 1" in shown and "no-lan.lan 2, no-lan.mail 1" in shown
 
 
+@pytest.mark.no_agent("an agent repairs by itself")
+def test_repair_leaves_a_flow_of_somebody_elses(wire: Wire) -> None:
+    """One that has taken the place of a template's; the switch is asked what it has."""
+    folder = Path("/etc/netcommon/templates/ovs")
+    folder.mkdir(parents=True)
+    (folder / "site.j2").write_text("priority=7,udp,tp_dst=7,actions=drop\n")
+    wire.up(f"{GUARDED} netcommon:0:flows:site")
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x7,priority=7,in_port=tap0,udp,tp_dst=7,actions=NORMAL")
+    assert "cookie=0x7" in run("ovs-ofctl", "dump-flows", "ovs0", "in_port=tap0")
+    argv = [sys.executable, "-m", "netcommon.cli", "repair", "tap0"]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=EXAMPLE.parents[3], check=False)
+    assert done.returncode == 69 and "a flow of somebody else's with the match and priority" in done.stderr
+    assert "cookie=0x7" in run("ovs-ofctl", "dump-flows", "ovs0", "in_port=tap0")
+    assert wire.passes(ethernet(frames.IPV4, ipv4(IP, udp(1, 7))))
+
+
 def test_the_guard_of_the_site(wire: Wire) -> None:
     """A template of the same name takes the place of ours."""
     folder = Path("/etc/netcommon/templates/ovs")
