@@ -21,12 +21,13 @@ from netcommon.install import packages, wrappers
 from netcommon.install.manifest import SAVED, TEMPORARY, Change, flush_folder, unlink, write_file
 from netcommon.install.rooted import outside, placed, resolved
 from netcommon.install.targets import Target
-from netcommon.scripts.door_files import is_door
+from netcommon.scripts.door_files import MARKER, is_door
 from runtime.errors import HostRefused, TryAgain
 
 Run = Callable[[Sequence[str]], int]
 
-#: Why a file of ours is removed, where that says which.
+#: Why a file of ours is kept or removed, where that says which.
+EDITED = "somebody has edited our door, so it is not brought up to date: move it away and install again to have ours"
 UNFINISHED = "it is the file itself: the install did not get further"
 LOST = "what stood here first is lost: an earlier version saved a door of ours in its place. Bring it back from its package, or a backup"
 
@@ -72,7 +73,8 @@ def plan_step(root: str, target: Target, hooks: str, recorded: Change | None) ->
         raise HostRefused(f"{path} is neither a file nor a symbolic link: it cannot be kept and is not replaced")
     marked = is_ours(path)
     if status and not marked and is_door(path, hooks) and not _leads_to_wrapper(root, target.path):
-        return Step(target, (), (Action("keep", target.path, "is a door of ours already"),))
+        why = EDITED if MARKER.encode() in content(path, links=1) else "is a door of ours already"
+        return Step(target, (), (Action("keep", target.path, why),))
     if not marked:
         _refuse_strangers(root, target.path, recorded)
     already = packages.diverted(root, target.path)

@@ -130,6 +130,16 @@ class TestGaneti:
         assert Action("keep", "/usr/lib/ganeti/kvm-ifup", "is a door of ours already") in said
         assert output(system.hooks / "kvm-ifup") == "kvm-ifup"
 
+    def test_of_an_edited_door_it_is_said_how_to_have_ours(self, system: System) -> None:
+        system.ganeti()
+        system.install("ganeti")
+        door = system.at("/usr/lib/ganeti/kvm-ifup")
+        edited = door.read_text() + "# edited\n"
+        door.write_text(edited)
+        (why,) = [action.text for action in system.install("ganeti") if action.path == "/usr/lib/ganeti/kvm-ifup"]
+        assert why == "somebody has edited our door, so it is not brought up to date: move it away and install again to have ours"
+        assert door.read_text() == edited
+
     def test_the_sites_scripts_of_3_2_are_named(self, system: System) -> None:
         system.ganeti()
         system.put("/etc/ganeti/network/routed/up")
