@@ -99,18 +99,33 @@ class SqliteStore:
         store.path, store._now, store._closed = path, now, False
         store._lock = threading.RLock()
         store._news = threading.Condition(store._lock)
-        store._database = _connect(path)
-        with _translated(path):
-            store._database.executescript(f"BEGIN IMMEDIATE; {TABLES}")
-            store._database.execute(f"PRAGMA application_id={APPLICATION}")
-            store._database.execute(f"PRAGMA user_version={SCHEMA}")
-            facts = [("epoch", epoch), ("revision", 0), ("floor", 0)]
-            store._database.executemany("INSERT INTO facts VALUES (?, ?)", facts)
-            store._database.execute("COMMIT")
-        store._ready()
-        if path != ":memory:":
-            _synchronise_folder(path)
+        try:
+            store._database = _connect(path)
+            store._fill(epoch)
+            if path != ":memory:":
+                _synchronise_folder(path)
+        except BaseException:  # a file half made would keep the next try off
+            if path != ":memory:":
+                for end in ("", "-wal", "-shm"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path + end)
+            raise
         return store
+
+    def _fill(self, epoch: str) -> None:
+        """Make the tables of a new file; the connection is closed where that fails."""
+        try:
+            with _translated(self.path):
+                self._database.executescript(f"BEGIN IMMEDIATE; {TABLES}")
+                self._database.execute(f"PRAGMA application_id={APPLICATION}")
+                self._database.execute(f"PRAGMA user_version={SCHEMA}")
+                facts = [("epoch", epoch), ("revision", 0), ("floor", 0)]
+                self._database.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+                self._database.execute("COMMIT")
+            self._ready()
+        except BaseException:
+            self._database.close()
+            raise
 
     def _ready(self) -> None:
         with _translated(self.path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -180,6 +181,21 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert store.list("") == before
         store._database.execute("PRAGMA max_page_count=1000000")
         assert store.commit([Expect("b", 0)], [Put("b", bytes(1 << 20))]) == before.revision + 1
+
+
+@pytest.mark.parametrize("room", [1, 4096, 8192, 20000])
+def test_a_disk_without_room_for_a_new_store(tmp_path: Path, room: int) -> None:
+    """Limit the size of files: nothing half made stays, and the next try, with room, makes the store."""
+    path, limits = str(tmp_path / "registry.sqlite"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(Unavailable):
+            SqliteStore.create(path, "first")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+    with SqliteStore.create(path, "second") as store:
+        assert (store.epoch, store.commit([], [Put("a", b"1")])) == ("second", 1)
 
 
 def test_a_commit_that_is_not_answered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
