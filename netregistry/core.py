@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 50  #: of a request that others keep on overtaking
 AGAIN = 5  #: times that a commit without answer is sent
+REMEMBERED = 10_000  #: refusals
 LATE = 3_600_000  #: milliseconds for which every request is remembered, at least
 EARLY = 300_000  #: milliseconds that the clock of who asks may be fast
 
@@ -119,20 +120,33 @@ class _Incarnation(NamedTuple):
 
 
 class Core:
-    """A registry's behaviour. ``view``: kept by who runs this; ``now``: seconds since the epoch."""
+    """A registry's behaviour. ``view``: kept by who runs this; ``now``: seconds since the epoch.
+
+    A refused request changes nothing in the store, so that is not where its refusal is remembered: a copy that comes later is refused as
+    long as this Core is there, and judged anew by another one.
+    """
 
     def __init__(self, view: View, now: Callable[[], float]) -> None:
         self.view, self.now = view, now
+        self._refused: dict[tuple[str, str, str], Response] = {}  # by request and who made it, the oldest first
 
     def answer(self, call: Call, who: Identity) -> Steps:
         """Answer a request; never raises Refused: a refusal is a response with a problem document."""
+        same = (call.id, who.role, who.name)
+        if same in self._refused:
+            return self._refused[same]
         try:
             return (yield from self._answered(call, who))
         except Invalid as error:
             refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
         except Refused as error:
             refused = error
-        return Response(refused.code, refused.problem())
+        response = Response(refused.code, refused.problem())
+        if response.status < 500 and not call.dry_run:
+            self._refused[same] = response
+            if len(self._refused) > REMEMBERED:
+                del self._refused[next(iter(self._refused))]
+        return response
 
     def sign_on(self, who: Identity, incarnation: str, seconds: float) -> Generator[Effect, Result, int]:
         """Let a node be alive; give the lease that is to be kept. Raises Refused where another agent has its identity."""
@@ -220,6 +234,7 @@ class Core:
         entry = load(Entry, found.value)
         if (entry.action, entry.who.role, entry.who.name) != (call.action, who.role, who.name):
             raise Refused("exists", f"the id {call.id} was another request's", id=call.id)
+        yield CatchUp(found.revision)
         return Response(entry.status, entry.body, f"{self.view.epoch}:{found.revision}")
 
 

@@ -48,7 +48,10 @@ class Leader:
     def work(self) -> Work:
         """Do all that is due."""
         yield from self._requests()
-        yield from (*self._gone(), *self._forgotten())  # what is not done somebody else has done, or the next turn will do
+        for commit in (*self._gone(), *self._forgotten()):
+            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now

@@ -90,12 +90,13 @@ class Local:
             try:
                 effect = next(steps)
                 while True:
-                    effect = steps.send(self._done(effect))
+                    effect = steps.send(self.do(effect))
             except StopIteration as end:
                 result: T = end.value
                 return result
 
-    def _done(self, effect: Effect) -> Result:
+    def do(self, effect: Effect) -> Result:
+        """Do one effect; for who lets several generators of the core run by turns."""
         if isinstance(effect, Commit):
             try:
                 return Committed(self._store.commit(effect.tests, effect.changes))

@@ -43,7 +43,7 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         if claim.holder == nic.uuid:
             return
         if not contends:
-            raise Refused("taken", f"{what} is {_named(draft, claim.holder)}'s", holder=claim.holder)
+            raise Refused("taken", f"{what} belongs to {_named(draft, claim.holder)}", holder=claim.holder)
         if len(claim.contenders) >= MOST_CONTENDERS:
             raise Refused("taken", f"{what} has {MOST_CONTENDERS} contenders already")
         draft.put(key, claim._replace(contenders=(*(each for each in claim.contenders if each != nic.uuid), nic.uuid)))

@@ -78,7 +78,7 @@ def _fits_its_nics(draft: Draft, before: Network, after: Network) -> None:
             claim = draft.claim(keys.address(after.uuid, found))
             if claim is not None and claim.holder:
                 nic = draft.nic(claim.holder)
-                raise Refused("taken", f"{found} is {nic.label if nic else claim.holder}'s", holder=claim.holder)
+                raise Refused("taken", f"{found} belongs to {nic.label if nic else claim.holder}", holder=claim.holder)
 
 
 def delete(draft: Draft, part: Part) -> Done:

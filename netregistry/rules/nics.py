@@ -61,7 +61,7 @@ def set_(draft: Draft, part: Part) -> Done:
     """Change fields of a NIC; with ``allocate`` in the body also what is given out anew."""
     before = _there(draft, part.target)
     matched(draft, keys.nic(before.uuid), part.match)
-    allocate, found, rest = _beside(draft, part.body)
+    allocate, found, rest = _beside(draft, part.body, before.network)
     fields = read_fields(Nic, rest, FIELDS)
     touched = [name for name in fields if fields[name] != getattr(before, name)]
     masters.nic(draft, before, [*touched, *(("mac",) if "mac" in allocate else ())], draft.who)
@@ -79,13 +79,13 @@ def delete(draft: Draft, part: Part) -> Done:
     return Done(200, key, write(nic))
 
 
-def _beside(draft: Draft, body: Any) -> tuple[tuple[str, ...], bool, Any]:
+def _beside(draft: Draft, body: Any, network: str = "") -> tuple[tuple[str, ...], bool, Any]:
     """Part the body of a request into what is to be given out, whether the NIC was found, and its fields. Raises Invalid, Refused."""
     if not isinstance(body, dict):
         raise Invalid("body", body, "an object")
     for name in body:
         if name in masters.PER_NETWORK:
-            _per_network(draft, name, body)
+            _per_network(draft, name, body.get("network", network))
     allocate, found = body.get("allocate", []), body.get("found", False)
     if not isinstance(allocate, list) or any(each not in ALLOCATED for each in allocate) or len(set(allocate)) != len(allocate):
         raise Invalid("allocate", allocate, f"a list of {', '.join(ALLOCATED)}, none twice")
@@ -95,8 +95,8 @@ def _beside(draft: Draft, body: Any) -> tuple[tuple[str, ...], bool, Any]:
     return tuple(allocate), found, {name: value for name, value in body.items() if name not in BESIDE}
 
 
-def _per_network(draft: Draft, name: str, body: dict[str, Any]) -> None:
-    network = draft.network(body["network"]) if isinstance(body.get("network"), str) else None
+def _per_network(draft: Draft, name: str, uuid: object) -> None:
+    network = draft.network(uuid) if isinstance(uuid, str) else None
     command = f"netcommon registry network set {network.name if network else 'NETWORK'} {name}=..."
     raise Refused("forbidden", f"{name} is of a network, and never of one NIC: {command}", field=name, master="network", command=command)
 
@@ -145,7 +145,7 @@ def _options_are_some(draft: Draft, nic: Nic) -> None:
         raise Invalid("options", ", ".join(names), "each option once")
     for place, option in enumerate(nic.options):
         if option.name in masters.PER_NETWORK:
-            _per_network(draft, option.name, {"network": nic.network})
+            _per_network(draft, option.name, nic.network)
         try:
             value_of(option.name, option.value)
         except NicInvalid as error:
