@@ -189,7 +189,7 @@ class Core:
                 result = yield from self._committed(commit)
                 if isinstance(result, Committed):
                     yield CatchUp(result.revision)
-                    wrote = any(change.key == done.key for change in commit.changes)
+                    wrote = not done.key or any(change.key == done.key for change in commit.changes)
                     return Response(done.status, done.body, f"{self.view.epoch}:{result.revision}" if wrote else unchanged)
                 if isinstance(result, Unanswered):
                     raise Refused(

@@ -110,7 +110,7 @@ class Draft:
         """Give the commit, with its entry of the history."""
         ledger = self.view.ledger
         changes = self.changes
-        ledger = ledger._replace(number=ledger.number + 1)
+        ledger = ledger._replace(number=ledger.number + 1, kept=ledger.kept + 1)
         entry = Entry(ledger.number, self.request, self.now, self.who, action, target, changes, status, body)
         data = dump(entry)
         if len(data) > LONGEST_VALUE:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 from netregistry.core import LATE, CatchUp, Committed, Compact, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
 from netregistry.model import keys
-from netregistry.model.codec import dump, load
-from netregistry.model.history import Entry, Identity
+from netregistry.model.codec import dump
+from netregistry.model.history import Identity
 from netregistry.model.node import Gone
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
@@ -103,18 +103,17 @@ class Leader:
         while True:
             view, settings, now = core.view, core.view.settings, core.now()
             some = cast("Some", (yield Oldest("history/", AT_ONCE)))
+            ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
             cut: list[str] = []
-            floor = view.ledger.floor
-            for key, value in some.items:
+            for key, _value in some.items:
                 at = made(key.partition("/")[2])
-                excess = view.ledger.number - load(Entry, value).number >= settings.history_entries
-                if at >= now * 1000 - LATE or not (excess or at < (now - settings.history_seconds) * 1000):
+                if at >= now * 1000 - LATE or not (len(cut) < excess or at < (now - settings.history_seconds) * 1000):
                     break
                 cut.append(key)
-                floor = max(floor, at)
+                ledger = ledger._replace(kept=ledger.kept - 1, floor=max(ledger.floor, at))
             if not cut:
                 return
-            advanced = Put(keys.LEDGER, dump(view.ledger._replace(floor=floor)))
+            advanced = Put(keys.LEDGER, dump(ledger))
             result = yield Commit((Expect(keys.LEDGER, view.at(keys.LEDGER)),), (advanced, *map(Delete, cut)))
             if not isinstance(result, Committed):
                 return

@@ -43,10 +43,12 @@ class Entry(NamedTuple):
 class Ledger(NamedTuple):
     """The one key that every change of what is wanted tests and advances.
 
-    ``number``: of the latest entry of the history; ``floor``: milliseconds since the epoch; requests made by then are not remembered.
+    ``number``: of the latest entry of the history; ``kept``: how many there are; ``floor``: milliseconds since the epoch; requests made by
+    then are not remembered.
     """
 
     number: int = 0
+    kept: int = 0
     floor: int = 0
 
 

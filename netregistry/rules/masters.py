@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Fields of a NIC that a Ganeti cluster, or a node, decides where it is the NIC's master.
 OF_GANETI = frozenset(("belongs", "instance", "index", "name", "owner", "mac", "network", "ip", "mode", "link", "vlan", "model", "tags"))
 OF_NODE = frozenset(("belongs", "instance", "index", "name", "mac", "mode", "link", "vlan", "model", "tags"))
+OF_MASTER = {"ganeti": OF_GANETI, "node": OF_NODE}
 #: What a node may ask of the registry for a NIC of its own beside these: `netcommon define` is such a call.
 ASKED_BY_NODE = frozenset(("network", "ip", "addresses", "owner"))
 
@@ -43,7 +44,9 @@ def nic(draft: Draft, nic: Nic, fields: Iterable[str], who: Identity) -> None:
     """Raise Refused where somebody else decides one of the fields."""
     for field in sorted(fields):
         if not _decides(nic, field, who):
-            _refuse(draft, field, nic.master, _command(draft, nic, field))
+            # an importer or node of its own is refused what the operator decides; everybody else what the NIC's master does
+            master = REGISTRY if field not in OF_MASTER.get(nic.master.partition(":")[0], ()) else nic.master
+            _refuse(draft, field, master, _command(draft, nic, field, master))
 
 
 def nic_whole(draft: Draft, nic: Nic, who: Identity, forced: bool) -> None:
@@ -51,13 +54,13 @@ def nic_whole(draft: Draft, nic: Nic, who: Identity, forced: bool) -> None:
     if who.role == "operator" and (forced or not nic.master.startswith("ganeti:")):
         return
     if nic.master != identity(who):
-        _refuse(draft, "", nic.master, _command(draft, nic, ""))
+        _refuse(draft, "", nic.master, _command(draft, nic, "", nic.master))
 
 
 def _decides(nic: Nic, field: str, who: Identity) -> bool:
     kind = nic.master.partition(":")[0]
     if who.role == "operator":
-        return field not in {"ganeti": OF_GANETI, "node": OF_NODE}.get(kind, ())
+        return field not in OF_MASTER.get(kind, ())
     if nic.master != identity(who):
         return False
     return field in (OF_GANETI if who.role == "importer" else OF_NODE | ASKED_BY_NODE)
@@ -90,9 +93,9 @@ def _renewed(network: Network, field: str) -> str:
     return f"gnt-network add-tags {network.name} TAG" if field == "tags" else f"gnt-network remove {network.name}, and add it anew"
 
 
-def _command(draft: Draft, nic: Nic, field: str) -> str:
-    """Give the command by which a NIC's field (or, where it is "", the NIC itself) is changed."""
-    kind, _, name = nic.master.partition(":")
+def _command(draft: Draft, nic: Nic, field: str, master: str) -> str:
+    """Give the command by which a NIC's field (or, where it is "", the NIC itself) is changed by its master."""
+    kind, _, name = master.partition(":")
     if kind == "ganeti":
         which = nic.index if nic.index is not None else nic.uuid
         if field in NET:
@@ -102,7 +105,7 @@ def _command(draft: Draft, nic: Nic, field: str) -> str:
         if not field:
             return f"gnt-instance modify --net {which}:remove {nic.instance}"
         return f"gnt-instance modify {nic.instance}"
-    if kind == "node" and field not in ("options", "primary", "reserved"):
+    if kind == "node":
         node = draft.node(name)
         return (
             f"netcommon define, on {node.name if node else name}"

@@ -55,7 +55,9 @@ def test_reservations(registry: Registry) -> None:
     mail = registry.nic(network=blue, ip="192.0.2.2", instance="mail1")
     registry.do("nic.delete", mail.uuid)
     registry.passes(4000)
-    assert registry.refused("nic.add", "", {"network": blue, "ip": "192.0.2.2"})["reserved"] == "mail", "a deletion does not end a reservation"
+    assert registry.refused("nic.add", "", {"network": blue, "ip": "192.0.2.2"})["reserved"] == "mail", (
+        "a deletion does not end a reservation"
+    )
     registry.do("claim.release", key)
     assert registry.claim(key) is None
     assert registry.nic(network=blue, allocate=["ipv4"]).ip == "192.0.2.1"
