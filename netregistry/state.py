@@ -16,7 +16,7 @@ State = Literal["provisioning", "running", "stopped", "moving", "conflict", "unk
 
 #: What cannot be put on a NIC that runs.
 RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
-#: Of these a Ganeti cluster also says that there is none.
+#: Of these "" means that there is none: a node always says it, a Ganeti cluster too. Of the others it means that nobody says anything.
 SAID_EMPTY = ("ip", "vlan")
 
 
@@ -74,13 +74,15 @@ def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
 
 
 def _pending(nic: Nic, report: Report) -> tuple[str, ...]:
-    """Give the fields in which a NIC that runs is not as it is wanted; a field of which nothing is wanted may be anything."""
+    """Give the fields in which a NIC that runs is not as it is wanted."""
     ganeti = nic.master.startswith("ganeti:")
-    return tuple(
-        field
-        for field in RESTART
-        if getattr(nic, field) != getattr(report, field) and (getattr(nic, field) or (ganeti and field in SAID_EMPTY))
-    )
+    found = []
+    for field in RESTART:
+        wanted, there = getattr(nic, field), getattr(report, field)
+        said = wanted and there if field not in SAID_EMPTY else wanted or ganeti
+        if said and wanted != there:
+            found.append(field)
+    return tuple(found)
 
 
 def conflicts(view: View, nic: Nic) -> Iterator[Conflict]:
