@@ -55,15 +55,25 @@ plausible = st.sampled_from(
         [{"action": "nic.delete", "target": UUIDS[0]}, {"action": "nic.add", "body": {"uuid": UUIDS[0]}}],
     ]
 )
-FIELDS = sorted({name for action in ACTIONS.values() for name in action.body().get("properties", ())} | {"parts", "after", "nics", "about"})
-bodies = st.one_of(json_values, st.dictionaries(st.sampled_from(FIELDS), plausible | json_values, max_size=6))
+MORE = {"batch": ["parts"], "report": ["after", "nics", "removed", "about"]}
 targets = st.one_of(
-    st.sampled_from(UUIDS),
+    *[st.sampled_from(UUIDS)] * 5,
     st.text(max_size=20),
     st.builds("{}/{}/{}".format, st.sampled_from(["addresses", "macs", "x"]), plausible, plausible),
 )
-who = st.sampled_from([OPERATOR, OPERATOR, GANETI, node(0), node(1), Identity("reader"), Identity("node", "/"), Identity("importer", "")])
-calls = st.tuples(st.sampled_from([*ACTIONS, "batch", "report", "fly"]), targets, bodies, st.sampled_from(["*", "", "first:2", "x:1"]), who)
+others = [GANETI, node(0), node(1), Identity("reader"), Identity("node", "/"), Identity("importer", "")]
+who = st.one_of(*[st.just(OPERATOR)] * 3, st.sampled_from(others))
+matches = st.one_of(*[st.just("*")] * 4, st.sampled_from(["", "first:2", "x:1"]))
+
+
+def asked_for(action: str) -> st.SearchStrategy[tuple[str, str, Any, str, Identity]]:
+    """Fields of the action's own, of mostly one or two that are wrong."""
+    fields = sorted(ACTIONS[action].body().get("properties", ())) if action in ACTIONS else MORE.get(action, ["force"])
+    bodies = st.one_of(*[st.dictionaries(st.sampled_from(fields or ["force"]), plausible, max_size=3)] * 4, json_values)
+    return st.tuples(st.just(action), targets, bodies, matches, who)
+
+
+calls = st.sampled_from([*ACTIONS, "batch", "report", "fly", "nic.add", "nic.set", "nic.set", "network.set"]).flatmap(asked_for)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
