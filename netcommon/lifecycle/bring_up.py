@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed, owe
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -52,7 +52,6 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -125,7 +124,6 @@ class BringUp:
         Returns what is still on record.
         """
         try:
-            self.undone.append(record)
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
             self.log.warning(f"still not undone: {error}")
@@ -135,9 +133,8 @@ class BringUp:
 
     def _as_before(self, record: Record) -> Record:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
-        from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
+        from netcommon.lifecycle.way_back import change_back  # few ups need it
 
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, about(self.call, record), self.held)
             # the guest may have been told of what did not hold
@@ -152,7 +149,6 @@ class BringUp:
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
         self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
-        self.undone.append(record)
         try:
             finish(self.node, record, call, self.held)
         except NetcommonError as error:
@@ -254,7 +250,7 @@ class BringUp:
             before=before,
         )
         settled = (*unknown, *map(to_json, resolved))
-        self.undone += [current] if difference.gone else []
+        owe(self.node, current, map(to_json, difference.gone), self.log)
         left = current if run and current.scripts and self.run_scripts else None
         self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -333,12 +329,11 @@ class BringUp:
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
-        from netcommon.lifecycle.way_back import change_back, fresh
+        from netcommon.lifecycle.way_back import change_back
 
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
@@ -436,4 +431,3 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
-        self.undone.append(record)

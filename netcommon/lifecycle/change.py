@@ -237,7 +237,7 @@ def _changed(
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
         def failed() -> Outcome:
-            give_back(node, attempt.undone, call)
+            give_back(node, call)
             if attempt.settled is not None:
                 run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
             raise failure
@@ -249,7 +249,7 @@ def _changed(
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
-        give_back(node, attempt.undone, call)
+        give_back(node, call)
         if attempt.settled is not None:
             elsewhere = _to_be_told(node, record, attempt.settled)
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
