@@ -140,6 +140,11 @@ def leads_to(sim: Sim) -> str:
     return ", ".join(link.name for index in indices if (link := sim.host.view().link_at(index)) is not None)
 
 
+def owed(sim: Sim) -> list[str]:
+    """What is on disk of it."""
+    return [name for name in sim.files() if name.startswith("owed/")]
+
+
 def wrong(sim: Sim) -> str:
     """Say where the address leads, if not to the NIC that came last of those that have it on record."""
     having = [record for record in sim.records() if any(each.get("destination") == "10.0.0.5/32" for each in record.operations)]
@@ -153,7 +158,7 @@ def lives(story: str, folder: Path) -> range:
     before(sim)
     with Mortal(sim) as mortal:
         doing(sim)
-    assert wrong(sim) == "" and leads_to(sim) == "tap0" and not sim.node.store.owes()
+    assert wrong(sim) == "" and leads_to(sim) == "tap0" and not owed(sim)
     sim.close()
     return range(len(mortal.steps))
 
@@ -184,7 +189,7 @@ def test_whoever_comes_next(tmp_path: Path, story: str, following: str) -> None:
                 repair(sim.node, record.key, sim.call())
         assert wrong(sim) == "", life
         sim.gc()
-        assert not sim.node.store.owes() and not [name for name in sim.files() if name.startswith("owed/")], life
+        assert not owed(sim), life
         sim.close()
     assert window, "no kill came between the record's last word and the giving back"
 
@@ -209,18 +214,18 @@ def test_one_that_is_at_work_gets_it_later(tmp_path: Path) -> None:
     taken(sim)
     with at_work(sim, FIRST):
         assert sim.down(TAKES).changed
-        assert leads_to(sim) == "" and sim.node.store.owes()
+        assert leads_to(sim) == "" and owed(sim)
     sim.up(FIRST)
-    assert leads_to(sim) == "tap0" and not sim.node.store.owes()
+    assert leads_to(sim) == "tap0" and not owed(sim)
 
 
 def test_what_one_at_work_owes_is_left_to_it(tmp_path: Path) -> None:
     """It has noted that, and let go of nothing yet: were it taken for given back, a kill would find nothing."""
-    life = next(life for life in lives("down", tmp_path) if killed("down", tmp_path / "noted", life).node.store.owes())
+    life = next(life for life in lives("down", tmp_path) if owed(killed("down", tmp_path / "noted", life)))
     sim = killed("down", tmp_path, life)
     with at_work(sim, TAKES):
         sim.up(THIRD)
-        assert sim.node.store.owes() and leads_to(sim) == "tap1"
+        assert owed(sim) and leads_to(sim) == "tap1"
 
 
 def test_it_is_given_back_although_it_could_not_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,10 +262,10 @@ def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
 def test_of_another_boot_nothing_is_owed(tmp_path: Path) -> None:
     """Its routes have gone with its devices."""
     sim = killed("down", tmp_path, lives("down", tmp_path)[-2])
-    assert sim.node.store.owes()
+    assert owed(sim)
     sim.reboot()
     sim.gc()
-    assert not sim.node.store.owes() and leads_to(sim) == ""
+    assert not owed(sim) and leads_to(sim) == ""
 
 
 def test_where_nothing_was_taken_nothing_is_written(tmp_path: Path) -> None:
