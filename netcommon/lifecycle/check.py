@@ -157,16 +157,19 @@ def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
 
 
 def restore(node: Node, call: Call) -> None:
-    """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. Raises no failure of one of them.
+    """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. What fails is logged: it stays owed.
 
     What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end.
     """
-    for name, debt in node.store.owed.each():
-        try:
-            if not at_work(node, debt.uuid) and _restored(node, debt, call):
-                node.store.owed.settled(name)
-        except NetcommonError as error:
-            call.log.error(f"what {debt.nic.label} had taken from another NIC is not given back yet: {error}")
+    try:
+        for name, debt in node.store.owed.each():
+            try:
+                if not at_work(node, debt.uuid) and _restored(node, debt, call):
+                    node.store.owed.settled(name)
+            except NetcommonError as error:
+                call.log.error(f"what {debt.nic.label} had taken from another NIC is not given back yet: {error}")
+    except NetcommonError as error:
+        call.log.error(f"what other NICs are to have back cannot be told: {error}")
 
 
 def _restored(node: Node, debt: Record, call: Call) -> bool:

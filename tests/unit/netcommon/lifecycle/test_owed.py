@@ -260,6 +260,16 @@ def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
     assert sorted(each.read_text() for each in Path(sim.paths.state, "quarantine").iterdir()) == ["?", "{}"]
 
 
+def test_a_folder_that_is_none_fails_no_call(tmp_path: Path) -> None:
+    """It is said, and what there is to give back is given back all the same."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    Path(sim.paths.state, "owed").symlink_to(tmp_path)
+    assert not sim.up(THIRD).changed
+    assert any("cannot be told" in line and "is not a folder" in line for line in sim.lines), sim.lines
+    assert sim.down(TAKES).changed and leads_to(sim) == "tap0"
+
+
 def test_of_another_boot_nothing_is_owed(tmp_path: Path) -> None:
     """Its routes have gone with its devices."""
     sim = killed("down", tmp_path, lives("down", tmp_path)[-2])
