@@ -421,7 +421,10 @@ def undo(node: Node, view: View, operations: Sequence[Operation], record_key: st
 
 
 def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: str, log: Log) -> list[Failure]:
-    """What failed of it; of the rest the record is an owner no more, and whoever is to be told is told."""
+    """What failed of it; of the rest the record is an owner no more, and whoever is to be told is told.
+
+    Raises HostRefused, after all that, where that it is an owner no more could not be written.
+    """
     done, failures, pairs = undoing
     for (operation, request), answer in zip(pairs, answers, strict=True):
         if not answer.ok and answer.errno not in request.gone:
@@ -429,6 +432,7 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
     failed = [operation for operation, _error in failures]
     found = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}
     told: list[Effect] = []
+    unwritten: list[NetcommonError] = []
     for operation in done:
         if operation not in failed:
             if id(operation) in found:
@@ -437,10 +441,15 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
                 told += operation.effects()  # also where it had gone already: who is told may not know that
             for key in operation.shared():
                 if not any(key in other.shared() for other in failed):
-                    node.store.owners.release(key, record_key)
+                    try:
+                        node.store.owners.release(key, record_key)
+                    except NetcommonError as error:
+                        unwritten.append(error)
     for operation, why in failures:
         log.error(f"could not be undone: {operation.describe()}: {why}")
     perform(node, told, log)
+    if unwritten:
+        raise unwritten[0]
     return failures
 
 

@@ -13,7 +13,7 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
 from netcommon.lifecycle.changed_options import twin_of
-from netcommon.lifecycle.context import Node, Outcome, alive
+from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
 from runtime.environment import is_twin, kept_uuid
@@ -81,7 +81,8 @@ def command(
         told: list[Difference] = []
         with results.of(record.nic):
             if every and not alive(node, view, record):
-                results.done(Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after"))
+                why = taken_down(view, record) or f"its device {record.device} is gone"
+                results.done(Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after"))
             else:
                 results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
         found.append(told[0] if told else None)
