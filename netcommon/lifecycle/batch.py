@@ -15,7 +15,7 @@ from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import Outcome, about, alive, locks, owe
-from netcommon.lifecycle.down import close, down, farewell, give_back, holder
+from netcommon.lifecycle.down import close, down, farewell, give_back, holder, tell_by_device
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
@@ -400,5 +400,6 @@ def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operati
             close(node, record, execute.undone(node, each, said, record.key, call.log), call)
             done[number] = Outcome(True, f"{record.nic.label} is down on {record.device}")
         except NetcommonError as error:
+            tell_by_device(node, record, call)
             done[number] = error
     return done

@@ -7,7 +7,7 @@ from functools import partial
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.abandoned import at_work
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -45,6 +45,7 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
+    taken_down: str = ""  #: why it is not alive, if its device is there
     dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
 
     @property
@@ -70,8 +71,9 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
+    down = "" if there else taken_down(view, record)
     lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
@@ -100,7 +102,8 @@ def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bo
             return Outcome(False, f"{seen.nic.label} was changed by another call meanwhile")
         view = node.host.view()
         if not alive(node, view, record):
-            return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
+            why = taken_down(view, record) or f"its device {record.device} is gone"
+            return Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after")
         if record.state not in (UP, CLOSING, CHANGING):
             raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
         stored, record = record, follow(node, view, record)

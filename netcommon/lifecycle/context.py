@@ -10,6 +10,7 @@ import time
 
 from netcommon.effects.background import Detached
 from netcommon.operations.base import OURS
+from netcommon.operations.link import down_mark
 from netcommon.scripts.site import HOOKS
 from runtime.errors import NetcommonError, SettingsInvalid
 from runtime.record import REVERTING, from_json
@@ -135,12 +136,21 @@ class Outcome(NamedTuple):
 def alive(node: Node, view: View, record: Record) -> bool:
     """Tell whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it.
 
+    One that tells that its NIC was taken down (``taken_down``) counts as gone.
     Where devices bear no mark of ours (the setting tap_alias, mode ext) the index is enough, if nobody else has marked it.
     """
     link = view.link_at(record.ifindex) if record.boot == node.identity.boot else None
-    if link is None or link.name == record.device or link.alias.startswith(record.uuid + " "):
-        return link is not None
+    if link is None or link.alias == down_mark(record.uuid):
+        return False
+    if link.name == record.device or link.alias.startswith(record.uuid + " "):
+        return True
     return not link.alias and (not node.settings.tap_alias or record.nic.mode == "ext")
+
+
+def taken_down(view: View, record: Record) -> str:
+    """Say that the NIC of a record that is not alive was taken down, and only its record could not be written; "" where it was not."""
+    link = view.link_at(record.ifindex)
+    return "it was taken down while its record could not be written" if link is not None and link.alias == down_mark(record.uuid) else ""
 
 
 def any_changed(node: Node) -> bool:

@@ -7,11 +7,11 @@ from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Ou
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import orphan, to_json
-from netcommon.operations.link import shut
+from netcommon.operations.link import marked_down, shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
-from runtime.record import CLOSING, REVERTING, UP
+from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -221,7 +221,11 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
         left = [operation for operation in left if not (operation.opens() and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
-    close(node, record, execute.revert(node, left, record.key, call.log), call)
+    try:
+        close(node, record, execute.revert(node, left, record.key, call.log), call)
+    except NetcommonError:
+        tell_by_device(node, record, call)
+        raise
 
 
 def _one_of_two(node: Node, record: Record, twin: Record, operations: Sequence[Operation]) -> None:
@@ -271,3 +275,18 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
     node.store.remove(record)
     if not record.moved:
         _forget(node, record.uuid, call)
+
+
+def tell_by_device(node: Node, record: Record, call: Call) -> None:
+    """Note on the device of a NIC that was undone that it is down, if its record says still that it is up: nothing shall mend it then."""
+    try:
+        stored = node.store.read(record.key)
+        if stored is None or stored.state in (APPLYING, REVERTING) or not alive(node, node.host.view(), record):
+            return
+        if not any(operation.marks() for operation in execute.decode(record)[0]):
+            call.log.error("its record says still that it is up: repeat netcommon down when that can be written, or it is joined again")
+            return
+        execute.apply(node, [marked_down(record.device, record.ifindex, record.uuid)], call.log)
+        call.log.warning(f"its record says still that it is up, and the alias of {record.device} that it is down")
+    except NetcommonError as error:
+        call.log.error(f"its record says still that it is up, and its device could not be marked: {error}")

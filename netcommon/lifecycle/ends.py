@@ -9,12 +9,13 @@ from netcommon.lifecycle.context import Outcome, about, alive, any_changed, lock
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
+from runtime.environment import is_twin, kept_uuid
 from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from netcommon.lifecycle.context import Call, Node
     from runtime.record import Record
@@ -39,7 +40,8 @@ LASTING = "options that were changed for a while may last longer"
 def end_due(node: Node, call: Call) -> list[Ended]:
     """End all that has ended; return what became of each. Raises Interrupted, and no other NetcommonError.
 
-    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too.
+    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
+    an emulated twin of Xen's gets what its NIC has.
     """
     found: list[Ended] = []
     if not any_changed(node):
@@ -53,7 +55,7 @@ def end_due(node: Node, call: Call) -> list[Ended]:
                 _look(node, uuid, now, call, found)
             wanted.note_ends(node.paths)
         for record in node.store.each(problems):
-            if record.nic.wanted and record.state in (UP, CLOSING) and not record.moved and alive(node, node.host.view(), record):
+            if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
                 _held(node, record, now, call, found)
     except Interrupted:
         raise
@@ -64,17 +66,27 @@ def end_due(node: Node, call: Call) -> list[Ended]:
     return found
 
 
+def _there(node: Node, record: Record, states: Collection[str]) -> bool:
+    """Tell whether the NIC is up in one of the states, on the device for which its record was made."""
+    return record.state in states and not record.moved and alive(node, node.host.view(), record)
+
+
 def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended]) -> None:
-    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others."""
+    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others.
+
+    An emulated twin gets what its NIC's file holds too: a change of both may have been cut off between them.
+    """
     if record.uuid in {uuid for uuid, _became in found}:
         return
     problems: list[str] = []
     try:
-        wanted.refuse_newer(node.paths, record.uuid)
-        kept = changed_options.read(node, record.uuid, problems).force(now)
+        uuid = kept_uuid(record.nic)
+        wanted.refuse_newer(node.paths, uuid)
+        kept = changed_options.read(node, uuid, problems).force(now)
         for problem in problems:
             call.log.error(problem)
-        if all(each in kept for each in record.nic.wanted):
+        lacks = [each for each in kept if each not in record.nic.wanted] if is_twin(record.nic) else []
+        if not lacks and all(each in kept for each in record.nic.wanted):
             return
         outcome = _changed(node, record, call)
     except Interrupted:
@@ -82,11 +94,11 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
     except RecordTooNew:
         return  # a newer version's affair
     except NetcommonError as error:
-        call.log.error(f"{record.nic.label} has options that are not kept any more: {error}")
+        call.log.error(f"{record.nic.label} on {record.device} has other options than are kept: {error}")
         found.append((record.uuid, error))
         return
     if outcome.changed:
-        call.log.warning(f"what was changed is not kept any more: {outcome.text}")
+        call.log.warning(f"what was changed is {'kept of its NIC' if lacks else 'not kept any more'}: {outcome.text}")
         found.append((record.uuid, outcome))
 
 
@@ -177,12 +189,16 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
     record = node.store.read(uuid)
     if record is None and node.store.elsewhere(uuid):
         return None
-    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
+    if record is None or not _there(node, record, (UP, CLOSING, CHANGING)):
         # its next up has the tags' options
         _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
         return Outcome(False, f"NIC {uuid} is not up")
     if patience != math.inf and _lasts(node, record):
         return None
+    twin = changed_options.twin_of(node, record.nic)
+    if twin is not None and _there(node, twin, (UP, CLOSING, CHANGING)):
+        # first: as long as that is refused, the end of both is due
+        call.log.warning(f"what was changed for a while has ended: {_changed(node, twin, call, patience).text}")
     outcome = _changed(node, record, call, patience)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -12,10 +12,11 @@ from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.context import Node, Outcome, alive
+from netcommon.lifecycle.changed_options import twin_of
+from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
-from runtime.environment import emulated_uuid
+from runtime.environment import is_twin, kept_uuid
 from runtime.errors import NicInvalid
 from runtime.record import CHANGING, UP, Record
 
@@ -80,7 +81,8 @@ def command(
         told: list[Difference] = []
         with results.of(record.nic):
             if every and not alive(node, view, record):
-                results.done(Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after"))
+                why = taken_down(view, record) or f"its device {record.device} is gone"
+                results.done(Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after"))
             else:
                 results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
         found.append(told[0] if told else None)
@@ -124,7 +126,7 @@ def _tags(path: str) -> list[str]:
 def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
     """The records of the NICs that are meant, each with its emulated twin's; of all those that are up.
 
-    Raises NicInvalid for a name that means none.
+    Raises NicInvalid for a name that means none, and for a twin whose NIC is not on record.
     """
     problems: list[str] = []
     found = chosen(node.store, names, problems, node.host.view())
@@ -132,29 +134,38 @@ def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
         app.log.warning(problem)
     if names:
         return _with_twins(node, found, names)
-    return [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+    return _twins_last(record for record in found if record.state in (UP, CHANGING) and not record.moved)
 
 
 def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> list[Record]:
-    """Give the records, and of each NIC of Xen its emulated twin's: what one may send the other may not forbid.
+    """Give the records, and of each NIC of Xen its emulated twin's, of each twin its NIC's: what one may send the other may not forbid.
 
     A guest's own drivers make QEMU close the twin's device, and nobody tells us: such a twin keeps nothing from its NIC. One that is
     itself named stays, so that it is said of it that it is not up.
     """
-    found = {record.key: record for record in meant}
-    view = node.host.view()
+    found: dict[str, Record] = {}
     for record in meant:
-        nic = record.nic
-        if "XENBUS_PATH" not in nic.environment or nic.index is None:
-            continue
-        twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
+        found[record.key] = record
+        if is_twin(record.nic):
+            nic = node.store.read(kept_uuid(record.nic))
+            if nic is None:
+                raise NicInvalid("NIC", record.device, "a NIC that is up: this is an emulated twin, and its NIC is not")
+            found[nic.key] = nic
+    view = node.host.view()
+    for record in list(found.values()):
+        twin = twin_of(node, record.nic)
         if twin is None:
             continue
         if alive(node, view, twin) and not twin.closing:
             found.setdefault(twin.key, twin)
         elif not {twin.key, twin.uuid, twin.device} & {*names, *(name.lower() for name in names)}:
             found.pop(twin.key, None)
-    return list(found.values())
+    return _twins_last(found.values())
+
+
+def _twins_last(records: Iterable[Record]) -> list[Record]:
+    """Order the records so that a twin gets what its NIC has by then."""
+    return sorted(records, key=lambda record: is_twin(record.nic))
 
 
 def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:
