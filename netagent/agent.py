@@ -224,7 +224,7 @@ class Agent:
         self._dirty.changed(entry, self._now())
         self._switches.need(entry)
         if record.nic.wanted or record.before is not None:
-            self._jobs.ends()
+            self._jobs.options_altered(record.uuid)
 
     # -- folders
 

@@ -19,7 +19,7 @@ from runtime import wanted
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until, watched
 from tests.support.bootstrap import ROOT
-from tests.support.netns import slowness, wait_until
+from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.routed import ours
 from tests.support.rundoor import rundoor
@@ -109,6 +109,32 @@ def test_it_ends_by_itself(node: Node, present: bool) -> None:
             late = time.monotonic() - due
             print(f"ended {late * 1e3:.0f} ms after its time")
             assert late < 0.5
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+def test_a_nic_whose_end_is_refused_holds_up_no_other(node: Node) -> None:
+    """The bridge of one has gone; the other one's end comes while the first waits for its next attempt."""
+    nics = [environment(number, MODE="bridged", LINK=f"br{number}", IP="") for number in range(2)]
+    for nic in nics:
+        node.bridge(nic["LINK"])
+        node.tap(nic["INTERFACE"])
+        assert rundoor("kvm-ifup", nic).status == 0
+    with watched() as seen, agent() as running:
+        running.rested()
+        with ours() as one:
+            for nic, seconds in zip(nics, (1.0, 3.0), strict=True):
+                edit = setting(one, {"isolated": "yes"}, (), seconds)
+                change(one, nic["INTERFACE_UUID"], Call(recording()[0], one.clock.now() + 20), edit)
+            due = one.clock.now() + 3.0
+        run("ip", "link", "delete", "br0")
+        running.logged("holds still")
+        assert time.monotonic() < due, "too late to see anything"
+        wait_until(lambda: seen.records["tap1"].nic.wanted == (), 10, running.output)
+        assert time.monotonic() - due < 0.5 * slowness()
+        assert seen.records["tap0"].nic.wanted != () and nics[0]["INTERFACE_UUID"] in running.status()["alarms"]["ends"]
+        node.bridge("br0")
+        running.restart()
+        wait_until(lambda: seen.records["tap0"].nic.wanted == () and not running.status()["alarms"], 10, running.output)
 
 
 @pytest.mark.no_agent("its settings would be those of its start")
