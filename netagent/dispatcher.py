@@ -69,6 +69,13 @@ class Spent(NamedTuple):
     cpu: float
 
 
+class Differing(NamedTuple):
+    """How many NICs the settings would have made others, and when that was (monotonic seconds)."""
+
+    number: int
+    counted: float
+
+
 DROPPED = "netcommon_guard_dropped_total"
 
 
@@ -87,7 +94,7 @@ class Dispatcher:
         self._timer: Timer | None = None
         self._end: Timer | None = None
         self._ends = OptionEnds(service.paths, service.identity.boot)
-        self.differing: int | None = None  #: how many NICs would be others by today's settings, as counted when those were read last
+        self.differing: Differing | None = None  #: as counted when the settings were read last
         failed = partial(self._failed, Key(LATER))
         self._repeats = DelayedEffects(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
@@ -370,11 +377,15 @@ class Dispatcher:
         self._put(Key(ENDS), job)
 
     def count_differing(self) -> None:
-        """Counts the NICs that today's settings would make others; nothing is done about them."""
+        """Counts the NICs that today's settings would make others; nothing is done about them.
+
+        Each is planned and resolved anew, which takes about a second of CPU for 1,000: too much for whenever somebody asks.
+        """
 
         def job(worker: Worker) -> None:
             worker.use(self._todays.usable(self._service.settings))
-            self.differing = differ(worker.node, worker.node.store.each([]))
+            begun = self._now()
+            self.differing = Differing(differ(worker.node, worker.node.store.each([])), begun)
 
         self._put(Key(DIFFERING), job)
 

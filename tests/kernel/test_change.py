@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -200,6 +201,36 @@ def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
         running.logged("holds still: config.toml:3: unknown setting nic.bogus")
         assert now() == (True, True)
         wait_until(lambda: "ends" in running.status()["alarms"], 5, running.output)
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+def test_the_agent_says_when_it_counted_what_the_settings_would_change(node: Node) -> None:
+    """Count at a reload; a change after it makes the number an old one, and its age says so."""
+    node.bridge("br0")
+    node.tap("tap0")
+    assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="")).status == 0
+
+    def said() -> tuple[object, object]:
+        found = running.status()["agent"]
+        return found["NICs that the settings would change"], found["seconds since those were counted"]
+
+    with agent() as running:
+        assert said() == ("not counted yet", "never")
+        for number, text in ((1, "[nic]\nisolated = true\n"), (0, "")):
+            Path("/etc/netcommon/config.toml").write_text(text)
+            before = time.monotonic()
+            running.signal(signal.SIGHUP)
+            wait_until(lambda number=number: said()[0] == number, 5, running.output)  # type: ignore[misc]
+            age = said()[1]
+            assert isinstance(age, float) and age <= time.monotonic() - before + 0.1
+        Path("/etc/netcommon/config.toml").write_text("[nic]\nisolated = true\n")
+        running.signal(signal.SIGHUP)
+        wait_until(lambda: said()[0] == 1, 5, running.output)
+        counted = time.monotonic()
+        assert cli("change", "--all").returncode == 0
+        wait_until(lambda: said()[1] >= 0.5, 5, running.output)  # type: ignore[operator]
+        old = said()
+        assert old[0] == 1 and old[1] >= time.monotonic() - counted - 0.1  # type: ignore[operator]
 
 
 @pytest.mark.no_agent("starts an agent of its own")
