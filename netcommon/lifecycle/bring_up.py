@@ -189,6 +189,8 @@ class BringUp:
         return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
+        if self.call.door == ADOPT:
+            resolved = [one.of_running() for one in resolved]
         first = [shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
         self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")

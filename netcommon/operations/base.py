@@ -200,6 +200,10 @@ class Operation(Protocol):
         """
         return self
 
+    def of_running(self) -> Operation:
+        """Give it, just resolved, with what a guest is not to lose that runs before anything of it is on record; itself, by default."""
+        return self
+
     def inherited(self) -> Operation:
         """It again, after it was told what an earlier one had found before our first change (BEFORE)."""
         return self

@@ -142,6 +142,10 @@ class LinkSetting(LinkSettingFields, Operation):
         given = [one._asdict().get("value") for one in earlier if one.place() == self.place()]
         return self._replace(value=value) if self.was in given else self
 
+    def of_running(self) -> Operation:
+        larger = self.setting == MTU and isinstance(self.was, int) and isinstance(self.value, int) and self.was > self.value
+        return self._replace(value=self.was) if larger else self
+
     def inherited(self) -> Operation:
         """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""
         return self._replace(value="fe" + str(self.was)[2:]) if self.setting == ADDRESS and not self.wanted else self
