@@ -74,16 +74,18 @@ def unlike(recorded: Sequence[Operation], new: Sequence[Operation]) -> bool:
 
 
 def _edited(recorded: Sequence[Operation], new: Sequence[Operation]) -> list[Operation]:
-    """Select what keeps the guest to its own in the place of something that does so too."""
+    """Select what keeps the guest to its own in the place of something that does so too, unless one refuses all that the other does."""
     before = execute.Among(recorded)
-    return [one for one in new if one.confines() and (old := before.like(one) or before.in_place_of(one)) and old.confines()]
+    found = ((one, before.like(one) or before.in_place_of(one)) for one in new if one.confines())
+    return [one for one, old in found if old and old.confines() and not (one.firmer(old) or old.firmer(one))]
 
 
 def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Operation]) -> list[Operation]:
     """Put what is applied into an order in which no frame passes that both the old and the new refuse.
 
-    What keeps the guest to its own and was not there comes first, then what of that is another now, side by side
-    (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see ``early_and_late``.
+    What keeps the guest to its own and was not there comes first, as what is firmer than before, then what of that is another now, side
+    by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see
+    ``early_and_late``.
 
     A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
     device is down meanwhile, or frames would go on into its new VLAN by the former rules.
@@ -93,8 +95,12 @@ def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Op
     joins = any(one.joins() and not _stays(view, one, before.in_place_of(one)) for one in make)
 
     def rank(one: Operation) -> int:
-        needs_port = one.of_port() or any(service(request) != "nftables" for request in one.apply())
-        if not one.confines() or (joins and needs_port):
+        if joins and (one.of_port() or any(service(request) != "nftables" for request in one.apply())):
+            return 2
+        old = before.in_place_of(one)
+        if old and one.firmer(old):
+            return 0
+        if not one.confines() or (old and old.firmer(one)):
             return 2
         return int(id(one) in edited)
 

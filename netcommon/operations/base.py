@@ -101,6 +101,10 @@ class Operation(Protocol):
         """
         return ""
 
+    def firmer(self, before: Operation) -> bool:
+        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and more. Not by default."""
+        return False
+
     def anywhere(self) -> Operation:
         """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
         return self
