@@ -112,6 +112,10 @@ class Store:
         record = self._led_to(self._links.of_device(tap)) if _valid(validate.interface, tap) else None
         return record if record is not None and record.device == tap else None
 
+    def devices(self) -> list[str]:
+        """List the names of the devices of all NICs on record. Raises HostRefused."""
+        return self._links.devices()
+
     def by_instance(self, name: str, index: int) -> Record | None:
         """The record of the NIC that came up last with this position in this instance. Raises as read."""
         record = self._led_to(self._links.of_instance(name, index)) if _valid(validate.instance, name) else None

@@ -13,7 +13,7 @@ from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
-from runtime.errors import NetcommonError
+from runtime.errors import HostRefused, NetcommonError
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
@@ -185,6 +185,8 @@ class BringUp:
         return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
+        if self.call.door == ADOPT:
+            resolved = [one.of_running() for one in resolved]
         first = [shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
         self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
@@ -267,7 +269,7 @@ class BringUp:
     ) -> None:
         """Intent to disk, then the host, then the scripts, then done. ``left``: what the NIC was, where the scripts of its down are owed.
 
-        Whatever fails, a NIC that was up is as it was before, and of one that was not all of the record is reverted.
+        Whatever fails, a NIC that was up is as it was before; of one that was not, or whose device has gone, all of the record is reverted.
         """
         node, store = self.node, self.node.store
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
@@ -301,17 +303,31 @@ class BringUp:
             self.held.release_keys()
             if run:
                 self.scripts.up()
+                self._refuse_gone(record)
             if settled is not None:
                 record = record._replace(operations=settled)
             record = record._replace(state=self._state(record), before=None)
             store.write(record, None if run and self.scripts.any else intended)
         except BaseException as error:
-            if intended.before is None:
+            if intended.before is None or self._gone(intended):
                 self.roll_back(record, error)
             else:
                 self._put_back(intended, error)
             raise
         self._announce(record)
+
+    def _gone(self, record: Record) -> bool:
+        """Tell whether the device has gone; not where the host does not answer."""
+        try:
+            return not alive(self.node, execute.once(self.node), record)
+        except NetcommonError:
+            return False
+
+    def _refuse_gone(self, record: Record) -> None:
+        """Raise HostRefused where the device has gone while the site's scripts ran: no NIC is up without its device."""
+        if self.scripts.any and self._gone(record):
+            became = "has gone" if self.node.host.view().link(record.device) is None else "was replaced by another device"
+            raise HostRefused(f"{record.device} {became} while the site's scripts ran", "see what they, or its hypervisor, did to it")
 
     def _state(self, record: Record) -> str:
         """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""

@@ -118,9 +118,11 @@ def _resolve(
                 if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
                     made += known.get(intent(operation)) or [resolved]
                     continue
-                like = before.like(resolved) or before.in_place_of(resolved)
+                alike = before.like(resolved)
+                like = alike or before.in_place_of(resolved)
                 took = resolved.leads_to() and resolved._asdict()["found"] == OURS
-                one = inherit(resolved, like) if like else resolved
+                one = resolved.retained(alike, earlier) if alike else resolved
+                one = inherit(one, like) if like else one
                 made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
                 if like is None and took:
                     from netcommon.lifecycle.address_conflict import contested

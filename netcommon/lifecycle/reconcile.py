@@ -130,6 +130,7 @@ class Mending(NamedTuple):
     resolved: tuple[Operation, ...]  #: what holds once it is done
     outdated: tuple[Operation, ...]  #: what was found elsewhere before, and goes
     leaving: tuple[Operation, ...]  #: what is left under a name that the device had before, and goes
+    leaves: tuple[Operation, ...]  #: what takes the device down and out of another bridge, before anything else becomes of it
     staying: tuple[Operation, ...]  #: the same, and is not wanted to go
     stuck: tuple[Operation, ...]  #: what the host refuses to have done anew
     todo: tuple[Operation, ...]  #: what does not hold, and can be made to
@@ -146,7 +147,7 @@ class Mending(NamedTuple):
     @property
     def simple(self) -> bool:
         """Tell whether all that is to be done is to apply what is wanted."""
-        return not (self.outdated or self.leaving or self.staying or self.hopeless or self.here)
+        return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.here)
 
     def stored(self, *more: Operation) -> Record:
         """Give the record with what holds once it is done, and ``more``."""
@@ -163,10 +164,13 @@ class Mending(NamedTuple):
         return wanted(operation) and intent(operation) not in self.given_up
 
     def order(self, todo: list[Operation]) -> list[Operation]:
-        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile."""
+        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile.
+
+        So is one that has left another bridge.
+        """
         down = shut(self.record.device, self.record.ifindex)
         joins = any(operation.replugs() for operation in todo)
-        if not joins or not any(each.confines() and each.of_port() for each in self.resolved):
+        if not self.leaves and (not joins or not any(each.confines() and each.of_port() for each in self.resolved)):
             return todo
         return [down, *(operation for operation in self.resolved if operation in todo or operation.place() == down.place())]
 
@@ -230,6 +234,8 @@ def examine(
     planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
     resolved, refused = execute.resolve_each(node, view, planned.values(), [*operations, *also], record.key, log)
     execute.refuse_another(resolved, record.device, record.ifindex)
+    if not also:  # on its way back it becomes what it was, and nothing more
+        resolved = [one.outgrown(view, node.store.devices) if wants(one) else one for one in resolved]
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
     elsewhere = execute.Among(resolved).lacks(operations)
@@ -244,8 +250,10 @@ def examine(
     staying = tuple(operation for operation in former if operation not in leaving)
     record = record._replace(incoming=record.incoming and (later or not here))
     todo = tuple(one for one in drifted if one not in stuck and not (hopeless and one.lets_in()))
+    out = [away for one in todo if len(todo) > 1 and (away := one.unplugged()) is not None and away.differs(view)]
+    leaves = (shut(record.device, record.ifindex), *out) if out else ()
     all_resolved, old = tuple(resolved), tuple(outdated)
-    return Mending(record, tuple(unknown), all_resolved, old, leaving, staying, tuple(stuck), todo, hopeless, stale, here, given_up)
+    return Mending(record, tuple(unknown), all_resolved, old, leaving, leaves, staying, tuple(stuck), todo, hopeless, stale, here, given_up)
 
 
 def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:

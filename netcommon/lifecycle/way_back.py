@@ -58,7 +58,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
     moves = moves or _unsure(made, mending.resolved, mending.todo) or unlike(made, mending.todo)
     failures: list[NetcommonError] = []
-    down = [shut(before.device, before.ifindex)] if moves else []
+    down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
 
     def make() -> list[Operation]:
         view = execute.once(node)

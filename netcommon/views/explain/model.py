@@ -9,6 +9,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle import execute as steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import left
 from netcommon.lifecycle.site_scripts import order_of
 from netcommon.operations.base import Operation, intent
@@ -165,7 +166,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
         holds, differs = HOLDS, "nobody looks after it: [ganeti] tap_alias is off by now"
     elif there:
         try:
-            found = steps.drift(view, [operation])
+            found = drift_of(node, view, record, [operation])
             holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"
