@@ -7,6 +7,7 @@ from functools import partial
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.led_away import led_away
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -41,7 +42,8 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
-    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
+    #: what the kernel drops, or leads elsewhere, though all of it holds, and what helps: nothing that repair does
+    dropped: tuple[tuple[str, str], ...] = ()
 
     @property
     def good(self) -> bool:
@@ -66,7 +68,9 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
+    routed = there and record.nic.mode == "routed"
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
+    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
 
 

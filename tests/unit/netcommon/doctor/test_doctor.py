@@ -443,7 +443,7 @@ class TestLeftovers:
         assert ward.found("leftovers") == []
         ward.host.execute([AddRule(Rule(AF_INET6, 499, "tap0", 200, 3))], stop=True)
         (finding,) = ward.found("leftovers")
-        assert "iif tap0 lookup 200 leads web1/0 past its table" in finding.text
+        assert "web1/0: policy rule 499: iif tap0 lookup 200 leads what the guest sends in IPv6 past its table" in finding.text
         assert finding.remedy == "ip -6 rule del iif tap0 lookup 200 preference 499"
 
     def test_a_rule_of_a_tap_that_is_there_is_left_alone(self, ward: Ward) -> None:
