@@ -268,7 +268,7 @@ def _repair_together(
                 if record == seen[key] and alive(node, view, record) and as_recorded(node, view, record):
                     with suppress(NetcommonError):  # alone it says so
                         mending = examine(node, view, record, calls[key].log, partial(wanted, key))
-                        if not (mending.needed or mending.hopeless):
+                        if not (mending.needed or mending.hopeless or mending.hindered):
                             done[key] = Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
                         elif mending.simple and sharing.admits(mending.todo):
                             going[key] = mending

@@ -94,7 +94,7 @@ class BringUp:
         self.view = None if self.scripts.any or (current and current.scripts) else view
         execute.refuse_another(resolved, link.name, link.index)
         if current:
-            return self._converge(current, link, old, resolved)
+            return self._converge(current, link, old, resolved, view)
         return self._start(link, resolved)
 
     def plan(self, current: Record | None) -> list[Operation]:
@@ -207,8 +207,10 @@ class BringUp:
             by_settings=of_settings(self.nic, node.settings),
         )
 
-    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
+    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation], view: View) -> Outcome:
         """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC's own description changed.
+
+        ``view``: the one on which ``resolved`` was resolved; nothing has been changed since.
 
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
@@ -218,7 +220,6 @@ class BringUp:
         by_settings = of_settings(self.nic, self.node.settings)
         described = current.nic.description != self.nic.description or current.described_anew
         finished = current.state in (UP, CLOSING)
-        view = execute.once(self.node)
         early = not finished and current.door != ADOPT and self._early(view, link, resolved)
         difference = delta(view, old, resolved, shut(current.device, current.ifindex), finished, early)
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []

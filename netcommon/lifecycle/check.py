@@ -8,6 +8,7 @@ from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
+from netcommon.lifecycle.led_away import led_away
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -46,7 +47,8 @@ class Report(NamedTuple):
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
     taken_down: str = ""  #: why it is not alive, if its device is there
-    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
+    #: what the kernel drops, or leads elsewhere, though all of it holds, and what helps: nothing that repair does
+    dropped: tuple[tuple[str, str], ...] = ()
 
     @property
     def good(self) -> bool:
@@ -72,7 +74,9 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
-    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
+    routed = there and record.nic.mode == "routed"
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
+    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 

@@ -47,6 +47,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
     if mending.hopeless:
         raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
+    mending = mending._replace(hindered=())  # what others have put there keeps the NIC from nothing that it had
     outdated = [*made, *mending.outdated, *mending.leaving]
     gone = execute.Among(mending.resolved).leaves(outdated)
     # what is found in other places by now is on record too before it is made
@@ -74,7 +75,11 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     failures += _applied(node, mending.order(again), call)
     if failures:
         raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
-    mending.done(execute.once(node), kept)
+    view = execute.once(node)
+    hindered = {id(one): why for one in kept if (why := one.hindered(view))}
+    for why in dict.fromkeys(hindered.values()):
+        call.log.warning(why)
+    mending.done(view, [one for one in kept if id(one) not in hindered])
     if record.described_anew and record.scripts:
         held.release_keys()
         _tell_scripts(node, record, before, call)
