@@ -19,6 +19,7 @@ from netregistry.model.codec import Invalid, load, read
 from netregistry.model.history import Entry
 from netregistry.refusal import Refused
 from netregistry.request import Done, Part, Response, made
+from netregistry.rules import masters
 from netregistry.rules.nodes import reported, signed_on
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ class _Identified(NamedTuple):
     id: kinds.Uuid
 
 
+class _Writer(NamedTuple):
+    master: kinds.Master
+
+
 class _Incarnation(NamedTuple):
     incarnation: kinds.Uuid
 
@@ -164,6 +169,10 @@ class Core:
 
     def _answered(self, call: Call, who: Identity) -> Steps:
         read(_Identified, {"id": call.id})
+        try:
+            read(_Writer, {"master": masters.identity(who)})
+        except Invalid as error:
+            raise Refused("forbidden", f"{who.role} {who.name!a:.80} can be nobody's master: {error}") from None
         current = call.dry_run
         if current:
             yield CatchUp()
@@ -177,7 +186,7 @@ class Core:
                     done = _planned(draft, call)
                     if call.dry_run:
                         return Response(done.status, {"body": done.body, "changes": [each._asdict() for each in draft.changes]})
-                    commit = draft.commit(call.action, call.target or done.key, done.status, done.body)
+                    commit = draft.commit(call.action, done.key or call.target, done.status, done.body)
             except (Refused, Invalid):
                 # what it was judged by may be old; and what was done already looks as if somebody else had done it
                 if isinstance(earlier := (yield from self._earlier(call, who)), Response):

@@ -74,7 +74,7 @@ def _option_text(text: str) -> str:
 
 def _master(text: str) -> str:
     kind, colon, rest = text.partition(":")
-    if not (text == REGISTRY or (kind == "ganeti" and colon and domain(rest) == rest) or (kind == "node" and validate.is_uuid(rest))):
+    if not (text == REGISTRY or (kind == "ganeti" and colon and _cluster(rest) == rest) or (kind == "node" and validate.is_uuid(rest))):
         raise ValueError
     return text
 

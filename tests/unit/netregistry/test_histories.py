@@ -252,10 +252,10 @@ def history(chance: random.Random, steps: int, services: int) -> World:
     return world
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32), st.integers(1, 3))
 def test_nothing_is_lost_done_twice_or_had_twice(seed: int, services: int) -> None:
-    history(random.Random(seed), 1000, services)
+    history(random.Random(seed), 400, services)
 
 
 def test_the_histories_are_not_idle() -> None:

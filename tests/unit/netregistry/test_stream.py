@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netregistry.local import Local
@@ -83,7 +83,6 @@ def test_nothing_of_another_cluster() -> None:
     assert list(here.known) == [("options", nic.uuid)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_at_any_time_it_has_told_what_a_new_one_would(seed: int) -> None:
     registry, chance = Heard(seed), random.Random(seed)

@@ -191,3 +191,9 @@ def test_who_may_what(registry: Registry) -> None:
     assert registry.refused("network.add", "", {"name": "x"}, node(0))["status"] == 403
     assert registry.refused("quarantine.end")["status"] == 403
     assert registry.refused("fly")["field"] == "action"
+
+
+@pytest.mark.parametrize("name", ["", "a b", NODES[0], "none"])
+def test_an_importer_is_of_a_cluster(registry: Registry, name: str) -> None:
+    assert registry.refused("nic.add", "", {}, GANETI._replace(name=name))["status"] == 403
+    assert registry.refused("nic.add", "", {}, node(0)._replace(name="x"))["status"] == 403
