@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed, owe
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -52,7 +52,6 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -95,7 +94,7 @@ class BringUp:
         self.view = None if self.scripts.any or (current and current.scripts) else view
         execute.refuse_another(resolved, link.name, link.index)
         if current:
-            return self._converge(current, link, old, resolved)
+            return self._converge(current, link, old, resolved, view)
         return self._start(link, resolved)
 
     def plan(self, current: Record | None) -> list[Operation]:
@@ -125,7 +124,6 @@ class BringUp:
         Returns what is still on record.
         """
         try:
-            self.undone.append(record)
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
             self.log.warning(f"still not undone: {error}")
@@ -135,9 +133,8 @@ class BringUp:
 
     def _as_before(self, record: Record) -> Record:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
-        from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
+        from netcommon.lifecycle.way_back import change_back  # few ups need it
 
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, about(self.call, record), self.held)
             # the guest may have been told of what did not hold
@@ -152,7 +149,6 @@ class BringUp:
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
         self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
-        self.undone.append(record)
         try:
             finish(self.node, record, call, self.held)
         except NetcommonError as error:
@@ -211,8 +207,10 @@ class BringUp:
             by_settings=of_settings(self.nic, node.settings),
         )
 
-    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
+    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation], view: View) -> Outcome:
         """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC's own description changed.
+
+        ``view``: the one on which ``resolved`` was resolved; nothing has been changed since.
 
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
@@ -222,7 +220,6 @@ class BringUp:
         by_settings = of_settings(self.nic, self.node.settings)
         described = current.nic.description != self.nic.description or current.described_anew
         finished = current.state in (UP, CLOSING)
-        view = execute.once(self.node)
         early = not finished and current.door != ADOPT and self._early(view, link, resolved)
         difference = delta(view, old, resolved, shut(current.device, current.ifindex), finished, early)
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
@@ -256,7 +253,7 @@ class BringUp:
             before=before,
         )
         settled = (*unknown, *map(to_json, resolved))
-        self.undone += [current] if difference.gone else []
+        owe(self.node, current, map(to_json, difference.gone), self.log)
         left = current if run and current.scripts and self.run_scripts else None
         self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -349,12 +346,11 @@ class BringUp:
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
-        from netcommon.lifecycle.way_back import change_back, fresh
+        from netcommon.lifecycle.way_back import change_back
 
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
@@ -452,4 +448,3 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
-        self.undone.append(record)

@@ -130,11 +130,12 @@ class Mending(NamedTuple):
     resolved: tuple[Operation, ...]  #: what holds once it is done
     outdated: tuple[Operation, ...]  #: what was found elsewhere before, and goes
     leaving: tuple[Operation, ...]  #: what is left under a name that the device had before, and goes
-    leaves: tuple[Operation, ...]  #: what takes the device down and out of another bridge, before anything else becomes of it
     staying: tuple[Operation, ...]  #: the same, and is not wanted to go
+    leaves: tuple[Operation, ...]  #: what takes the device down and out of another bridge, before anything else becomes of it
     stuck: tuple[Operation, ...]  #: what the host refuses to have done anew
     todo: tuple[Operation, ...]  #: what does not hold, and can be made to
     hopeless: tuple[str, ...]  #: why the host refuses what does not hold
+    hindered: tuple[str, ...]  #: what of somebody else's stands in the place of what does not hold
     stale: bool  #: something of the record does not hold, though what it means today does
     here: bool  #: its guest has arrived
     given_up: frozenset[object]  #: the intents of what another NIC has by now
@@ -147,7 +148,7 @@ class Mending(NamedTuple):
     @property
     def simple(self) -> bool:
         """Tell whether all that is to be done is to apply what is wanted."""
-        return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.here)
+        return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.hindered or self.here)
 
     def stored(self, *more: Operation) -> Record:
         """Give the record with what holds once it is done, and ``more``."""
@@ -155,8 +156,9 @@ class Mending(NamedTuple):
 
     def drifted(self, view: View, wanted: Callable[[Operation], bool]) -> list[Operation]:
         """Select what does not hold now, and can be made to; where something cannot, nothing that lets the guest's frames in."""
-        blocked = bool(self.hopeless)
+        blocked = bool(self.hopeless or self.hindered)
         found = [each for each, _text in execute.drift(view, self.resolved) if self.wants(each, wanted) and each not in self.stuck]
+        found = [each for each in found if not each.hindered(view)]
         return [operation for operation in found if not (blocked and operation.lets_in())]
 
     def wants(self, operation: Operation, wanted: Callable[[Operation], bool]) -> bool:
@@ -176,9 +178,15 @@ class Mending(NamedTuple):
 
     def done(self, view: View, todo: list[Operation]) -> None:
         """Raise HostRefused for what the host refuses, and for what of ``todo`` does not hold although it was applied."""
-        again = [f"{operation.describe()}: {text}" for operation, text in execute.drift(view, todo)]
-        if again or self.hopeless:
-            raise HostRefused("; ".join([*self.hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
+        again, hindered = [], list(self.hindered)
+        for operation, text in execute.drift(view, todo):
+            if why := operation.hindered(view):
+                hindered.append(why)
+            else:
+                again.append(f"{operation.describe()}: {text}")
+        if again or hindered or self.hopeless:
+            failed = ["repaired, but it does not hold", *again] if again else []
+            raise HostRefused("; ".join([*self.hopeless, *dict.fromkeys(hindered), *failed]))
 
     def text(self, todo: list[Operation], was: str = "") -> str:
         """Say what was done; ``was``: the name that the device had before."""
@@ -245,15 +253,19 @@ def examine(
     drifted = [operation for operation, _text in execute.drift(view, resolved) if wants(operation)]
     hopeless = tuple(dict.fromkeys(str(why) for one, why in refused if wants(one) and not _holds(one, stuck, drifted)))
     stale = any(wants(operation) and operation not in stuck for operation, _text in execute.drift(view, operations))
+    others = {id(one): why for one in drifted if one not in stuck and (why := one.hindered(view))}
+    hindered = tuple(dict.fromkeys(others.values()))
     later = any(one.exclusive() for one, _why in refused)
     leaving = tuple(operation for operation in former if wanted(operation))
     staying = tuple(operation for operation in former if operation not in leaving)
     record = record._replace(incoming=record.incoming and (later or not here))
-    todo = tuple(one for one in drifted if one not in stuck and not (hopeless and one.lets_in()))
+    blocked = bool(hopeless or hindered)
+    todo = tuple(one for one in drifted if one not in stuck and id(one) not in others and not (blocked and one.lets_in()))
     out = [away for one in todo if len(todo) > 1 and (away := one.unplugged()) is not None and away.differs(view)]
     leaves = (shut(record.device, record.ifindex), *out) if out else ()
-    all_resolved, old = tuple(resolved), tuple(outdated)
-    return Mending(record, tuple(unknown), all_resolved, old, leaving, leaves, staying, tuple(stuck), todo, hopeless, stale, here, given_up)
+    all_resolved, old, refusals = tuple(resolved), tuple(outdated), (hopeless, hindered)
+    strange, kept = tuple(unknown), tuple(stuck)
+    return Mending(record, strange, all_resolved, old, leaving, staying, leaves, kept, todo, *refusals, stale, here, given_up)
 
 
 def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:

@@ -231,6 +231,10 @@ class Operation(Protocol):
         """What of it has no effect on this host though it stands as it was made, in words; "", the default: all of it has."""
         return ""
 
+    def hindered(self, view: View) -> str:
+        """Tell what of somebody else's is in its place, and what helps, where all else of it is there; "", the default: nothing is."""
+        return ""
+
     def revert(self, view: View) -> Sequence[Request]:
         """What undoes it: nothing where it was never applied, where it is not ours, or where its device is gone. Idempotent."""
         ...

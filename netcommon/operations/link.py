@@ -64,6 +64,11 @@ def marked(link: Link) -> bool:
     return bool(space and rest) and len(uuid) == 36 and uuid.count("-") == 4 and set(uuid) <= set("0123456789abcdef-")
 
 
+def down_mark(uuid: str) -> str:
+    """Give the alias of a device whose NIC was taken down while its record could not be written, and says still that it is up."""
+    return f"{uuid} down"
+
+
 def _bridge(link: Link) -> int:
     """Give the index of what the link is a port of, 0 for none; a VRF takes none of its frames from those who route."""
     return 0 if link.port_kind == "vrf" else link.master
@@ -197,12 +202,15 @@ class LinkSetting(LinkSettingFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        if link is None or self._now(link) != self.value:
+        if link is None or not self._is_ours(self._now(link)):
             return []
         if self.setting == MASTER and not (isinstance(self.was, int) and view.link_at(self.was)):
             return []  # the bridge that it was a port of before us has gone, or there was none
         was = False if self.setting == UP and link.holders else self.was
         return [self._request(was)] if was != self.value else []
+
+    def _is_ours(self, now: str | int | bool) -> bool:
+        return now == self.value or (self.setting == ALIAS and now == down_mark(str(self.value).partition(" ")[0]))
 
     def place(self) -> str:
         return f"bridge-port {self.ifindex}" if self.setting == MASTER else f"link {self.ifindex} {self.setting}"
@@ -226,6 +234,11 @@ class LinkSetting(LinkSettingFields, Operation):
         if self.setting == MASTER:
             return "nothing: it was no port" if not self.was else f"ip link set dev {self.device} master <as it was>"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"
+
+
+def marked_down(device: str, ifindex: int, uuid: str) -> Operation:
+    """Give what notes on the device itself that its NIC is down."""
+    return LinkSetting(device, ALIAS, ifindex=ifindex, value=down_mark(uuid))
 
 
 def shut(device: str, ifindex: int) -> Operation:

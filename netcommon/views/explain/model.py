@@ -98,6 +98,7 @@ class Explanation(NamedTuple):
     today: tuple[str, ...]  #: how a start with today's settings would differ
     advice: tuple[str, ...]  #: what to do next; empty where nothing is to be done
     dropped: tuple[str, ...] = ()  #: what of the guest's packets is dropped, though all that was done holds
+    taken_down: str = ""  #: why it is not alive, if its device is there
 
 
 def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
@@ -128,6 +129,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
         tuple(today),
         (*_advice(view, report, bool(untold), today), *([GUARDED] if _guarded(view, operations, report) else [])),
         (*(why for why, _remedy in report.dropped), *_guarded(view, operations, report)),
+        report.taken_down,
     )
 
 
@@ -230,7 +232,7 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
     """What to do next."""
     record, nic = report.record, report.record.nic
     if not report.alive:
-        yield "its device is gone: `netcommon gc` undoes what is left of it"
+        yield f"{report.taken_down or 'its device is gone'}: `netcommon gc` undoes what is left of it"
     elif record.state == APPLYING:
         yield "a hook is at work, or was killed at it: if so it is still in a minute, `netcommon gc` undoes it; then start the guest again"
     elif record.state == CHANGING:
