@@ -232,6 +232,11 @@ def schema(made: type, only: Iterable[str] = (), required: Iterable[str] | None 
     }
 
 
+def describe(hint: Any) -> dict[str, Any]:
+    """Describe the JSON of one field by its annotation."""
+    return _schema(hint)
+
+
 def _schema(hint: Any) -> dict[str, Any]:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:

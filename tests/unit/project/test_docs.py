@@ -190,5 +190,6 @@ def test_every_difference_is_documented() -> None:
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "tests/README.md", "docs/extending.md"])
 def test_places_that_a_page_names_are_there(page: str) -> None:
     """Files and folders of ours; a name in capitals, or with a star, stands for one that the reader chooses."""
-    named = re.findall(r"`((?:docs|examples|hooks|netagent|netcommon|netregistry|packaging|runtime|tests)/[\w./-]*)`", (ROOT / page).read_text())
+    folders = "docs|examples|hooks|netagent|netcommon|netregistry|packaging|runtime|tests"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", (ROOT / page).read_text())
     assert [name for name in named if not (ROOT / name).exists() and name.lower() == name] == []
