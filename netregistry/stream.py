@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
 
 class Stream:
-    """What one node has been told."""
+    """What one node has been told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -64,7 +64,7 @@ class Stream:
         wanted = self._all(view)
         for what, uuid in wanted:
             yield from self._tell(view, what, uuid, True)
-        for what, uuid in [told for told in self._told if told not in wanted]:
+        for what, uuid in sorted((told for told in self._told if told not in wanted), key=lambda told: (told[0] == "network", told)):
             yield from self._tell(view, what, uuid, False)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
@@ -89,7 +89,7 @@ class Stream:
         lines = [line for uuid in nics for line in self._about(view, uuid)]
         if not lines and not networks:
             return
-        wanted = {uuid: None for what, uuid in self._told if what == "network"}
+        wanted = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
         if any(line.what == "nic" for line in lines):
             before, wanted = wanted, self._networks(view)
             networks |= {uuid: None for uuid in (*before, *wanted) if (uuid in before) != (uuid in wanted)}
@@ -123,10 +123,10 @@ class Stream:
     def _all(self, view: Known) -> dict[tuple[What, str], None]:
         """Give all that the node is to be told, in that order."""
         found: dict[tuple[What, str], None] = {("network", uuid): None for uuid in self._networks(view)}
-        own = dict.fromkeys(self._owns(view))
+        own = dict.fromkeys(sorted(self._owns(view)))
         found |= {("nic", uuid): None for uuid in own}
         node = view.node(self.node)
-        for key in view.members("cluster", node.cluster) if node and node.cluster else ():
+        for key in sorted(view.members("cluster", node.cluster)) if node and node.cluster else ():
             uuid = key.partition("/")[2]
             nic = view.nic(uuid) if keys.kind(key) == "nics" else None
             if nic is not None and uuid not in own and nic.options:
@@ -142,7 +142,7 @@ class Stream:
 
     def _networks(self, view: Known) -> dict[str, None]:
         """Give the networks of the node's own NICs."""
-        found = (nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None)
+        found = sorted({nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None})
         return {uuid: None for uuid in found if uuid and view.network(uuid) is not None}
 
     def _own(self, view: Known, nic: Nic) -> bool:

@@ -174,6 +174,7 @@ class Reader:
             entry = load(Entry, item.value)
             if _meant(entry, wanted):
                 items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
+        items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
         more = listing.more or (listing.items and listing.items[-1].key != keys.history(last))
         shown = f"{view.epoch}:{listing.revision}"
         return Answer(write(answers.Page(shown, tuple(items), f"{shown}~{last}" if more else "")), shown)

@@ -147,6 +147,7 @@ class Registry:
 
     def close(self) -> None:
         """Stop leading, end the streams, close the store."""
+        self.streams.ended = True
         for channel in self.streams.all():
             self.streams.close(channel, "the service stops")
         try:

@@ -66,6 +66,7 @@ class Streams:
     def __init__(self, view: View, most: int) -> None:
         self.recent = Recent(view)
         self.cut = 0  #: hearers that were too slow
+        self.ended = False  #: no more are opened
         self._most = most
         self._channels: dict[Channel, None] = {}
 
@@ -91,6 +92,8 @@ class Streams:
 
     def open(self, view: View, channel: Channel, start: str) -> None:
         """Begin a stream, behind the revision ``start`` or ("") at the beginning. Raises Refused."""
+        if self.ended:
+            raise Refused("unavailable", "the service stops: try again", retry_after=2)
         if len(self._channels) >= self._most:
             raise Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30)
         lines = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)

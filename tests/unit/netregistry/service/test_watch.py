@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netregistry.client import Client, Problem
 from netregistry.refusal import Refused
 from netregistry.service.limits import Limits
 from netregistry.service.past import Recent, told
-from netregistry.service.streams import BOUND, Channel
+from netregistry.service.streams import BOUND, Channel, Streams
 from netregistry.stores.base import Batch
 from netregistry.stream import Line, Stream
 from tests.support.registry import GANETI, NODES, Registry, node
@@ -82,6 +82,7 @@ def something(registry: Remembered, chance: random.Random, networks: list[str]) 
 
 
 @given(st.integers(0, 1 << 32))
+@example(3686)
 def test_what_is_heard_in_pieces_is_what_is_heard_as_a_whole(seed: int) -> None:
     registry, chance = Remembered(seed), random.Random(seed)
     networks = [registry.network("a", cluster=CLUSTER), registry.network("b", "198.51.100.0/24")]
@@ -218,3 +219,14 @@ def test_streams_end_when_the_service_does(tmp_path: Path) -> None:
         stream = Client(service.path).watch(NODES[0])
         until_ready(stream)
     assert [line["event"] for line in stream if line["event"] != "ready"] == []
+
+
+def test_no_stream_is_opened_after_the_last_one_was_ended(tmp_path: Path) -> None:
+    """A request that waits its turn while the service stops would keep it from its end."""
+    registry = Remembered(0)
+    registry.join(0)
+    streams = Streams(registry.local.view, 10)
+    streams.open(registry.local.view, Channel(NODES[0], "", lambda: None), "")
+    streams.ended = True
+    with pytest.raises(Refused, match="stops"):
+        streams.open(registry.local.view, Channel(NODES[0], "", lambda: None), "")
