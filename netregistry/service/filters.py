@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from netregistry import state
 from netregistry.model import keys, kinds
-from netregistry.model.codec import Between, Invalid, Text, describe, read
+from netregistry.model.codec import Between, Invalid, Text, below, describe, read
 from netregistry.model.history import Role
 from netregistry.model.nic import Mode
 
@@ -160,7 +160,7 @@ def given(params: Iterable[Param], query: Iterable[tuple[str, str]]) -> dict[str
     found: dict[str, Any] = {}
     for name, text in query:
         if name not in known:
-            raise Invalid(name, text, f"no such parameter; there are {', '.join(known) or 'none'}")
+            raise Invalid(below("", name), text, f"no such parameter; there are {', '.join(known) or 'none'}")
         if name in found:
             raise Invalid(name, text, "each parameter once")
         found[name] = read(known[name].hint, _value(known[name].hint, text), name)

@@ -73,6 +73,8 @@ def test_what_bad_input_gets(service: Served) -> None:
     nic = add(service, network=blue, instance="web1", ip="192.0.2.7", mac="aa:00:00:00:00:07")
     place, before = f"/v1/nics/{nic['uuid']}", service.everything()
     assert refused(service.say("GET", "/v1/nics?adress=1"), 400, "invalid", "adress", "address")["field"] == "adress"
+    assert refused(service.say("GET", "/v1/nics?%EF%AB%9A=1"), 400, "invalid")["detail"].isprintable()
+    assert refused(service.say("POST", "/v1/nics", {"\ufada": 1}), 400, "invalid")["detail"].isprintable()
     refused(service.say("GET", "/v1/nics?address=1&address=2"), 400, "invalid", "address")
     refused(service.say("GET", "/v1/nics?limit=100000"), 400, "invalid", "limit")
     refused(service.say("GET", "/v1/nics?primary=maybe"), 400, "invalid", "primary", "true or false")
