@@ -24,6 +24,11 @@ START = "systemctl start netcommon-registry starts it, netcommon registry init m
 LONGEST_LINE = 4 << 20  #: bytes
 
 
+def request_id() -> str:
+    """Make the id of a request: whatever is sent with it is done once."""
+    return new_id(time.time(), secrets.randbits(74))
+
+
 class Problem(NetcommonError):
     """The registry refused a request: ``kind`` is what the problem's type ends in, ``document`` all that it said (RFC 9457)."""
 
@@ -92,12 +97,15 @@ class Client:
 
     # -- changing
 
-    def change(self, method: str, place: str, body: Any = None, match: str = ANY, dry_run: bool = False, **query: Any) -> Answer:
+    def change(
+        self, method: str, place: str, body: Any = None, match: str = ANY, dry_run: bool = False, key: str = "", **query: Any
+    ) -> Answer:
         """Ask for a change, once: a request that was not answered is sent again with its id. Raises as ``get`` does.
 
-        ``match``: EPOCH:REVISION at which what is changed was read, or "*".
+        ``match``: EPOCH:REVISION at which what is changed was read, or "*"; ``key``: the request's id, for who goes on asking after
+        TryAgain: ``request_id``.
         """
-        headers = {"Idempotency-Key": new_id(time.time(), secrets.randbits(74))}
+        headers = {"Idempotency-Key": key or request_id()}
         if method in ("PATCH", "DELETE"):
             headers["If-Match"] = match if match == ANY else f'"{match}"'
         if dry_run:

@@ -126,10 +126,9 @@ class Stream:
         own = dict.fromkeys(sorted(self._owns(view)))
         found |= {("nic", uuid): None for uuid in own}
         node = view.node(self.node)
-        for key in sorted(view.members("cluster", node.cluster)) if node and node.cluster else ():
+        for key in sorted(view.members("optioned", node.cluster)) if node else ():
             uuid = key.partition("/")[2]
-            nic = view.nic(uuid) if keys.kind(key) == "nics" else None
-            if nic is not None and uuid not in own and nic.options:
+            if uuid not in own:
                 found["options", uuid] = None
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from netregistry import state
@@ -9,9 +10,10 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Between, Invalid, Text, below, describe, read
 from netregistry.model.history import Role
 from netregistry.model.nic import Mode
+from runtime import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from netregistry.view import View
 
@@ -27,6 +29,21 @@ def _cursor(text: str) -> str:
 
 Limit = Annotated[int, Between(1, MOST)]
 Cursor = Annotated[str, Text(_cursor, 'what "next" of the part before said')]
+
+
+def _some(rule: Callable[[str], str]) -> Callable[[str], str]:
+    """Take no empty text for what an object may be without."""
+
+    def read_it(text: str) -> str:
+        if not text:
+            raise ValueError
+        return rule(text)
+
+    return read_it
+
+
+SomeMac = Annotated[str, Text(_some(partial(validate.mac, variable="")), "a unicast MAC address such as aa:00:00:12:34:56")]
+SomeInstance = Annotated[str, Text(_some(partial(validate.instance, variable="")), "an instance's name: 1 to 255 printable bytes, no '/'")]
 
 
 class Param(NamedTuple):
@@ -69,6 +86,30 @@ def _on(view: View, node: str) -> Iterable[str]:
     return [keys.nic(key.rpartition("/")[2]) for key in view.members("on", node)]
 
 
+def _scopes(view: View) -> Iterator[str]:
+    """Give every scope that a MAC or an address may be claimed in."""
+    yield kinds.NO_SCOPE
+    for key in view.all("networks"):
+        yield key.partition("/")[2]
+    for (cluster,) in view.groups("cluster"):
+        yield cluster
+
+
+def _claiming(kind: str) -> Callable[[View, Any], Iterable[str]]:
+    """Find NICs by what they claim, without looking at each."""
+
+    def found(view: View, value: Any) -> Iterable[str]:
+        claims = (view.claim(f"{kind}/{scope}/{value}") for scope in _scopes(view))
+        return {keys.nic(uuid) for claim in claims if claim is not None for uuid in (claim.holder, *claim.contenders) if uuid}
+
+    return found
+
+
+def _of_instance(view: View, instance: str) -> Iterable[str]:
+    clusters = ("", *(cluster for (cluster,) in view.groups("cluster")))
+    return [key for cluster in clusters for key in view.members("instance", cluster, instance)]
+
+
 NICS = (
     Filter(
         "network",
@@ -91,16 +132,28 @@ NICS = (
         lambda _view, _key, nic, value: nic.cluster == value,
         lambda view, value: view.members("cluster", value) if value else view.all("nics"),
     ),
-    _same("instance", kinds.Instance, "those of this instance"),
+    Filter(
+        "instance",
+        SomeInstance,
+        "those of this instance",
+        lambda _view, _key, nic, value: nic.instance == value,
+        _of_instance,
+    ),
     _same("name", kinds.NameOrNone, "those of this name"),
     _same("owner", kinds.NameOrNone, "those of this owner"),
     _same("belongs", Literal["instance", "server", "other"], "to what they belong"),
     _same("master", kinds.Master, "those that this master decides"),
-    _same("mac", kinds.Mac, "those with this MAC"),
+    Filter("mac", SomeMac, "those with this MAC", lambda _view, _key, nic, value: nic.mac == value, _claiming("macs")),
     _same("mode", Mode, "those of this mode"),
     _same("primary", bool, "those that are primary, or not"),
     _same("reserved", bool, "those whose addresses stay reserved, or not"),
-    Filter("address", kinds.Address, "those with this address", lambda _view, _key, nic, value: value in nic.all_addresses),
+    Filter(
+        "address",
+        kinds.Address,
+        "those with this address",
+        lambda _view, _key, nic, value: value in nic.all_addresses,
+        _claiming("addresses"),
+    ),
     Filter("tag", kinds.Tag, "those with this tag", lambda _view, _key, nic, value: value in nic.tags),
     Filter("state", state.State, "those in this state", lambda view, _key, nic, value: state.shown(view, nic).state == value),
 )
@@ -185,6 +238,8 @@ def _value(hint: Any, text: str) -> Any:
 
 def chosen(filters: Iterable[Filter], view: View, everything: Iterable[str], wanted: Mapping[str, Any]) -> list[str]:
     """Give the keys of those objects that fit, in order. ``everything``: the keys of the kind, in order."""
+    if not wanted:
+        return list(everything)
     used = [(each, wanted[each.name]) for each in filters if each.name in wanted]
     narrow = next((each.group(view, value) for each, value in used if each.group is not None), None)
     candidates = everything if narrow is None else sorted(narrow)

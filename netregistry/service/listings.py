@@ -21,18 +21,30 @@ class Row(NamedTuple):
     value: Any
 
 
+class Rows(NamedTuple):
+    """Objects of a list, as they were: a column for each of what a Row has, of equal length."""
+
+    keys: Sequence[str]
+    revisions: Sequence[int]
+    values: Sequence[Any]
+
+    def part(self, begin: int, end: int) -> tuple[Row, ...]:
+        """Give some of the rows."""
+        return tuple(map(Row, self.keys[begin:end], self.revisions[begin:end], self.values[begin:end]))
+
+
 class Part(NamedTuple):
     """A part of a list. ``cursor``: of the next one; "": there is none."""
 
     revision: str
-    rows: Sequence[Row]
+    rows: tuple[Row, ...]
     cursor: str
 
 
 class _List(NamedTuple):
     what: str
     revision: str
-    rows: Sequence[Row]
+    rows: Rows
     until: float
 
 
@@ -43,13 +55,13 @@ class Listings:
         self._now, self._token = now, token
         self._lists: dict[str, _List] = {}  # the one read longest ago first
 
-    def first(self, what: str, revision: str, rows: Sequence[Row], limit: int) -> Part:
+    def first(self, what: str, revision: str, rows: Rows, limit: int) -> Part:
         """Give the first part of a list. ``what``: tells lists apart that were asked for otherwise."""
-        if len(rows) <= limit:
-            return Part(revision, rows, "")
+        if len(rows.keys) <= limit:
+            return Part(revision, rows.part(0, limit), "")
         name = self._token()
         self._keep(name, _List(what, revision, rows, 0.0))
-        return Part(revision, rows[:limit], f"{name}.{limit}")
+        return Part(revision, rows.part(0, limit), f"{name}.{limit}")
 
     def more(self, what: str, cursor: str, limit: int) -> Part:
         """Give a further part. Raises Refused where the list is not kept any more, or was another one."""
@@ -62,7 +74,7 @@ class Listings:
         begin = int(place)
         end = begin + limit
         self._keep(name, found)
-        return Part(found.revision, found.rows[begin:end], f"{name}.{end}" if end < len(found.rows) else "")
+        return Part(found.revision, found.rows.part(begin, end), f"{name}.{end}" if end < len(found.rows.keys) else "")
 
     def _keep(self, name: str, kept: _List) -> None:
         self._lists.pop(name, None)

@@ -14,7 +14,7 @@ from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, chosen
-from netregistry.service.listings import Listings, Row
+from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 ABILITIES = ("batch", "dry-run", "find", "history", "watch", "backup")
+NO_ROWS = Rows((), (), ())
 SCANNED = 5000  #: entries of the history that one request reads
 
 
@@ -63,23 +64,25 @@ class Reader:
 
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
-        rows = [Row("", 0, each) for each in state.all_conflicts(view)] if "cursor" not in wanted else []
+        found = list(state.all_conflicts(view)) if "cursor" not in wanted else []
+        rows = Rows([each.claim for each in found], [0] * len(found), found)
         return self._paged("conflicts", rows, wanted, lambda _view, row: answers.ConflictItem(row.value))
 
     def _list(
         self, kind: str, known: tuple[Filter, ...], everything: Iterable[str], wanted: Mapping[str, Any], item: Callable[[View, Row], Any]
     ) -> Answer:
         asked = {name: value for name, value in wanted.items() if name not in ("limit", "cursor")}
-        view, rows = self._now(), []
+        view, rows = self._now(), NO_ROWS
         if "cursor" not in wanted:
             if kind == "seen":
                 everything = sorted(view.all("seen"))
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
-            rows = [Row(key, view.at(key), view.get(key)) for key in chosen(known, view, everything, asked)]
+            found = chosen(known, view, everything, asked)
+            rows = Rows(found, list(map(view.at, found)), list(map(view.get, found)))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 
-    def _paged(self, what: str, rows: list[Row], wanted: Mapping[str, Any], item: Callable[[View, Row], Any]) -> Answer:
+    def _paged(self, what: str, rows: Rows, wanted: Mapping[str, Any], item: Callable[[View, Row], Any]) -> Answer:
         view, limit = self._now(), wanted.get("limit", USUAL)
         if "cursor" in wanted:
             part = self._listings.more(what, wanted["cursor"], limit)

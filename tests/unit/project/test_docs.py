@@ -112,7 +112,7 @@ def test_what_fits(shown: str, printed: str, fit: bool) -> None:
     assert documents.fits(shown, printed) == fit
 
 
-@pytest.mark.parametrize("name", ["settings.md", "operations.md", "environment.md", "metrics.md"])
+@pytest.mark.parametrize("name", ["settings.md", "operations.md", "environment.md", "metrics.md", "registry-api.md"])
 def test_the_reference_is_made_of_the_program(name: str) -> None:
     """Run docs/reference/make.py after a change."""
     made = runpy.run_path(str(ROOT / "docs/reference/make.py"))["PAGES"]
