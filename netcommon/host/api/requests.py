@@ -234,6 +234,25 @@ class TakeOvsPort(NamedTuple):
         return frozenset()
 
 
+class ReleaseOvsPort(NamedTuple):
+    """Makes the port ``made``, which bears our mark with its owner, what it was before it was taken (TakeOvsPort): ``found``.
+
+    Its VLANs are as they were, and of its external_ids those that ``made`` has; our mark and our limits go. What
+    others have set meanwhile stays. ENOENT where there is no such port.
+    """
+
+    made: OvsPort
+    found: OvsPort
+
+    @property
+    def name(self) -> str:
+        return self.made.name
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
+
+
 class DeleteOvsPort(NamedTuple):
     """Deletes the port ``name`` if its Port row is owned by ``owner`` (our mark), and the QoS rows of that owner.
 
@@ -450,6 +469,7 @@ Request = (
     | SetSysctl
     | PutOvsPort
     | TakeOvsPort
+    | ReleaseOvsPort
     | DeleteOvsPort
     | PutFlows
     | DeleteFlows
@@ -477,6 +497,7 @@ SERVICES: dict[type[Request], str] = {
     SetSysctl: "procfs",
     PutOvsPort: "ovsdb",
     TakeOvsPort: "ovsdb",
+    ReleaseOvsPort: "ovsdb",
     DeleteOvsPort: "ovsdb",
     PutFlows: "openflow",
     DeleteFlows: "openflow",

@@ -5,7 +5,17 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.api.host import NOT_TRIED
-from netcommon.host.api.requests import RTNETLINK, DeleteFlows, DeleteOvsPort, NftChange, PutFlows, PutOvsPort, TakeOvsPort, service
+from netcommon.host.api.requests import (
+    RTNETLINK,
+    DeleteFlows,
+    DeleteOvsPort,
+    NftChange,
+    PutFlows,
+    PutOvsPort,
+    ReleaseOvsPort,
+    TakeOvsPort,
+    service,
+)
 from netcommon.host.linux.sockets import merged
 from runtime.typed import TYPE_CHECKING
 
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 
     Unit = Sequence[Request]  #: what goes in one message
 
-OvsChange = (PutOvsPort, TakeOvsPort, DeleteOvsPort)
+OvsChange = (PutOvsPort, TakeOvsPort, ReleaseOvsPort, DeleteOvsPort)
 FlowChange = (PutFlows, DeleteFlows)
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from netcommon.host.api.host import Answer
-    from netcommon.host.api.requests import TakeOvsPort
+    from netcommon.host.api.requests import ReleaseOvsPort, TakeOvsPort
     from netcommon.host.ovs.client import Ovsdb
     from netcommon.host.ovs.rows import Operation
 
-    Change = PutOvsPort | TakeOvsPort | DeleteOvsPort
+    Change = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
 
 #: So many ports at once: vswitchd takes them within the time limit of one also where it is slow.
 MOST = 64
