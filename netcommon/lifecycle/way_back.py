@@ -7,7 +7,7 @@ or look of the agent tries again.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ROLLBACK, START, alive
+from netcommon.lifecycle.context import ROLLBACK, START, alive, owe
 from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, unlike
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
@@ -42,6 +42,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     followed = follow(node, view, record)
     made = fresh(followed)
     before = _put_back(view, followed.before or followed, made)
+    owe(node, record, map(to_json, made), call.log)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
     mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
     if mending.hopeless:
@@ -58,7 +59,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
     moves = moves or _unsure(made, mending.resolved, mending.todo) or unlike(made, mending.todo)
     failures: list[NetcommonError] = []
-    down = [shut(before.device, before.ifindex)] if moves else []
+    down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
 
     def make() -> list[Operation]:
         view = execute.once(node)

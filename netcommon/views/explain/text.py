@@ -49,7 +49,7 @@ def _verdict(one: Explanation, style: Style) -> str:
     if one.state == DEFINED:
         return "It is defined, and not up."
     if not one.alive:
-        return style.paint(f"Its record says {one.state}, but its device is gone.", RED)
+        return style.paint(f"Its record says {one.state}, but {one.taken_down or 'its device is gone'}.", RED)
     if one.state != UP:
         return style.paint(f"It is {one.state}, not up.", RED)
     if wrong:
