@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.lifecycle.execute import decode
-from netcommon.lifecycle.led_away import led_away
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.ganeti_rule import left_detached
+from netcommon.operations.led_away import led_away
 from runtime.record import Record
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.

@@ -8,13 +8,13 @@ from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
-from netcommon.lifecycle.led_away import led_away
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
+from netcommon.operations.led_away import led_away
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti

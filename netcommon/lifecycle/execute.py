@@ -121,8 +121,7 @@ def _resolve(
                 alike = before.like(resolved)
                 like = alike or before.in_place_of(resolved)
                 took = resolved.leads_to() and resolved._asdict()["found"] == OURS
-                one = resolved.retained(alike, earlier) if alike else resolved
-                one = inherit(one, like) if like else one
+                one = inherit(resolved.retained(alike, earlier) if alike else resolved, like) if like else resolved
                 made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
                 if like is None and took:
                     from netcommon.lifecycle.address_conflict import contested
