@@ -207,7 +207,7 @@ class SetSysctl(NamedTuple):
 class PutOvsPort(NamedTuple):
     """Makes the port so, in one OVSDB transaction: a port of this owner on this bridge gets its VLANs and our external_ids in place,
     whatever else had the name is replaced. ``bridge`` may be a fake bridge, for a port without VLANs of its own (ovs-vsctl(8)).
-    Its limits are set too; no limit takes away ours, never those that others have set.
+    Its limits are set too; no limit takes ours away, and puts back those that others had set before, never those that they set since.
 
     Answers only after vswitchd has taken it (cur_cfg), or failed to: its error is the answer's text.
     """
@@ -220,10 +220,7 @@ class PutOvsPort(NamedTuple):
 
 
 class TakeOvsPort(NamedTuple):
-    """Puts our mark with this owner on the port ``name`` of the bridge, if it bears none; ENOENT where there is no such port.
-
-    Nothing else of it changes, so no frame is lost: only adopt asks for it, who knows whose port it is.
-    """
+    """Puts our mark on the port ``name`` of the bridge, if it bears none, and changes nothing else; ENOENT where there is no such port."""
 
     name: str
     bridge: str
@@ -235,18 +232,13 @@ class TakeOvsPort(NamedTuple):
 
 
 class ReleaseOvsPort(NamedTuple):
-    """Makes the port ``made``, which bears our mark with its owner, what it was before it was taken (TakeOvsPort): ``found``.
+    """Makes the port ``made`` of our mark what it was before it was taken (TakeOvsPort), ``found``; ENOENT where there is none.
 
-    Its VLANs are as they were, and of its external_ids those that ``made`` has; our mark and our limits go. What
-    others have set meanwhile stays. ENOENT where there is no such port.
+    Its VLANs, and those of its external_ids that ``made`` has; our limits go. What others have set meanwhile stays.
     """
 
     made: OvsPort
     found: OvsPort
-
-    @property
-    def name(self) -> str:
-        return self.made.name
 
     @property
     def gone(self) -> frozenset[int]:
@@ -445,6 +437,7 @@ class LoadRules(NamedTuple):
         return frozenset({errno.ENOENT})
 
 
+OvsChange = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
 Request = (
     SetLink
     | AddRule
@@ -467,10 +460,7 @@ Request = (
     | SetPolicer
     | DeletePolicer
     | SetSysctl
-    | PutOvsPort
-    | TakeOvsPort
-    | ReleaseOvsPort
-    | DeleteOvsPort
+    | OvsChange
     | PutFlows
     | DeleteFlows
     | SendFrame
@@ -495,20 +485,13 @@ def achieved(request: Request, number: int) -> bool:
 RTNETLINK = "rtnetlink"
 SERVICES: dict[type[Request], str] = {
     SetSysctl: "procfs",
-    PutOvsPort: "ovsdb",
-    TakeOvsPort: "ovsdb",
-    ReleaseOvsPort: "ovsdb",
-    DeleteOvsPort: "ovsdb",
-    PutFlows: "openflow",
-    DeleteFlows: "openflow",
+    **dict.fromkeys((PutOvsPort, TakeOvsPort, ReleaseOvsPort, DeleteOvsPort), "ovsdb"),
+    **dict.fromkeys((PutFlows, DeleteFlows), "openflow"),
     SendFrame: "packet",
-    PutFile: "files",
-    DeleteFile: "files",
-    StartDaemon: "daemons",
-    StopDaemon: "daemons",
+    **dict.fromkeys((PutFile, DeleteFile), "files"),
+    **dict.fromkeys((StartDaemon, StopDaemon, Hangup), "daemons"),
     NftChange: "nftables",
     LoadRules: "nft text",
-    Hangup: "daemons",
 }
 
 

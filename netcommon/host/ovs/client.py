@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.api.requests import OvsChange
     from netcommon.host.ovs.rows import Fake, Operation
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
@@ -42,7 +42,7 @@ class Ovsdb(OvsReader):
         super().__init__(path, timeout, clock, kept)
         self.attached = attached
 
-    def execute(self, request: PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
         if isinstance(request, ReleaseOvsPort):
             return self.release(request.made, request.found)

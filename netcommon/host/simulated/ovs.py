@@ -12,7 +12,7 @@ from netcommon.host.ovs.transaction import OURS
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.api.requests import OvsChange
     from netcommon.host.simulated.kernel import Kernel
 
 SYSTEM = "ovs-system"
@@ -143,7 +143,7 @@ class Switch:
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
             self._kernel.links[link.index] = link._replace(master=0, port_kind="")
 
-    def execute(self, request: PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
         if isinstance(request, ReleaseOvsPort):
             return self.release(request)
