@@ -51,9 +51,13 @@ class DeleteRule(NamedTuple):
 
 
 class AddRoute(NamedTuple):
-    """Adds a route, or replaces the one of the same destination, table and metric (NLM_F_REPLACE)."""
+    """Adds a route, or replaces the one of the same destination, table and metric (NLM_F_REPLACE).
+
+    ``new``: it takes the place of one of ours alone (NLM_F_EXCL); EEXIST: somebody else has one there.
+    """
 
     route: Route
+    new: bool = False
 
     @property
     def gone(self) -> frozenset[int]:
