@@ -20,6 +20,7 @@ import errno
 from struct import Struct
 
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
+from netcommon.host.api.requests import AddRoute
 from netcommon.host.rtnetlink import decode, encode
 from netcommon.host.rtnetlink.attributes import (
     NLM_F_EXCL,
@@ -38,7 +39,7 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 UNICAST, BLACKHOLE = 1, 6  #: RTN_*
 SEARCHED = 4  #: times that the table is listed for one destination, before all of it is kept
@@ -49,6 +50,7 @@ SHOW = {AF_INET: 0x3000, AF_INET6: 0x2000}
 
 #: Each value of the TOS field without the bits of ECN, which a kernel since 5.18 refuses (net/inet_dscp.h), and one with such a bit.
 TOS, WITH_ECN = range(0, 256, 4), 1
+TOS_AT = 3  #: of struct rtmsg
 
 #: Addresses of IPv6 that nobody is given (RFC 4291, 2.4): as a rule only a default route leads there.
 NOBODYS = tuple(pack_address(AF_INET6, address) for address in ("4000::1", "c000::1"))
@@ -126,30 +128,25 @@ class LongTable:
         return [route for route in self._made(self._there(found)) if route.destination == decode.ANYWHERE[AF_INET]]
 
     def _ipv4(self, address: bytes, length: int, metric: int) -> Sequence[Route] | None:
-        """Return the routes of this metric."""
-        shape = Route(AF_INET, self.table, "", 0, PROTOCOL, 0, metric=metric, type=BLACKHOLE)
-        asked = [self._exists(shape, address, length, tos, NLM_F_EXCL) for tos in (WITH_ECN, *TOS)]
+        """Return the routes of this metric; ours alone, where it comes first."""
+        for probe in _ends(address, length):
+            found = self._lookup(probe)
+            if isinstance(found, Route) and (split_prefix(AF_INET, found.destination), found.metric) == ((address, length), metric):
+                return [found] if found.protocol == PROTOCOL and self._has(found) else None  # one of table local is shown as main's
+        shape = Route(AF_INET, self.table, f"{show_address(AF_INET, address)}/{length}", 0, PROTOCOL, 0, metric=metric, type=BLACKHOLE)
+        asked = list(_exist(shape, (WITH_ECN, *TOS), NLM_F_EXCL))
         ecn, *said = (reply.errno for reply in self._netlink.ask(asked))
         if ecn != errno.EINVAL or not set(said) <= {errno.ENOENT, errno.EEXIST}:
             return None
         there = [tos for tos, code in zip(TOS, said, strict=True) if code == errno.EEXIST]
-        if not there:
-            return []
         if there != [0]:
-            return None
-        for probe in _ends(address, length):
-            found = self._lookup(probe)
-            if isinstance(found, Route) and (split_prefix(AF_INET, found.destination), found.metric) == ((address, length), metric):
-                return [found] if found.protocol == PROTOCOL else None
-        (reply,) = self._netlink.ask([self._exists(shape, address, length, 0, 0)])  # a guest's blackhole, behind its route
-        return [shape._replace(destination=f"{show_address(AF_INET, address)}/{length}")] if reply.errno == errno.EEXIST else None
+            return None if there else []
+        return [shape] if self._has(shape) else None  # a guest's blackhole, behind its route
 
-    def _exists(self, route: Route, address: bytes, length: int, tos: int, flags: int) -> Encoded:
-        """Ask whether there is ``route``, or with NLM_F_EXCL any other of its metric in its place."""
-        table = self.table if self.table < 256 else encode.RT_TABLE_UNSPEC
-        body = encode.RTMSG.pack(route.family, length, 0, tos, table, route.protocol, route.scope, route.type, 0)
-        body += attribute(encode.RTA_DST, address) + (number(encode.RTA_PRIORITY, route.metric) if route.metric else b"")
-        return Encoded(encode.RTM_NEWROUTE, flags, body + number(encode.RTA_TABLE, self.table))
+    def _has(self, route: Route) -> bool:
+        """Tell whether the table has exactly this route, without a TOS."""
+        (reply,) = self._netlink.ask(list(_exist(route, (0,), 0)))
+        return reply.errno == errno.EEXIST
 
     # -- IPv6
 
@@ -220,6 +217,13 @@ class LongTable:
     def _found(self, said: bytes | Reply) -> Route | Reply | None:
         """Return the route of the table that was found, or why there is none; None where it is of another table."""
         return said if isinstance(said, Reply) else next(iter(self._made([said])), None)
+
+
+def _exist(route: Route, every_tos: Iterable[int], flags: int) -> Iterator[Encoded]:
+    """Ask whether there is ``route`` with each TOS, or with NLM_F_EXCL any other of its metric in its place."""
+    kind, _flags, body = encode.encode(AddRoute(route))
+    for tos in every_tos:
+        yield Encoded(kind, flags, body[:TOS_AT] + bytes((tos,)) + body[TOS_AT + 1 :])
 
 
 def _lacks_carrier(body: bytes) -> bool:
