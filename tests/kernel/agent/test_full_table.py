@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -32,20 +32,21 @@ from tests.support.sample import FULL
 
 ROUTES = 1_000_000 if FULL else 100_000  #: of each family
 FLAPPING = 20_000  #: of each family
-NICS, FRESH = 50, 20
-JITTER = 1.5  #: milliseconds by which ups differ for other reasons, those of the machine
+NICS, FRESH = 50, 10
+JITTER = 3.0  #: milliseconds of the questions, and of caches that the kernel's walks have emptied
 VIA = {AF_INET: "198.18.0.2", AF_INET6: "2001:db8:ff::2"}
 
 
 class Costs(NamedTuple):
-    """Milliseconds: of processor time for a check of all NICs, and for the agent's look at everything; on the clock, less what the kernel
-    alone takes for the same changes, for a warm up of a NIC with IPv4 and of one with both families, and for a second up. Bytes it has.
+    """Milliseconds of processor time: for a check of all NICs, for the agent's look at everything, for its warm up of a NIC with IPv4 and
+    of one with both families, less what the kernel alone takes for the same changes, which is next, and for a second up. Bytes it has.
     """
 
     check: float
     resync: float
     up: float
     up_both: float
+    kernel: float
     second: float
     memory: int
 
@@ -75,22 +76,19 @@ def check_costs() -> float:
     return 1e3 * (after.children_user + after.children_system - before.children_user - before.children_system)
 
 
-def timed(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return 1e3 * (time.monotonic() - began)
+def spent(running: Agent) -> float:
+    """Milliseconds of the processor that the agent's threads have had, not in ticks (/proc/PID/task/TID/schedstat)."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{running.pid}/task").glob("*/schedstat")) / 1e6
 
 
-def came_up(number: int) -> None:
-    assert rundoor("kvm-ifup", variables(number)).status == 0
-
-
-def up_costs() -> list[list[float]]:
-    """Milliseconds of warm ups, by family or both, and of second ones, which change nothing; then the NICs go."""
+def up_costs(running: Agent) -> list[list[float]]:
+    """The agent's milliseconds for warm ups, by family or both, and for second ones, which change nothing; then the NICs go."""
     found: list[list[float]] = [[], [], []]
     for number in range(NICS, NICS + FRESH):
-        found[number % 2].append(timed(lambda: came_up(number)))  # noqa: B023 # it is called at once
-        found[2].append(timed(lambda: came_up(number)))  # noqa: B023
+        for place in (number % 2, 2):
+            used = spent(running)
+            assert rundoor("kvm-ifup", variables(number)).status == 0
+            found[place].append(spent(running) - used)
         assert rundoor("kvm-ifdown", variables(number), f"tap{number}", "hot-remove").status == 0
     return found
 
@@ -106,7 +104,9 @@ def kernel_costs() -> list[list[float]]:
         if number % 2:
             routes.append(GuestRoute(AF_INET6, f"2001:db8:9::{number + 1:x}/128", "", link.name, full_table.MAIN, link.index).route())
         changes = [SetLink(link.index, up=True), *(AddRoute(route) for route in routes)]
-        found[number % 2].append(timed(lambda: host.execute(changes, stop=True)))  # noqa: B023
+        used = time.thread_time()
+        assert all(answer.ok for answer in host.execute(changes, stop=True))
+        found[number % 2].append(1e3 * (time.thread_time() - used))
         assert all(answer.ok for answer in host.execute([*map(DeleteRoute, routes), SetLink(link.index, up=False)], stop=True))
     host.close()
     return found
@@ -124,13 +124,13 @@ def resync_costs(running: Agent) -> float:
 
 def costs(running: Agent) -> Costs:
     """The median of ups, the least of the others: what else the machine does makes nothing cheaper."""
-    resync_costs(running), up_costs()  # what is opened or remembered the first time
-    ups, own = [[*map(median, up_costs())] for _time in range(3)], [[*map(median, kernel_costs())] for _time in range(3)]
+    resync_costs(running), up_costs(running)  # what is opened or remembered the first time
+    ups, own = [[*map(median, up_costs(running))] for _time in range(3)], [[*map(median, kernel_costs())] for _time in range(3)]
     one, both, second = (min(times) for times in zip(*ups, strict=True))
     kernel, kernel_both = (min(times) for times in zip(*own, strict=True))
     print(f"\nof an up {one:.1f} ms, or {both:.1f} ms in both families, the kernel takes {kernel:.1f} and {kernel_both:.1f} ms")
     least = min(check_costs() for _time in range(7)), min(resync_costs(running) for _time in range(4))
-    return Costs(*least, one - kernel, both - kernel_both, second, running.memory)
+    return Costs(*least, one - kernel, both - kernel_both, max(kernel, kernel_both), second, running.memory)
 
 
 def flapping(running: Agent) -> float:
@@ -162,11 +162,12 @@ def test_what_it_costs(placed: Node) -> None:
             texts = (f"{field} {value:.1f} ms" for field, value in each._asdict().items() if field != "memory")
             print(f"{name}: {', '.join(texts)}, memory {each.memory >> 10} KiB")
         print(f"{4 * FLAPPING} routes that flap: {flaps * 1e3:.0f} ms of the agent's")
-        tick = 10  # of the kernel's account of processor time
+        tick = 20  # two of the kernel's account of processor time
         assert full.check <= quiet.check * 1.1 + tick
         assert full.resync <= quiet.resync * 1.1 + tick
-        assert full.up <= quiet.up * 1.1 + JITTER
-        assert full.up_both <= quiet.up_both * 1.1 + JITTER
+        walk = full.kernel / 2  # that of the kernel through its table of IPv6 takes longer here and there
+        assert full.up <= quiet.up * 1.1 + JITTER + walk
+        assert full.up_both <= quiet.up_both * 1.1 + JITTER + walk
         assert full.second <= quiet.second * 1.1 + JITTER
         assert full.memory <= quiet.memory + (5 << 20)
         assert flaps <= 0.1
