@@ -136,6 +136,7 @@ class Agent:
 
     def status(self) -> Mapping[str, object]:
         now, jobs = self._now(), self._jobs
+        differing = jobs.differing
         return {
             "nics": dict(self._nics.states()),
             "work waiting": jobs.waiting,
@@ -144,7 +145,8 @@ class Agent:
             "surveys": jobs.surveys,
             "seconds since all was compared": round(now - jobs.synced, 1) if jobs.synced else "never",
             "seconds to the next reaping": round(jobs.reaper.due(now), 1),
-            "NICs that the settings would change": "not counted yet" if jobs.differing is None else jobs.differing,
+            "NICs that the settings would change": "not counted yet" if differing is None else differing.number,
+            "seconds since those were counted": "never" if differing is None else round(now - differing.counted, 1),
             "connected to Open vSwitch": self._switches.connected or ("not needed" if not self._nics.switched() else False),
             **self._serving.status(),
         }
@@ -224,7 +226,7 @@ class Agent:
         self._dirty.changed(entry, self._now())
         self._switches.need(entry)
         if record.nic.wanted or record.before is not None:
-            self._jobs.ends()
+            self._jobs.options_altered(record.uuid)
 
     # -- folders
 

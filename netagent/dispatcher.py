@@ -14,6 +14,7 @@ from netagent.delayed_effects import DelayedEffects
 from netagent.ganeti_doors import Doors
 from netagent.index import Entry, Nics, entry_of
 from netagent.loop import Loop, Timer
+from netagent.option_ends import OptionEnds
 from netagent.reap.adoption import Adopter, fill
 from netagent.reap.reaper import Reaper, restored_flows
 from netagent.reconcile.dirty_set import FEW, NEVER, DirtySet
@@ -26,10 +27,10 @@ from netagent.service import Service, start_delay
 from netagent.todays_settings import Todays
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.change import differ
+from netcommon.lifecycle.changed_options import moment
 from netcommon.lifecycle.context import Call, alive, any_changed
 from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
-from runtime import wanted
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
 
@@ -60,15 +61,19 @@ LONGEST = 300.0
 #: A worker that has been at one thing for so long beyond a hook's time limit will not end any more (seconds).
 HANGS = 60.0
 
-#: When the end of an option that the host has refused is tried again (seconds).
-REFUSED = 30.0
-
 
 class Spent(NamedTuple):
     """How long something took, and how much of a CPU (seconds)."""
 
     clock: float
     cpu: float
+
+
+class Differing(NamedTuple):
+    """How many NICs the settings would have made others, and when that was (monotonic seconds)."""
+
+    number: int
+    counted: float
 
 
 DROPPED = "netcommon_guard_dropped_total"
@@ -88,8 +93,8 @@ class Dispatcher:
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
         self._end: Timer | None = None
-        self._not_before = 0.0  #: until when no option is ended that should have
-        self.differing: int | None = None  #: how many NICs would be others by today's settings, as counted when those were read last
+        self._ends = OptionEnds(service.paths, service.identity.boot)
+        self.differing: Differing | None = None  #: as counted when the settings were read last
         failed = partial(self._failed, Key(LATER))
         self._repeats = DelayedEffects(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
@@ -335,47 +340,52 @@ class Dispatcher:
 
     # -- options that were changed while a NIC ran
 
-    def ends(self) -> None:
-        """Sets the timer for the first option that ends by itself, if there is one."""
+    def options_altered(self, uuid: str) -> None:
+        """Sets the timer for the first option that ends by itself: those of this NIC may have changed."""
+        self._set_end(partial(self._ends.altered, uuid))
+
+    def _set_end(self, noted: Callable[[], None]) -> None:
         try:
-            first = wanted.first_end(self._service.paths)
+            noted()
+            first = self._ends.first()
         except NetcommonError as error:
             tell(self._log, "options that were changed for a while", error)
             return
         if self._end is not None:
             self._end.cancel()
-            self._end = None
-        if first is not None:
-            when = first.monotonic if first.boot == self._service.identity.boot else 0.0
-            self._end = self._loop.at(max(when, self._not_before), self.end_due)
+        self._end = self._loop.at(first, self.end_due) if first < NEVER else None
 
     def end_due(self) -> None:
-        """Ends what has ended; what tells when is made anew by all files, and then sets the timer."""
+        """Ends what has ended, but of NICs whose end has just failed; then sets the timer for the next."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
+        self._ends.begin()
 
         def job(worker: Worker) -> None:
             if any_changed(worker.node):
                 worker.use(self._todays.get(self._service.settings))
-            ended = end_due(worker.node, self._call(worker))
-            failed = [f"{uuid}: {became}" for uuid, became in ended if isinstance(became, NetcommonError)]
-            if failed:
-                self._service.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(failed)}")
+            now = moment(worker.node)
+            ended = end_due(worker.node, self._call(worker), self._ends.passes(now))
+            first = self._ends.attempted(now, {uuid: str(became) for uuid, became in ended if isinstance(became, NetcommonError)})
+            if self._ends.problems:
+                self._service.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(self._ends.problems)}")
             else:
                 self._service.alarms.clear("ends")
-            # what failed, or a clock that is not the agent's, is no reason to be in a hurry
-            self._not_before = self._now() + (REFUSED if failed else 1.0)
-            self._loop.tell(self.ends)
+            self._loop.tell(partial(self._set_end, partial(self._ends.ended, first)))
 
         self._put(Key(ENDS), job)
 
     def count_differing(self) -> None:
-        """Counts the NICs that today's settings would make others; nothing is done about them."""
+        """Counts the NICs that today's settings would make others; nothing is done about them.
+
+        Each is planned and resolved anew, which takes about a second of CPU for 1,000: too much for whenever somebody asks.
+        """
 
         def job(worker: Worker) -> None:
             worker.use(self._todays.usable(self._service.settings))
-            self.differing = differ(worker.node, worker.node.store.each([]))
+            begun = self._now()
+            self.differing = Differing(differ(worker.node, worker.node.store.each([])), begun)
 
         self._put(Key(DIFFERING), job)
 

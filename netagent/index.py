@@ -136,8 +136,6 @@ def marks_of(record: Record) -> set[Mark]:
             if isinstance(name := stored.get(field), str) and name:
                 found.add((NAME, name))
         found |= _of_kind(str(stored.get("kind")), stored)
-    if any(sort == VLAN for sort, _which in found):
-        found |= {(PORTS, stored.get("master")) for stored in record.operations if stored.get("kind") == "bridge-port"}
     return found
 
 
@@ -166,7 +164,8 @@ def _of_kind(kind: str, stored: Stored) -> set[Mark]:
             switch.add((FLOWS, (stored.get("switch"), cookie_of(owner, device))))
         return switch
     if kind == "bridge-port":
-        return {(BASE, stored.get("bridge"))}
+        # of a port that comes, or gets another MTU: the device's may be less by then than the bridge's other ports have
+        return {(BASE, stored.get("bridge")), (PORTS, stored.get("master"))}
     if kind == "fdb-entry":
         return {(MAC, stored.get("mac"))}
     if kind in ("blackhole", "route", "prefix-route"):

@@ -72,6 +72,16 @@ def emulated_uuid(instance: str, index: int | None, uuid: str) -> str:
     return generated_uuid(instance, index, f"{uuid} emulated")
 
 
+def is_twin(nic: Nic) -> bool:
+    """Tell whether it is the emulated twin of a NIC of Xen, which alone there has no index."""
+    return nic.index is None and "XENBUS_PATH" in nic.environment
+
+
+def kept_uuid(nic: Nic) -> str:
+    """Give the UUID under which is kept what was changed of ``nic``: an emulated twin's is its NIC's, which its variables describe."""
+    return nic_from_environment(nic.environment).uuid if is_twin(nic) else nic.uuid
+
+
 def generated_uuid(instance: str, index: int | None, mac: str) -> str:
     """uuid5 (RFC 4122, 4.3) of instance, index and MAC: the identity of a NIC that came without a UUID."""
     import hashlib  # only NICs of instances older than Ganeti 2.8, and hand-made ones, pay for it

@@ -4,6 +4,7 @@
     instances/<name>/<index>  ->  ../../nics/<key>.json
     devices/<tap>             ->  ../nics/<key>.json
     owners/<shared key>/<key> ->  ../../nics/<key>.json
+    owed/<key>.<number>.json      see runtime.owed
     quarantine/                   records that do not parse, bytes intact
     locks/                        see runtime.locks
     netns.<boot>                  which network namespace this layout belongs to: the first that wrote here since this boot
@@ -24,7 +25,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUBFOLDERS = ("nics", "instances", "devices", "owners", "quarantine", "locks")
+SUBFOLDERS = ("nics", "instances", "devices", "owners", "owed", "quarantine", "locks")
 
 
 class Layout:

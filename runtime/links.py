@@ -33,6 +33,11 @@ class Links:
         devices = self._layout.find("devices")
         return _key_of(devices.target(tap), DEVICES) if devices is not None else ""
 
+    def devices(self) -> list[str]:
+        """List the names of the devices that have a link. Raises HostRefused."""
+        devices = self._layout.find("devices")
+        return devices.names() if devices is not None else []
+
     def of_instance(self, name: str, index: int) -> str:
         """The key that the link of this position in the instance leads to, "" where there is none."""
         instances = self._layout.find("instances")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from runtime.folder import Folder
     from runtime.locks import Gates
+    from runtime.owed import Owed
     from runtime.paths import Paths
     from runtime.record import Record
 
@@ -42,6 +43,7 @@ class Store:
         self._layout = Layout(paths.state, netns, boot, readonly)
         self._links = Links(self._layout)
         self.owners = Owners(self._layout, self.exists)
+        self._owed: Owed | None = None
 
     def close(self) -> None:
         self._layout.close()
@@ -110,6 +112,10 @@ class Store:
         record = self._led_to(self._links.of_device(tap)) if _valid(validate.interface, tap) else None
         return record if record is not None and record.device == tap else None
 
+    def devices(self) -> list[str]:
+        """List the names of the devices of all NICs on record. Raises HostRefused."""
+        return self._links.devices()
+
     def by_instance(self, name: str, index: int) -> Record | None:
         """The record of the NIC that came up last with this position in this instance. Raises as read."""
         record = self._led_to(self._links.of_instance(name, index)) if _valid(validate.instance, name) else None
@@ -143,6 +149,23 @@ class Store:
             del self.problems[before:]
             if record is not None:
                 yield record
+
+    def owes(self) -> bool:
+        """Tell whether anything may be owed to others (runtime.owed). Costs next to nothing where nothing is."""
+        try:
+            folder = self._layout.find("owed") if self._owed is None else None
+            return self._owed is not None or (folder is not None and bool(folder.names()))
+        except HostRefused:
+            return True  # who looks closer says why
+
+    @property
+    def owed(self) -> Owed:
+        """What is owed to others."""
+        if self._owed is None:
+            from runtime.owed import Owed  # on most nodes nothing ever is
+
+            self._owed = Owed(self._layout, self._put_aside)
+        return self._owed
 
     def newer(self) -> list[str]:
         """What is said of the records that a newer version has written, one line each."""
@@ -208,17 +231,23 @@ class Store:
     def quarantine(self, name: str, why: str) -> None:
         """Moves nics/``name`` to quarantine, bytes intact, and reports it in ``problems``."""
         nics = self._layout.find("nics")
-        where = f"{nics.path if nics is not None else self.paths.state}/{name}"
-        if self.readonly or nics is None:
+        if nics is None:
+            self.problems.append(f"{self.paths.state}/{name} does not parse: {why}")
+        else:
+            self._put_aside(nics, name, why)
+
+    def _put_aside(self, folder: Folder, name: str, why: str) -> None:
+        where = f"{folder.path}/{name}"
+        if self.readonly:
             self.problems.append(f"{where} does not parse: {why}")
             return
         try:
             kept = self._layout.make("quarantine")
-            stem = f"{name}.{int(nics.modified(name))}"
+            stem = f"{name}.{int(folder.modified(name))}"
             number = 0
             while kept.exists(f"{stem}.{number}"):
                 number += 1
-            nics.move(name, kept, f"{stem}.{number}")
+            folder.move(name, kept, f"{stem}.{number}")
         except HostRefused as error:
             self.problems.append(f"{where} does not parse ({why}) and cannot be moved to quarantine: {error}")
             return

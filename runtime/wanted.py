@@ -354,13 +354,13 @@ def _note_end(folder: Folder, wanted: Wanted) -> None:
 
     A link that tells of an earlier end stays: whoever looks then makes it anew. So a change of one NIC reads the file of no other.
     """
-    told, ends = _told(folder), [end.until for end in _ends(wanted)]
+    told, untils = _told(folder), [end.until for end in ends(wanted)]
     if told == UNREADABLE:
         try:
             _note_ends(folder)
         except HostRefused:
             pass  # it is due at once as it is, so no end is missed
-    elif any(told is None or end.wall < told.wall or _unlike(end, told) for end in ends):
+    elif any(told is None or end.wall < told.wall or _unlike(end, told) for end in untils):
         _note_ends(folder)
 
 
@@ -379,13 +379,13 @@ def _note_ends(folder: Folder) -> None:
     if not folder.target(ENDS) and folder.exists(ENDS):
         _put_aside(folder)
     while True:
-        ends = [end.until for uuid in _uuids(folder) for end in _ends(_read(folder, uuid, [], readonly=True))]
-        if not ends:
+        untils = [end.until for uuid in _uuids(folder) for end in ends(_read(folder, uuid, [], readonly=True))]
+        if not untils:
             if not folder.remove(ENDS):
                 return
             continue
-        boots = {until.boot for until in ends}
-        monotonic, wall = min(until.monotonic for until in ends), min(until.wall for until in ends)
+        boots = {until.boot for until in untils}
+        monotonic, wall = min(until.monotonic for until in untils), min(until.wall for until in untils)
         target = f"{boots.pop() if len(boots) == 1 else SEVERAL} {monotonic:.6f} {wall:.6f}"
         if folder.target(ENDS) == target:
             return
@@ -399,7 +399,8 @@ def _put_aside(folder: Folder) -> None:
         folder.move(ENDS, aside, f"{ENDS}-{number}")
 
 
-def _ends(wanted: Wanted) -> Iterator[End]:
+def ends(wanted: Wanted) -> Iterator[End]:
+    """Give all ends of a NIC, of what is pending too."""
     parts = (wanted.local, wanted.registry, wanted.pending or ())
     return (entry.end for part in parts for entry in part if entry.end is not None)
 

@@ -25,6 +25,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle import inventory
 from netcommon.lifecycle.abandoned import DIED, UNRECORDED, Reason, abandoned, at_work
 from netcommon.lifecycle.context import Call, Clock, Node
+from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.gc import FAILED, KEPT, REMOVED, Found, collect, named, remove, tidy
 from netcommon.lifecycle.inventory import Records, Seen
 from netcommon.operations.base import Owned
@@ -146,6 +147,7 @@ class Reaper:
         done = self._reap(node, candidates, call)
         reaped = sum(isinstance(one.what, Record) and said.action == REMOVED for one, said in zip(candidates, done, strict=False))
         self._last = self._last._replace(records=self._last.records - reaped)  # what we took ourselves is not missing
+        give_back(node, call)
         tidy(node)
         return [*found, *kept, *waiting, *done], bool(waiting) or len(done) < len(candidates)
 

@@ -299,7 +299,8 @@ def _drift(
     node: Node, view: View, record: Record, operations: list[Operation], known: execute.Known | None = None
 ) -> list[tuple[Operation, str]]:
     """Select the operations that do not hold and are to be made again."""
-    return [(operation, text) for operation, text in drift_of(view, record, operations, known) if kept_up(node, view, record, operation)]
+    found = drift_of(node, view, record, operations, known)
+    return [(operation, text) for operation, text in found if kept_up(node, view, record, operation)]
 
 
 def _let_go(node: Node, view: View, record: Record) -> bool:

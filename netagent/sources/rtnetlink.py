@@ -207,9 +207,10 @@ class KernelEvents(Listener):
             if sort == "vlan":
                 yield Gone(((VLAN, (0, decode.link(body).vlan)),))
             return
-        wanted = (IFLA_ADDRESS, IFLA_MTU, IFLA_IFALIAS, IFLA_CARRIER)
+        wanted = (IFLA_ADDRESS, IFLA_IFALIAS, IFLA_CARRIER)
         vlans = _vlans(info) if sort == "bridge" else ()
-        told = (name, found.get(IFLA_MASTER), flags & IFF_UP, *(found.get(each) for each in wanted), vlans)
+        as_port = found.get(IFLA_MASTER), found.get(IFLA_MTU)
+        told = (name, as_port, flags & IFF_UP, *(found.get(each) for each in wanted), vlans)
         before = self._links.get(index)
         names = dict.fromkeys((name, str(before[0]) if before else name))  # the earlier name is what records have
         if before != told:  # the kernel says so of much that is nothing to us
@@ -267,7 +268,10 @@ def _tc_device(body: bytes) -> int:
 
 
 def _among_vlans(link: Link, joined: bool) -> Iterator[Event]:
-    """Tell what a device is to others' VLANs: it takes one as a VLAN interface, or it joined a bridge whose uplink it may be."""
+    """Tell what a device is to others: it takes a VLAN as a VLAN interface, or it joined a bridge whose uplink it may be.
+
+    With another MTU it is as one that has only joined: the kernel does not tell the other ports that they may take longer frames now.
+    """
     if link.vlan:
         yield Changed(((VLAN, (0, link.vlan)),))
     if joined and link.master and may_lead_outside(link):

@@ -71,8 +71,11 @@ def chosen(store: Store, names: Sequence[str], problems: list[str], view: View |
     """
     records, unreadable = store.all()
     problems += unreadable
-    if not names:
-        return sorted(records, key=order)
+    return meant_by(records, names, view) if names else sorted(records, key=order)
+
+
+def meant_by(records: Sequence[Record], names: Sequence[str], view: View | None = None) -> list[Record]:
+    """Those of ``records`` that ``names`` mean, each once. Raises NicInvalid for a name that is on no record."""
     found: dict[str, Record] = {}
     for name in names:
         meant = matching(records, name, view=view)

@@ -26,7 +26,7 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
     names = [record.nic.label for record, _ in found]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     text, remedy = found[0][1]
-    yield Finding("error", "reverse path", f"nothing gets out of {', '.join(names[:SHOWN])}{more}: {text}", remedy)
+    yield Finding("error", "reverse path", f"packets of {', '.join(names[:SHOWN])}{more} are dropped: {text}", remedy)
 
 
 def guards(patient: Patient) -> Iterator[Finding]:

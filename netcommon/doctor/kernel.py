@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.host.api.facts import AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.lifecycle.execute import decode
+from netcommon.operations.route import GuestRoute, PrefixRoute
 
 #: Features by the names of netcommon.doctor.probe: who needs it, and what brings it.
 FEATURES = {
@@ -51,13 +53,22 @@ def modules(patient: Patient) -> Iterator[Finding]:
             yield Finding("info", "kernel", f"module {module} was not found, for {who}", f"where you need it: modprobe {module}")
 
 
+def routed_families(patient: Patient) -> set[int]:
+    """Return the families in which routed NICs on record have addresses or prefixes: by their routes, else by the NIC's own address."""
+    found: set[int] = set()
+    for record in patient.records:
+        if record.nic.mode == "routed":
+            routes = {one.family for one in decode(record)[0] if isinstance(one, GuestRoute | PrefixRoute)}
+            found |= routes or {AF_INET6 if ":" in record.nic.ip else AF_INET}
+    return found
+
+
 def forwarding(patient: Patient) -> Iterator[Finding]:
     """Whether packets of routed NICs pass this node in both directions."""
-    view = patient.view
-    level = "error" if patient.uses("routed") else "info"
+    view, families = patient.view, routed_families(patient)
     if view.sysctl("net/ipv4/ip_forward") == "0":
         yield Finding(
-            level,
+            "error" if AF_INET in families else "info",
             "forwarding",
             "net.ipv4.ip_forward is 0: packets towards routed IPv4 NICs pass only interfaces whose own forwarding is 1",
             "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
@@ -69,7 +80,7 @@ def forwarding(patient: Patient) -> Iterator[Finding]:
     if everything == "0":
         first = "".join(f"sysctl -w net.ipv6.conf.{name.replace('.', '/')}.accept_ra=2; " for name in deaf)
         yield Finding(
-            level,
+            "error" if AF_INET6 in families else "info",
             "forwarding",
             "net.ipv6.conf.all.forwarding is 0: routed IPv6 NICs are refused",
             f"{first}sysctl -w net.ipv6.conf.all.forwarding=1, and the same in /etc/sysctl.d",

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
+from netcommon.lifecycle.execute import decode
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.ganeti_rule import left_detached
-from netcommon.operations.rule import leads_away, removal
-from netcommon.operations.table import table_number
-from runtime.errors import HostRefused
+from netcommon.operations.led_away import led_away
 from runtime.record import Record
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.
@@ -40,20 +39,12 @@ def rules(patient: Patient) -> Iterator[Finding]:
 
 
 def strange_rules(patient: Patient) -> Iterator[Finding]:
-    """Policy rules of others that lead a routed guest's packets past its NIC's table."""
-    every = [rule for family in (AF_INET, AF_INET6) for rule in patient.view.rules(family) if rule.iif and rule.protocol != PROTOCOL]
-    for record in patient.records if every else ():
+    """Policy rules of others that drop a routed guest's packets, or lead them past its NIC's table."""
+    for record in patient.records:
         link = patient.view.link_at(record.ifindex)
-        if record.nic.mode != "routed" or link is None:
-            continue
-        try:
-            number = table_number(patient.view, record.nic.link, [])
-        except HostRefused:
-            continue  # its table has lost its name
-        for rule in every:
-            if rule.iif == link.name and leads_away(rule, number, patient.settings.rule_preference):
-                text = f"policy rule {rule.preference}: iif {rule.iif} lookup {rule.table} leads {record.nic.label} past its table"
-                yield Finding("warning", "leftovers", f"{text}; it is not ours", removal(rule))
+        if record.nic.mode == "routed" and link is not None and link.name == record.device:
+            for text, remedy in led_away(patient.view, record, decode(record)[0], patient.settings.rule_preference, doubtful=True):
+                yield Finding("warning", "leftovers", f"{record.nic.label}: {text}", remedy)
 
 
 def ports(patient: Patient) -> Iterator[Finding]:

@@ -103,5 +103,5 @@ def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> F
         "warning",
         "uplinks",
         f"{asked[0]} of {record.nic.label} is of the network on {link.name}, where nobody answers ARP for it",
-        f"the option uplink_proxy = \"both\", or sysctl -w net.ipv4.conf.{name}.proxy_arp=1; nothing, where the router has a route to it",
+        f'the option uplink_proxy = "both", or sysctl -w net.ipv4.conf.{name}.proxy_arp=1; nothing, where the router has a route to it',
     )

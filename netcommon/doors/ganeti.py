@@ -8,14 +8,17 @@ hook, run on the nodes of the instance after stop, remove, migrate, failover, mo
 
 from __future__ import annotations
 
+from itertools import count, takewhile
+
 from netcommon.doors.call import run
 from netcommon.lifecycle.context import DEVICE_GONE, HOT_REMOVE, MIGRATE
+from netcommon.lifecycle.down import left
 from netcommon.lifecycle.gc import collect_instance
 from netcommon.lifecycle.migration_completion import complete_instance
 from netcommon.scripts.site import HOOKS
 from runtime.errors import OK, UNAVAILABLE, NetcommonError
 from runtime.typed import TYPE_CHECKING
-from runtime.validate import instance
+from runtime.validate import instance, is_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +49,18 @@ def hook(door: Door, environ: Mapping[str, str], _argv: Sequence[str] = ()) -> i
         call = call._replace(log=call.log.bind(instance(name, "GANETI_INSTANCE_NAME")))
         found += collect_instance(node, name, call)
         good = complete_instance(node, name, call) and good
+        for uuid in named_nics(environ):
+            left(node, uuid, call)
     return OK if good and not any(thing.action == "failed" for thing in found) else UNAVAILABLE
+
+
+def named_nics(environ: Mapping[str, str]) -> list[str]:
+    """List the UUIDs of the instance's NICs, as Ganeti names them (BuildInstanceHookEnv of its lib/cmdlib/instance_utils.py).
+
+    Of a NIC that the agent or gc has undone before, nothing else here says whose it was.
+    """
+    given = (environ.get(f"GANETI_INSTANCE_NIC{index}_UUID", "") for index in count())
+    return [uuid for text in takewhile(bool, given) if is_uuid(uuid := text.lower())]
 
 
 def stand(paths: Paths, log: Log, hooks: str = HOOKS) -> bool:

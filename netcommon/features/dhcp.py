@@ -6,6 +6,7 @@ from netcommon.features.base import Part
 from netcommon.operations.file import NicFile
 from netcommon.options.addresses import addresses_of, eui64
 from netcommon.options.networks import fields_of, tables_of
+from runtime.environment import is_twin
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
 from runtime.validate import is_uuid
@@ -49,7 +50,7 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
     """
     if not nic.mac:
         raise NicInvalid("MAC", "", f"a MAC address: {options.dhcp} knows guests by it")
-    if options.dhcp == DNSMASQ and _is_twin(nic):
+    if options.dhcp == DNSMASQ and is_twin(nic):
         return Part()
     told = fields_of(nic, settings)
     given = variables(nic, addresses_of(nic, options))
@@ -158,7 +159,7 @@ def _host(nic: Nic) -> str:
     One that somebody has defined by hand may have no index, and is the first.
     """
     label = nic.instance.partition(".")[0]
-    other = nic.index or _is_twin(nic)
+    other = nic.index or is_twin(nic)
     return "" if other or len(label) > LABEL or not _LETTERS.issuperset(label) or label.startswith("-") else label
 
 
@@ -166,8 +167,3 @@ def _is_word(label: str) -> bool:
     """Say if dnsmasq reads ``label`` as a keyword or as a lease time, and not as a host name."""
     number = label[:-1] if label[-1:] in _UNITS else label
     return label in _WORDS or (number != "" and _DIGITS.issuperset(number))
-
-
-def _is_twin(nic: Nic) -> bool:
-    """Whether it is QEMU's device of a NIC of Xen, which alone there has no index (docs/xen.md)."""
-    return nic.index is None and "XENBUS_PATH" in nic.environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle.context import alive
+from netcommon.lifecycle.context import alive, taken_down
 from runtime.record import APPLYING, REVERTING
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ class Reason(NamedTuple):
 REBOOTED = Reason("earlier-boot", "made before this boot")
 GONE = Reason("device-gone", "its device is gone")
 CLOSED = Reason("closed", "it is closing, and nobody holds its device any more")
+UNWRITTEN = Reason("down-unwritten", "it was taken down, which could not be written")
 UNRECORDED = Reason("no-record", "on no record")
 DIED = {state: Reason("hook-died", f"a hook died while {state} it") for state in (APPLYING, REVERTING)}
 
@@ -31,7 +32,9 @@ def abandoned(node: Node, view: View, record: Record, locked: bool = False) -> R
     if record.boot == node.identity.boot and record.netns != node.identity.netns:
         return None  # another node on this machine
     if not alive(node, view, record):
-        return REBOOTED if record.boot != node.identity.boot else GONE
+        if record.boot == node.identity.boot:
+            return UNWRITTEN if taken_down(view, record) else GONE
+        return REBOOTED
     if record.state in DIED and (locked or not at_work(node, record.uuid)):
         return DIED[record.state]
     link = view.link_at(record.ifindex)

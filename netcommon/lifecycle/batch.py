@@ -14,8 +14,8 @@ from functools import partial
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.context import Outcome, about, alive, locks
-from netcommon.lifecycle.down import close, down, farewell, give_back, holder
+from netcommon.lifecycle.context import Outcome, about, alive, locks, owe
+from netcommon.lifecycle.down import close, down, farewell, give_back, holder, tell_by_device
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
@@ -161,8 +161,7 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
     finally:  # after Ctrl-C too
-        for attempt in attempts.values():
-            give_back(node, attempt.undone, attempt.call)
+        give_back(node, next(iter(calls.values())))
     _tell(node, [one.attempt for one in ready.values()])
     return done
 
@@ -269,13 +268,14 @@ def _repair_together(
                 if record == seen[key] and alive(node, view, record) and as_recorded(node, view, record):
                     with suppress(NetcommonError):  # alone it says so
                         mending = examine(node, view, record, calls[key].log, partial(wanted, key))
-                        if not (mending.needed or mending.hopeless):
+                        if not (mending.needed or mending.hopeless or mending.hindered):
                             done[key] = Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
                         elif mending.simple and sharing.admits(mending.todo):
                             going[key] = mending
             done |= _mend(node, going, calls)
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
+    give_back(node, next(iter(calls.values())))
     again = _Again()
     for key, mending in going.items():
         if isinstance(done.get(key), Outcome):
@@ -369,8 +369,8 @@ def undo_together(
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
     except NetcommonError:
         return done  # locks or a view that are not to be had: alone each says so
-    for number in done:
-        give_back(node, [now[number][0]], calls[number])
+    if done:
+        give_back(node, next(iter(calls.values())))
     return done
 
 
@@ -389,6 +389,8 @@ def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operati
         number: execute.undo(node, view, execute.in_place(execute.in_order(operations)), record.key, calls[number].log)
         for number, (record, operations) in going.items()
     }
+    for number, (record, _operations) in going.items():
+        owe(node, record, record.operations, calls[number].log)
     records = {number: farewell(node, record, calls[number], known=True) for number, (record, _operations) in going.items()}
     answers = node.host.execute_each([each.requests for each in undoing.values()], stop=False)
     done: dict[int, Result] = {}
@@ -398,5 +400,6 @@ def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operati
             close(node, record, execute.undone(node, each, said, record.key, call.log), call)
             done[number] = Outcome(True, f"{record.nic.label} is down on {record.device}")
         except NetcommonError as error:
+            tell_by_device(node, record, call)
             done[number] = error
     return done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed, owe
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -13,7 +13,7 @@ from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
-from runtime.errors import NetcommonError
+from runtime.errors import HostRefused, NetcommonError
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
@@ -52,7 +52,6 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
-        self.undone: list[Record] = []  #: what was taken back, in part or whole: of an up that failed, and of those who were here before
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -95,7 +94,7 @@ class BringUp:
         self.view = None if self.scripts.any or (current and current.scripts) else view
         execute.refuse_another(resolved, link.name, link.index)
         if current:
-            return self._converge(current, link, old, resolved)
+            return self._converge(current, link, old, resolved, view)
         return self._start(link, resolved)
 
     def plan(self, current: Record | None) -> list[Operation]:
@@ -125,7 +124,6 @@ class BringUp:
         Returns what is still on record.
         """
         try:
-            self.undone.append(record)
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
             self.log.warning(f"still not undone: {error}")
@@ -135,9 +133,8 @@ class BringUp:
 
     def _as_before(self, record: Record) -> Record:
         """Brings a NIC back whose change was cut off, or could not be taken back; one that still cannot be is changed as it is."""
-        from netcommon.lifecycle.way_back import change_back, fresh  # few ups need it
+        from netcommon.lifecycle.way_back import change_back  # few ups need it
 
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, about(self.call, record), self.held)
             # the guest may have been told of what did not hold
@@ -152,7 +149,6 @@ class BringUp:
     def _clean(self, record: Record, call: Call) -> None:
         """Undoes an earlier NIC. What cannot be undone stays on its record, for gc, and keeps this one from nothing."""
         self.log.info(f"cleaning up after {record.nic.label} ({record.uuid}) on {record.device}")
-        self.undone.append(record)
         try:
             finish(self.node, record, call, self.held)
         except NetcommonError as error:
@@ -189,6 +185,8 @@ class BringUp:
         return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
+        if self.call.door == ADOPT:
+            resolved = [one.of_running() for one in resolved]
         first = [shut(link.name, link.index)] if self._early(self.view or execute.once(self.node), link, resolved) else []
         self._carry_out(self._record(link, resolved), [], resolved, run=True, first=first)
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
@@ -209,8 +207,10 @@ class BringUp:
             by_settings=of_settings(self.nic, node.settings),
         )
 
-    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation]) -> Outcome:
+    def _converge(self, current: Record, link: Link, old: list[Operation], resolved: list[Operation], view: View) -> Outcome:
         """The same NIC on the same device: only what differs is done, and the scripts run only if the NIC's own description changed.
+
+        ``view``: the one on which ``resolved`` was resolved; nothing has been changed since.
 
         An operation whose place a new one takes over stays on record until that is done, and is not reverted before. Those are last
         on the record, since what they set on a port is undone before it leaves its bridge.
@@ -220,7 +220,6 @@ class BringUp:
         by_settings = of_settings(self.nic, self.node.settings)
         described = current.nic.description != self.nic.description or current.described_anew
         finished = current.state in (UP, CLOSING)
-        view = execute.once(self.node)
         early = not finished and current.door != ADOPT and self._early(view, link, resolved)
         difference = delta(view, old, resolved, shut(current.device, current.ifindex), finished, early)
         owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
@@ -254,7 +253,7 @@ class BringUp:
             before=before,
         )
         settled = (*unknown, *map(to_json, resolved))
-        self.undone += [current] if difference.gone else []
+        owe(self.node, current, map(to_json, difference.gone), self.log)
         left = current if run and current.scripts and self.run_scripts else None
         self._carry_out(record, list(difference.gone), list(difference.make), run, settled, difference.shut, left)
         return Outcome(True, f"{self.nic.label} on {self.nic.interface} was brought up to date")
@@ -271,7 +270,7 @@ class BringUp:
     ) -> None:
         """Intent to disk, then the host, then the scripts, then done. ``left``: what the NIC was, where the scripts of its down are owed.
 
-        Whatever fails, a NIC that was up is as it was before, and of one that was not all of the record is reverted.
+        Whatever fails, a NIC that was up is as it was before; of one that was not, or whose device has gone, all of the record is reverted.
         """
         node, store = self.node, self.node.store
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
@@ -305,17 +304,31 @@ class BringUp:
             self.held.release_keys()
             if run:
                 self.scripts.up()
+                self._refuse_gone(record)
             if settled is not None:
                 record = record._replace(operations=settled)
             record = record._replace(state=self._state(record), before=None)
             store.write(record, None if run and self.scripts.any else intended)
         except BaseException as error:
-            if intended.before is None:
+            if intended.before is None or self._gone(intended):
                 self.roll_back(record, error)
             else:
                 self._put_back(intended, error)
             raise
         self._announce(record)
+
+    def _gone(self, record: Record) -> bool:
+        """Tell whether the device has gone; not where the host does not answer."""
+        try:
+            return not alive(self.node, execute.once(self.node), record)
+        except NetcommonError:
+            return False
+
+    def _refuse_gone(self, record: Record) -> None:
+        """Raise HostRefused where the device has gone while the site's scripts ran: no NIC is up without its device."""
+        if self.scripts.any and self._gone(record):
+            became = "has gone" if self.node.host.view().link(record.device) is None else "was replaced by another device"
+            raise HostRefused(f"{record.device} {became} while the site's scripts ran", "see what they, or its hypervisor, did to it")
 
     def _state(self, record: Record) -> str:
         """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""
@@ -333,12 +346,11 @@ class BringUp:
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
-        from netcommon.lifecycle.way_back import change_back, fresh
+        from netcommon.lifecycle.way_back import change_back
 
         self.log.info(f"put back as it was: {error}")
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
-        self.undone.append(record._replace(operations=tuple(map(to_json, fresh(record)))))
         try:
             back = change_back(self.node, record, call, self.held)
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
@@ -436,4 +448,3 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
-        self.undone.append(record)

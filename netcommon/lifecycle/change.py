@@ -22,7 +22,7 @@ from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import environment_of, nic_from_environment
+from runtime.environment import environment_of, is_twin, kept_uuid, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -92,6 +92,8 @@ def change(
 ) -> Outcome:
     """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
 
+    An emulated twin of Xen's gets what is kept of its NIC, which is changed first, whatever ``edit`` wants.
+
     ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
@@ -138,19 +140,20 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
     if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
-    wanted.refuse_newer(node.paths, record.uuid)
+    kept = kept_uuid(record.nic)
+    wanted.refuse_newer(node.paths, kept)
     standing = _standing(record)
     nic = follow(node, view, standing).nic
     if site_scripts.set_up_instead(node, standing):
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    before = changed_options.read(node, record.uuid, problems)
+    before = changed_options.read(node, kept, problems)
     try:
         list(of_changed(before.force(now)))
     except NicInvalid as error:  # as an up takes it
         before = wanted.NOTHING
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, record.uuid, str(error)))
+        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
     for problem in problems:
         call.log.error(problem)
     after = edit(before).without(now)
@@ -220,36 +223,38 @@ def _changed(
     node: Node, record: Record, call: Call, edit: Edit, tags: Sequence[str] | None, held: Locks, closing: bool
 ) -> Callable[[], Outcome]:
     """Does it under the locks; returns what is left to be done without them, which gives the outcome."""
-    after, nic = _asked(node, record, edit, tags, call, closing)
+    after, nic = _asked(node, record, unchanged if is_twin(record.nic) else edit, tags, call, closing)
     call = about(call, record)
-    before = changed_options.settle(node, record.uuid, [])
+    before = changed_options.settle(node, record.nic, [])
+    if is_twin(record.nic) and edit(before) != before:
+        raise HostRefused(f"{record.device} is an emulated twin: it has the options of its NIC, and those were not changed")
     more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
     what = _differing(node, _standing(record), nic)
-    _keep(node, record.uuid, before, before._replace(pending=after.local))
+    _keep(node, nic, before, before._replace(pending=after.local))
     attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
     try:
         outcome = attempt.run(record, None)
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
         try:
-            _keep(node, record.uuid, before._replace(pending=after.local), before)
+            _keep(node, nic, before._replace(pending=after.local), before)
         except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
         def failed() -> Outcome:
-            give_back(node, attempt.undone, call)
+            give_back(node, call)
             if attempt.settled is not None:
                 run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view)
             raise failure
 
         return failed
     try:
-        _keep(node, record.uuid, before._replace(pending=after.local), after)
+        _keep(node, nic, before._replace(pending=after.local), after)
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
-        give_back(node, attempt.undone, call)
+        give_back(node, call)
         if attempt.settled is not None:
             elsewhere = _to_be_told(node, record, attempt.settled)
             run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
@@ -298,10 +303,10 @@ def _to_be_told(node: Node, before: Record, after: Record) -> bool:
     return True
 
 
-def _keep(node: Node, uuid: str, before: Wanted, after: Wanted) -> None:
-    """Writes what is wanted of the NIC, if that is another than before."""
-    if after != before:
-        wanted.write(node.paths, uuid, after)
+def _keep(node: Node, nic: Nic, before: Wanted, after: Wanted) -> None:
+    """Write what is wanted of the NIC, if that is another than before; of an emulated twin its NIC's file says it."""
+    if after != before and not is_twin(nic):
+        wanted.write(node.paths, nic.uuid, after)
 
 
 def _shown(value: object) -> str:

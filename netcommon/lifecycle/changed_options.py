@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle.context import any_changed
+from runtime.environment import emulated_uuid, kept_uuid
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from runtime.nic import Changed, Nic
+    from runtime.record import Record
     from runtime.wanted import Moment, Wanted
 
 
@@ -34,14 +36,14 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
 
     problems: list[str] = []
     try:
-        found = settle(node, nic.uuid, problems).force(moment(node))
+        found = settle(node, nic, problems).force(moment(node))
     except HostRefused as error:
         log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
         return ()
     try:
         list(of_changed(found))
     except NicInvalid as error:
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, nic.uuid, str(error)))
+        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(nic), str(error)))
         found = ()
     for problem in problems:
         log.error(problem)
@@ -55,13 +57,17 @@ def read(node: Node, uuid: str, problems: list[str]) -> Wanted:
     return decided(node, uuid, wanted.read(node.paths, uuid, problems, node.store.readonly))
 
 
-def settle(node: Node, uuid: str, problems: list[str]) -> Wanted:
-    """As ``read``; what became of what is pending is on disk then. Under the lock of the UUID, before the record says something else."""
+def settle(node: Node, nic: Nic, problems: list[str]) -> Wanted:
+    """As ``read``; what became of what is pending is on disk then. Under the lock of the UUID, before the record says something else.
+
+    An emulated twin has what its NIC has; it writes nothing, since the lock of that is not held for it.
+    """
     from runtime import wanted
 
+    uuid = kept_uuid(nic)
     found = wanted.read(node.paths, uuid, problems, node.store.readonly)
     settled = decided(node, uuid, found)
-    if settled != found and not node.store.readonly:
+    if settled != found and uuid == nic.uuid and not node.store.readonly:
         try:
             wanted.write(node.paths, uuid, settled)
         except NetcommonError as error:  # a full disk: it is decided again by whoever reads it next
@@ -81,6 +87,13 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
     pending = {each.option: (each.value, each.until) for each in found.pending_force}
     held = record is not None and record.state in (UP, CLOSING) and has == pending
     return found._replace(local=found.pending if held else found.local, pending=None)
+
+
+def twin_of(node: Node, nic: Nic) -> Record | None:
+    """Give the record of the emulated twin of a NIC of Xen; None where there is none."""
+    if nic.index is None or "XENBUS_PATH" not in nic.environment:
+        return None
+    return node.store.read(emulated_uuid(nic.instance, nic.index, nic.uuid))
 
 
 def forget(node: Node, uuid: str, log: Log) -> None:

@@ -6,14 +6,15 @@ from functools import partial
 
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
-from netcommon.lifecycle.context import Outcome, about, alive, locks
+from netcommon.lifecycle.abandoned import at_work
+from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
-from netcommon.operations.base import OURS, to_json
+from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
+#: How long the locks of a NIC are waited for that is to get its address back (seconds), also where the call has used its time.
+PATIENCE = 0.2
+
+
 class Report(NamedTuple):
     """What check found of one record."""
 
@@ -42,7 +47,9 @@ class Report(NamedTuple):
     owed: tuple[str, ...] = ()  #: what is to be done when its guest, which is still migrating in, is here
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
-    dropped: tuple[tuple[str, str], ...] = ()  #: what the kernel drops though all of it holds, and what helps: nothing that repair does
+    taken_down: str = ""  #: why it is not alive, if its device is there
+    #: what the kernel drops, or leads elsewhere, though all of it holds, and what helps: nothing that repair does
+    dropped: tuple[tuple[str, str], ...] = ()
 
     @property
     def good(self) -> bool:
@@ -55,7 +62,7 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     operations, unknown = execute.decode(record.before or record)
     there = alive(node, view, record)
     looked_after = [operation for operation in operations if execute.looked_after(node, operation)]
-    drift = drift_of(view, record, looked_after, known) if there else []
+    drift = drift_of(node, view, record, looked_after, known) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):
@@ -67,8 +74,11 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     if record.device != called:
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
-    lost = tuple(dropped(view, record.device, operations)) if there and record.nic.mode == "routed" else ()
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), lost)
+    down = "" if there else taken_down(view, record)
+    routed = there and record.nic.mode == "routed"
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
+    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
@@ -77,6 +87,14 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
     Follows a device that was renamed. What was owed while the guest was migrating in is done if it is here. Raises HostRefused or
     TryAgain; nothing that held is touched.
     """
+    try:
+        return _repaired(node, key, call, wanted)
+    finally:
+        if node.store.owes():
+            restore(node, call)
+
+
+def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]) -> Outcome:
     seen = node.store.read(key)
     if seen is None:
         return Outcome(False, f"there is no record {key}")
@@ -89,7 +107,8 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
             return Outcome(False, f"{seen.nic.label} was changed by another call meanwhile")
         view = node.host.view()
         if not alive(node, view, record):
-            return Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after")
+            why = taken_down(view, record) or f"its device {record.device} is gone"
+            return Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after")
         if record.state not in (UP, CLOSING, CHANGING):
             raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
         stored, record = record, follow(node, view, record)
@@ -102,10 +121,6 @@ def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool]
         return Outcome(False, text)
     if became.device != stored.device:
         _tell_ganeti(node, became, call)
-    if record.state == CHANGING:
-        from netcommon.lifecycle.way_back import fresh
-
-        restore(node, stored._replace(operations=tuple(map(to_json, fresh(stored)))), call)
     if became.state == UP:
         run_effects.arrived(node, became, call.log)
     return Outcome(True, text)
@@ -149,31 +164,52 @@ def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
             call.log.warning(f"Ganeti's nic file was not written: {error}")
 
 
-def restore(node: Node, undone: Record, call: Call) -> None:
-    """Repair the routes of other NICs that are up, to destinations that ``undone`` had taken, and has let go of. Call without locks.
+def restore(node: Node, call: Call) -> None:
+    """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. What fails is logged: it stays owed.
+
+    What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end.
+    """
+    try:
+        for name, debt in node.store.owed.each():
+            try:
+                if not at_work(node, debt.uuid) and _restored(node, debt, call):
+                    node.store.owed.settled(name)
+            except NetcommonError as error:
+                call.log.error(f"what {debt.nic.label} had taken from another NIC is not given back yet: {error}")
+    except NetcommonError as error:
+        call.log.error(f"what other NICs are to have back cannot be told: {error}")
+
+
+def _restored(node: Node, debt: Record, call: Call) -> bool:
+    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where one of them is at work.
 
     Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
     """
-    routes = [operation for operation in execute.decode(undone)[0] if operation.leads_to()]
-    now = node.store.read(undone.key)
+    now = node.store.read(debt.key)
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
-    destinations = {operation.leads_to() for operation in routes if operation._asdict()["found"] == OURS} - kept
+    destinations = {way for operation in execute.decode(debt)[0] if (way := operation.leads_to())} - kept
     others: list[tuple[Record, set[tuple[object, ...]]]] = []
-    for record in node.store.each([]) if destinations else ():
-        if record.state == UP and record.uuid != undone.uuid:
+    for record in node.store.each([]) if destinations and debt.boot == node.identity.boot else ():
+        if record.state == UP and record.uuid != debt.uuid:
             shared = destinations.intersection(one.leads_to() for one in execute.decode(record)[0])
             others += [(record, shared)] if shared else []
+    done = True
     for record, shared in sorted(others, key=lambda other: other[0].monotonic, reverse=True):
         view = execute.once(node)
         lost = {way for way in shared if not _leads_to_another(view, way)}
         if not lost:
             continue
+        named = about(call, record)._replace(deadline=node.clock.now() + PATIENCE)
         try:
-            outcome = repair(node, record.key, about(call, record), partial(_leads, lost))
+            outcome = _repaired(node, record.key, named, partial(_leads, lost))
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
+        except TryAgain as error:
+            call.log.warning(f"{record.nic.label} on {record.device} has not got its address back yet: {error}")
+            done = False
         except NetcommonError as error:
             call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")
+    return done
 
 
 def _leads(ways: set[tuple[object, ...]], operation: Operation) -> bool:

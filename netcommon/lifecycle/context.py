@@ -9,14 +9,16 @@ import os
 import time
 
 from netcommon.effects.background import Detached
+from netcommon.operations.base import OURS
+from netcommon.operations.link import down_mark
 from netcommon.scripts.site import HOOKS
-from runtime.errors import SettingsInvalid
-from runtime.record import from_json
+from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.record import REVERTING, from_json
 from runtime.store import Store
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Protocol
 
     from netcommon.host.api.host import Host, Identity, View
@@ -134,12 +136,21 @@ class Outcome(NamedTuple):
 def alive(node: Node, view: View, record: Record) -> bool:
     """Tell whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it.
 
+    One that tells that its NIC was taken down (``taken_down``) counts as gone.
     Where devices bear no mark of ours (the setting tap_alias, mode ext) the index is enough, if nobody else has marked it.
     """
     link = view.link_at(record.ifindex) if record.boot == node.identity.boot else None
-    if link is None or link.name == record.device or link.alias.startswith(record.uuid + " "):
-        return link is not None
+    if link is None or link.alias == down_mark(record.uuid):
+        return False
+    if link.name == record.device or link.alias.startswith(record.uuid + " "):
+        return True
     return not link.alias and (not node.settings.tap_alias or record.nic.mode == "ext")
+
+
+def taken_down(view: View, record: Record) -> str:
+    """Say that the NIC of a record that is not alive was taken down, and only its record could not be written; "" where it was not."""
+    link = view.link_at(record.ifindex)
+    return "it was taken down while its record could not be written" if link is not None and link.alias == down_mark(record.uuid) else ""
 
 
 def any_changed(node: Node) -> bool:
@@ -156,6 +167,20 @@ def usable(settings: Settings) -> None:
 def about(call: Call, record: Record) -> Call:
     """``call`` with a log whose lines bear the names of the record's NIC."""
     return call._replace(log=call.log.bind(record.nic.instance, record.nic.index, record.uuid, record.device))
+
+
+def owe(node: Node, record: Record, operations: Iterable[Mapping[str, object]], log: Log) -> None:
+    """Note on disk what of ``operations``, which ``record`` is about to let go of, another NIC may have had before it (runtime.owed).
+
+    Call it under the lock of the UUID, before the record stops to name them; netcommon.lifecycle.down.give_back when no lock is held.
+    """
+    # a blackhole, which has no device, leads to nobody
+    taken = tuple(each for each in operations if each.get("found") == OURS and "destination" in each and "device" in each)
+    if taken and record.boot == node.identity.boot:
+        try:
+            node.store.owed.note(record._replace(state=REVERTING, operations=taken, before=None), node.clock.now())
+        except NetcommonError as error:  # a full disk keeps nobody from cleaning up
+            log.warning(f"if this is killed, another NIC may not get its address back: {error}")
 
 
 def locks(node: Node, call: Call) -> Locks:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks
+from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks, owe
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
-from netcommon.operations.base import OURS, orphan, to_json
-from netcommon.operations.link import shut
+from netcommon.operations.base import orphan, to_json
+from netcommon.operations.link import marked_down, shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
-from runtime.record import CLOSING, REVERTING, UP
+from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
-#: What the other NICs have at least to get their addresses back, when the call has used its time (seconds).
-GIVE_BACK_SECONDS = 2.0
-
 #: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
 LEAVING = frozenset({HOT_REMOVE, MIGRATE})
 
@@ -37,6 +34,13 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
 
     Raises HostRefused or TryAgain where something could not be undone; it stays on the record, for the next down, up or gc.
     """
+    try:
+        return _found(node, hint, call)
+    finally:
+        give_back(node, call)
+
+
+def _found(node: Node, hint: DownHint, call: Call) -> Outcome:
     device = hint.device
     for _attempt in range(5):
         view = execute.once(node)
@@ -66,25 +70,19 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
             strange = _another(node, view, device, hint, record, call)
             if strange:
                 return Outcome(False, strange)
-            failure: NetcommonError | None = None
-            try:
-                outcome = _down(node, view, record, call, held)
-            except NetcommonError as error:
-                failure = error
-        give_back(node, [record], call)
-        if failure is not None:
-            raise failure
-        return outcome
+            return _down(node, view, record, call, held)
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
 
 
-def give_back(node: Node, undone: Sequence[Record], call: Call) -> None:
-    """Restore the routes that other NICs have lost to those of ``undone``, which were undone in part or whole. Call without locks."""
-    for record in undone:
-        if record.boot == node.identity.boot and any(each.get("found") == OURS and "destination" in each for each in record.operations):
-            from netcommon.lifecycle.check import restore  # where two NICs have one address
+def give_back(node: Node, call: Call) -> None:
+    """Restore the routes that other NICs have lost to those that have let go of them (``owe``): in this call, or in one that was killed.
 
-            restore(node, record, call._replace(deadline=max(call.deadline, node.clock.now() + GIVE_BACK_SECONDS)))
+    Call without locks, at the end of whatever changes NICs (netcommon.lifecycle.check.restore).
+    """
+    if node.store.owes():
+        from netcommon.lifecycle.check import restore  # where two NICs have one address
+
+        restore(node, call)
 
 
 def _as_recorded(node: Node, view: View, hint: DownHint) -> DownHint:
@@ -205,6 +203,7 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     if here and twin and twin.monotonic == record.monotonic:
         _one_of_two(node, record, twin, operations)
         twin = None
+    owe(node, record, record.operations, call.log)
     record = farewell(node, record, call)
     held.keys(execute.keys_of(operations))
     if record.device != stored.device:
@@ -222,7 +221,11 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
         left = [operation for operation in left if not (operation.opens() and operation._asdict()["was"])]
     if node.identity.boot != record.boot:
         left = [orphan(operation) for operation in left]
-    close(node, record, execute.revert(node, left, record.key, call.log), call)
+    try:
+        close(node, record, execute.revert(node, left, record.key, call.log), call)
+    except NetcommonError:
+        tell_by_device(node, record, call)
+        raise
 
 
 def _one_of_two(node: Node, record: Record, twin: Record, operations: Sequence[Operation]) -> None:
@@ -272,3 +275,18 @@ def close(node: Node, record: Record, failures: list[execute.Failure], call: Cal
     node.store.remove(record)
     if not record.moved:
         _forget(node, record.uuid, call)
+
+
+def tell_by_device(node: Node, record: Record, call: Call) -> None:
+    """Note on the device of a NIC that was undone that it is down, if its record says still that it is up: nothing shall mend it then."""
+    try:
+        stored = node.store.read(record.key)
+        if stored is None or stored.state in (APPLYING, REVERTING) or not alive(node, node.host.view(), record):
+            return
+        if not any(operation.marks() for operation in execute.decode(record)[0]):
+            call.log.error("its record says still that it is up: repeat netcommon down when that can be written, or it is joined again")
+            return
+        execute.apply(node, [marked_down(record.device, record.ifindex, record.uuid)], call.log)
+        call.log.warning(f"its record says still that it is up, and the alias of {record.device} that it is down")
+    except NetcommonError as error:
+        call.log.error(f"its record says still that it is up, and its device could not be marked: {error}")

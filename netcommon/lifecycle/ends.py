@@ -9,12 +9,13 @@ from netcommon.lifecycle.context import Outcome, about, alive, any_changed, lock
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
-from runtime.errors import Interrupted, NetcommonError, RecordTooNew, TryAgain
+from runtime.environment import is_twin, kept_uuid
+from runtime.errors import HostRefused, Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from netcommon.lifecycle.context import Call, Node
     from runtime.record import Record
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     #: What became of a NIC's options, by its UUID.
     Ended = tuple[str, Outcome | NetcommonError]
+
+    #: Tells of a NIC that has something to end, by its UUID and what is wanted of it, whether it is passed over this time.
+    Passes = Callable[[str, Wanted], bool]
 
 #: Of the time that a hook has left, the part that it has for other NICs: at most so many seconds, and at most such a share.
 LONGEST, SHARE = 0.2, 0.1
@@ -36,10 +40,18 @@ SERVED = frozenset({"openvswitch", INSTANCE_COMMUNICATION})
 LASTING = "options that were changed for a while may last longer"
 
 
-def end_due(node: Node, call: Call) -> list[Ended]:
-    """End all that has ended; return what became of each. Raises Interrupted, and no other NetcommonError.
+def nothing_passed(_uuid: str, _there: Wanted) -> bool:
+    """Pass over no NIC."""
+    return False
 
-    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too.
+
+def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[Ended]:
+    """End all that has ended, but of the NICs that ``passes`` passes over; return what became of each.
+
+    What fails of one NIC, whatever it is, keeps no other from its end. Raises Interrupted, and no other NetcommonError.
+
+    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
+    an emulated twin of Xen's gets what its NIC has.
     """
     found: list[Ended] = []
     if not any_changed(node):
@@ -50,11 +62,11 @@ def end_due(node: Node, call: Call) -> list[Ended]:
             wanted.note_ends(node.paths)  # the link that tells of them may be lost
         if wanted.due(node.paths, now):
             for uuid in wanted.uuids(node.paths):
-                _look(node, uuid, now, call, found)
+                _look(node, uuid, now, call, found, passes=passes)
             wanted.note_ends(node.paths)
         for record in node.store.each(problems):
-            if record.nic.wanted and record.state in (UP, CLOSING) and not record.moved and alive(node, node.host.view(), record):
-                _held(node, record, now, call, found)
+            if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
+                _held(node, record, now, call, found, passes)
     except Interrupted:
         raise
     except NetcommonError as error:
@@ -64,29 +76,40 @@ def end_due(node: Node, call: Call) -> list[Ended]:
     return found
 
 
-def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended]) -> None:
-    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others."""
+def _there(node: Node, record: Record, states: Collection[str]) -> bool:
+    """Tell whether the NIC is up in one of the states, on the device for which its record was made."""
+    return record.state in states and not record.moved and alive(node, node.host.view(), record)
+
+
+def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended], passes: Passes) -> None:
+    """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others.
+
+    An emulated twin gets what its NIC's file holds too: a change of both may have been cut off between them.
+    """
     if record.uuid in {uuid for uuid, _became in found}:
         return
     problems: list[str] = []
     try:
-        wanted.refuse_newer(node.paths, record.uuid)
-        kept = changed_options.read(node, record.uuid, problems).force(now)
+        uuid = kept_uuid(record.nic)
+        wanted.refuse_newer(node.paths, uuid)
+        there = changed_options.read(node, uuid, problems)
+        kept = there.force(now)
         for problem in problems:
             call.log.error(problem)
-        if all(each in kept for each in record.nic.wanted):
+        lacks = [each for each in kept if each not in record.nic.wanted] if is_twin(record.nic) else []
+        if (not lacks and all(each in kept for each in record.nic.wanted)) or passes(record.uuid, there):
             return
         outcome = _changed(node, record, call)
     except Interrupted:
         raise
     except RecordTooNew:
         return  # a newer version's affair
-    except NetcommonError as error:
-        call.log.error(f"{record.nic.label} has options that are not kept any more: {error}")
-        found.append((record.uuid, error))
+    except Exception as error:  # an extension of the site's raises what it likes
+        call.log.error(f"{record.nic.label} on {record.device} has other options than are kept: {_typed(error)}")
+        found.append((record.uuid, _typed(error)))
         return
     if outcome.changed:
-        call.log.warning(f"what was changed is not kept any more: {outcome.text}")
+        call.log.warning(f"what was changed is {'kept of its NIC' if lacks else 'not kept any more'}: {outcome.text}")
         found.append((record.uuid, outcome))
 
 
@@ -131,7 +154,14 @@ def _lasts(node: Node, record: Record) -> bool:
     return record.described_anew and record.scripts  # the way back tells them
 
 
-def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf) -> None:
+def _typed(error: Exception) -> NetcommonError:
+    """Give the error as one of ours."""
+    return error if isinstance(error, NetcommonError) else HostRefused(f"{type(error).__name__}: {error}")
+
+
+def _look(
+    node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf, passes: Passes = nothing_passed
+) -> None:
     """End what of one NIC has ended. ``patience``: a hook's, see ``change``; infinity: whoever has the time to rewrite files."""
     try:
         problems: list[str] = []
@@ -139,20 +169,23 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], pa
         for problem in problems:
             call.log.error(problem)
         one = changed_options.decided(node, uuid, there)
-        if one.without(now) != one:
+        over, noted = one.without(now) != one, there.pending is None and (patience != math.inf or one.rebased(now) == one)
+        if (not over and noted) or passes(uuid, there):
+            return
+        if over:
             became = _ended(node, uuid, call, patience)
             if became is not None:
                 found.append((uuid, became))
-        elif there.pending is not None or (patience == math.inf and one.rebased(now) != one):
+        else:
             _rewrite(node, uuid, call, lambda there: there.rebased(now), patience)  # after a reboot the boot's clock is another one
     except Interrupted:
         raise
-    except NetcommonError as error:
+    except Exception as error:  # an extension of the site's raises what it likes
         if isinstance(error, TryAgain) and patience != math.inf:
             call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
         else:
-            call.log.error(f"an option that was changed for a while has ended, and holds still: {error}")
-        found.append((uuid, error))
+            call.log.error(f"an option that was changed for a while has ended, and holds still: {_typed(error)}")
+        found.append((uuid, _typed(error)))
 
 
 def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], patience: float) -> None:
@@ -177,12 +210,16 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
     record = node.store.read(uuid)
     if record is None and node.store.elsewhere(uuid):
         return None
-    if record is None or record.state not in (UP, CLOSING, CHANGING) or record.moved or not alive(node, node.host.view(), record):
+    if record is None or not _there(node, record, (UP, CLOSING, CHANGING)):
         # its next up has the tags' options
         _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
         return Outcome(False, f"NIC {uuid} is not up")
     if patience != math.inf and _lasts(node, record):
         return None
+    twin = changed_options.twin_of(node, record.nic)
+    if twin is not None and _there(node, twin, (UP, CLOSING, CHANGING)):
+        # first: as long as that is refused, the end of both is due
+        call.log.warning(f"what was changed for a while has ended: {_changed(node, twin, call, patience).text}")
     outcome = _changed(node, record, call, patience)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome

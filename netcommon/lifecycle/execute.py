@@ -118,9 +118,10 @@ def _resolve(
                 if isinstance(resolved, Waiting):  # what was done before stays as it is, for when its object is there again
                     made += known.get(intent(operation)) or [resolved]
                     continue
-                like = before.like(resolved) or before.in_place_of(resolved)
+                alike = before.like(resolved)
+                like = alike or before.in_place_of(resolved)
                 took = resolved.leads_to() and resolved._asdict()["found"] == OURS
-                one = inherit(resolved, like) if like else resolved
+                one = inherit(resolved.retained(alike, earlier) if alike else resolved, like) if like else resolved
                 made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
                 if like is None and took:
                     from netcommon.lifecycle.address_conflict import contested
@@ -421,7 +422,7 @@ def undo(node: Node, view: View, operations: Sequence[Operation], record_key: st
 
 
 def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: str, log: Log) -> list[Failure]:
-    """What failed of it; of the rest the record is an owner no more, and whoever is to be told is told."""
+    """Give what failed of it; take the record from the owners of the rest, if that can be written, and tell who is to be told."""
     done, failures, pairs = undoing
     for (operation, request), answer in zip(pairs, answers, strict=True):
         if not answer.ok and answer.errno not in request.gone:
@@ -429,18 +430,21 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
     failed = [operation for operation, _error in failures]
     found = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}
     told: list[Effect] = []
+    left: list[str] = []
     for operation in done:
         if operation not in failed:
             if id(operation) in found:
                 log.info(f"undone: {operation.describe()}")
             if any(operation is tried for tried, _request in pairs):
                 told += operation.effects()  # also where it had gone already: who is told may not know that
-            for key in operation.shared():
-                if not any(key in other.shared() for other in failed):
-                    node.store.owners.release(key, record_key)
+            left += [key for key in operation.shared() if not any(key in other.shared() for other in failed)]
     for operation, why in failures:
         log.error(f"could not be undone: {operation.describe()}: {why}")
-    perform(node, told, log)
+    try:
+        for key in left:
+            node.store.owners.release(key, record_key)
+    finally:
+        perform(node, told, log)
     return failures
 
 

@@ -58,6 +58,7 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
             action = remove(node, thing, again, call)
         found.append(Found(thing.text, stays or UNRECORDED.text, action))
     if not dry_run:
+        give_back(node, call)
         tidy(node)
     return found
 
@@ -80,17 +81,15 @@ def collect(node: Node, record: Record, call: Call) -> str:
     not be undone, which stays on the record and is in the log. Never raises; ends with ``call.deadline`` and one hook's time limit.
     """
     call = about(call, record)
-    undone: list[Record] = []
-    action = _collected(node, record, call, undone)
+    action = _collected(node, record, call)
     try:
-        give_back(node, undone, call)
+        give_back(node, call)
     except Exception as error:  # one record must not keep the others from being collected
         call.log.error(str(error) if isinstance(error, NetcommonError) else f"{type(error).__name__}: {error}")
     return action
 
 
-def _collected(node: Node, record: Record, call: Call, undone: list[Record]) -> str:
-    """As ``collect``; ``undone`` gets the record as it was on disk, whatever becomes of it."""
+def _collected(node: Node, record: Record, call: Call) -> str:
     now = node.clock.now()
     short = call._replace(context=DEVICE_GONE, deadline=min(call.deadline, now + PATIENCE))
     try:
@@ -102,7 +101,6 @@ def _collected(node: Node, record: Record, call: Call, undone: list[Record]) -> 
                 return REMOVED
             if not abandoned(node, node.host.view(), current, locked=True):
                 return KEPT
-            undone.append(current)
             limit = min(call.deadline, node.clock.now() + node.settings.hook_timeout)
             finish(node, current, call._replace(context=DEVICE_GONE, deadline=limit), held)
             return REMOVED

@@ -32,10 +32,11 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
 
     def make() -> list[Operation]:
         nonlocal todo
-        todo = mending.drifted(execute.once(node), wanted) if early else todo
+        todo = mending.drifted(execute.once(node), wanted) if early or mending.leaves else todo
         return mending.order(todo)
 
-    for comes, operations in execute.stages([shut(record.device, record.ifindex)] if first else [], early, make, late):
+    down = list(mending.leaves) or ([shut(record.device, record.ifindex)] if first else [])
+    for comes, operations in execute.stages(down, early, make, late):
         if not comes:
             execute.retire(node, operations, record.key, log)
             continue

@@ -75,16 +75,18 @@ def unlike(recorded: Sequence[Operation], new: Sequence[Operation]) -> bool:
 
 
 def _edited(recorded: Sequence[Operation], new: Sequence[Operation]) -> list[Operation]:
-    """Select what keeps the guest to its own in the place of something that does so too."""
+    """Select what keeps the guest to its own in the place of something that does so too, unless one refuses all that the other does."""
     before = execute.Among(recorded)
-    return [one for one in new if one.confines() and (old := before.like(one) or before.in_place_of(one)) and old.confines()]
+    found = ((one, before.like(one) or before.in_place_of(one)) for one in new if one.confines())
+    return [one for one, old in found if old and old.confines() and not (one.firmer(old) or old.firmer(one))]
 
 
 def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Operation]) -> list[Operation]:
     """Put what is applied into an order in which no frame passes that both the old and the new refuse.
 
-    What keeps the guest to its own and was not there comes first, then what of that is another now, side by side
-    (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see ``early_and_late``.
+    What keeps the guest to its own and was not there comes first, as what is firmer than before, then what of that is another now, side
+    by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see
+    ``early_and_late``.
 
     A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
     device is down meanwhile, or frames would go on into its new VLAN by the former rules.
@@ -94,8 +96,12 @@ def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Op
     joins = any(one.joins() and not _stays(view, one, before.in_place_of(one)) for one in make)
 
     def rank(one: Operation) -> int:
-        needs_port = one.of_port() or any(service(request) != "nftables" for request in one.apply())
-        if not one.confines() or (joins and needs_port):
+        if joins and (one.of_port() or any(service(request) != "nftables" for request in one.apply())):
+            return 2
+        old = before.in_place_of(one)
+        if old and one.firmer(old):
+            return 0
+        if not one.confines() or (old and old.firmer(one)):
             return 2
         return int(id(one) in edited)
 
@@ -126,9 +132,11 @@ class Mending(NamedTuple):
     outdated: tuple[Operation, ...]  #: what was found elsewhere before, and goes
     leaving: tuple[Operation, ...]  #: what is left under a name that the device had before, and goes
     staying: tuple[Operation, ...]  #: the same, and is not wanted to go
+    leaves: tuple[Operation, ...]  #: what takes the device down and out of another bridge, before anything else becomes of it
     stuck: tuple[Operation, ...]  #: what the host refuses to have done anew
     todo: tuple[Operation, ...]  #: what does not hold, and can be made to
     hopeless: tuple[str, ...]  #: why the host refuses what does not hold
+    hindered: tuple[str, ...]  #: what of somebody else's stands in the place of what does not hold
     stale: bool  #: something of the record does not hold, though what it means today does
     here: bool  #: its guest has arrived
     given_up: frozenset[object]  #: the intents of what another NIC has by now
@@ -141,7 +149,7 @@ class Mending(NamedTuple):
     @property
     def simple(self) -> bool:
         """Tell whether all that is to be done is to apply what is wanted."""
-        return not (self.outdated or self.leaving or self.staying or self.hopeless or self.here)
+        return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.hindered or self.here)
 
     def stored(self, *more: Operation) -> Record:
         """Give the record with what holds once it is done, and ``more``."""
@@ -149,8 +157,9 @@ class Mending(NamedTuple):
 
     def drifted(self, view: View, wanted: Callable[[Operation], bool]) -> list[Operation]:
         """Select what does not hold now, and can be made to; where something cannot, nothing that lets the guest's frames in."""
-        blocked = bool(self.hopeless)
+        blocked = bool(self.hopeless or self.hindered)
         found = [each for each, _text in execute.drift(view, self.resolved) if self.wants(each, wanted) and each not in self.stuck]
+        found = [each for each in found if not each.hindered(view)]
         return [operation for operation in found if not (blocked and operation.lets_in())]
 
     def wants(self, operation: Operation, wanted: Callable[[Operation], bool]) -> bool:
@@ -158,18 +167,27 @@ class Mending(NamedTuple):
         return wanted(operation) and intent(operation) not in self.given_up
 
     def order(self, todo: list[Operation]) -> list[Operation]:
-        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile."""
+        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile.
+
+        So is one that has left another bridge.
+        """
         down = shut(self.record.device, self.record.ifindex)
         joins = any(operation.replugs() for operation in todo)
-        if not joins or not any(each.confines() and each.of_port() for each in self.resolved):
+        if not self.leaves and (not joins or not any(each.confines() and each.of_port() for each in self.resolved)):
             return todo
         return [down, *(operation for operation in self.resolved if operation in todo or operation.place() == down.place())]
 
     def done(self, view: View, todo: list[Operation]) -> None:
         """Raise HostRefused for what the host refuses, and for what of ``todo`` does not hold although it was applied."""
-        again = [f"{operation.describe()}: {text}" for operation, text in execute.drift(view, todo)]
-        if again or self.hopeless:
-            raise HostRefused("; ".join([*self.hopeless, *(["repaired, but it does not hold", *again] if again else [])]))
+        again, hindered = [], list(self.hindered)
+        for operation, text in execute.drift(view, todo):
+            if why := operation.hindered(view):
+                hindered.append(why)
+            else:
+                again.append(f"{operation.describe()}: {text}")
+        if again or hindered or self.hopeless:
+            failed = ["repaired, but it does not hold", *again] if again else []
+            raise HostRefused("; ".join([*self.hopeless, *dict.fromkeys(hindered), *failed]))
 
     def text(self, todo: list[Operation], was: str = "") -> str:
         """Say what was done; ``was``: the name that the device had before."""
@@ -225,6 +243,8 @@ def examine(
     planned: dict[object, Operation] = {intent(operation): operation for operation in all_of_it if intent(operation) not in given_up}
     resolved, refused = execute.resolve_each(node, view, planned.values(), [*operations, *also], record.key, log)
     execute.refuse_another(resolved, record.device, record.ifindex)
+    if not also:  # on its way back it becomes what it was, and nothing more
+        resolved = [one.outgrown(view, node.store.devices) if wants(one) else one for one in resolved]
     stuck = [old for old in resolved if any(intent(old) == intent(one) for one, _why in refused)]
     # what was found elsewhere before: on an uplink that is none any more, or one that has only lost its default route for now
     elsewhere = execute.Among(resolved).lacks(operations)
@@ -234,13 +254,19 @@ def examine(
     drifted = [operation for operation, _text in execute.drift(view, resolved) if wants(operation)]
     hopeless = tuple(dict.fromkeys(str(why) for one, why in refused if wants(one) and not _holds(one, stuck, drifted)))
     stale = any(wants(operation) and operation not in stuck for operation, _text in execute.drift(view, operations))
+    others = {id(one): why for one in drifted if one not in stuck and (why := one.hindered(view))}
+    hindered = tuple(dict.fromkeys(others.values()))
     later = any(one.exclusive() for one, _why in refused)
     leaving = tuple(operation for operation in former if wanted(operation))
     staying = tuple(operation for operation in former if operation not in leaving)
     record = record._replace(incoming=record.incoming and (later or not here))
-    todo = tuple(one for one in drifted if one not in stuck and not (hopeless and one.lets_in()))
-    all_resolved, old = tuple(resolved), tuple(outdated)
-    return Mending(record, tuple(unknown), all_resolved, old, leaving, staying, tuple(stuck), todo, hopeless, stale, here, given_up)
+    blocked = bool(hopeless or hindered)
+    todo = tuple(one for one in drifted if one not in stuck and id(one) not in others and not (blocked and one.lets_in()))
+    out = [away for one in todo if len(todo) > 1 and (away := one.unplugged()) is not None and away.differs(view)]
+    leaves = (shut(record.device, record.ifindex), *out) if out else ()
+    all_resolved, old, refusals = tuple(resolved), tuple(outdated), (hopeless, hindered)
+    strange, kept = tuple(unknown), tuple(stuck)
+    return Mending(record, strange, all_resolved, old, leaving, staying, leaves, kept, todo, *refusals, stale, here, given_up)
 
 
 def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation]) -> bool:

@@ -72,10 +72,19 @@ def left(record: Record, operations: Iterable[Operation]) -> list[Operation]:
     return [operation for operation in operations if operation.about() not in ("", record.device)]
 
 
-def drift(view: View, record: Record, operations: list[Operation], known: execute.Known | None = None) -> list[tuple[Operation, str]]:
-    """Select the operations of ``record``, as ``follow`` gives it, that do not hold or are left; ``known`` as for steps.drift."""
+def drift(
+    node: Node, view: View, record: Record, operations: list[Operation], known: execute.Known | None = None
+) -> list[tuple[Operation, str]]:
+    """Select the operations of ``record``, as ``follow`` gives it, that do not hold, are left, or are less than their network takes.
+
+    ``known`` as for execute.drift.
+    """
     old = left(record, operations)
     found = execute.drift(view, [operation for operation in operations if operation not in old] if old else operations, known)
+    for operation in operations:
+        better = operation.outgrown(view, node.store.devices)
+        if better is not operation and operation not in old:
+            found.append((operation, f"its network takes more by now: {better.describe()}"))
     return [*found, *((operation, f"it is of the name {operation.about()}, which the device had before") for operation in old)]
 
 

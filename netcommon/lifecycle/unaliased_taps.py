@@ -34,4 +34,3 @@ class Recorded:
         if record is None or (record.ifindex, record.boot) != (link.index, self._node.identity.boot):
             return link
         return link._replace(alias=f"{record.uuid} {record.nic.label}")
-

@@ -7,7 +7,7 @@ or look of the agent tries again.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ROLLBACK, START, alive
+from netcommon.lifecycle.context import ROLLBACK, START, alive, owe
 from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, unlike
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
@@ -42,10 +42,12 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     followed = follow(node, view, record)
     made = fresh(followed)
     before = _put_back(view, followed.before or followed, made)
+    owe(node, record, map(to_json, made), call.log)
     held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
     mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
     if mending.hopeless:
         raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
+    mending = mending._replace(hindered=())  # what others have put there keeps the NIC from nothing that it had
     outdated = [*made, *mending.outdated, *mending.leaving]
     gone = execute.Among(mending.resolved).leaves(outdated)
     # what is found in other places by now is on record too before it is made
@@ -57,7 +59,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
     moves = moves or _unsure(made, mending.resolved, mending.todo) or unlike(made, mending.todo)
     failures: list[NetcommonError] = []
-    down = [shut(before.device, before.ifindex)] if moves else []
+    down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
 
     def make() -> list[Operation]:
         view = execute.once(node)
@@ -73,7 +75,11 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     failures += _applied(node, mending.order(again), call)
     if failures:
         raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
-    mending.done(execute.once(node), kept)
+    view = execute.once(node)
+    hindered = {id(one): why for one in kept if (why := one.hindered(view))}
+    for why in dict.fromkeys(hindered.values()):
+        call.log.warning(why)
+    mending.done(view, [one for one in kept if id(one) not in hindered])
     if record.described_anew and record.scripts:
         held.release_keys()
         _tell_scripts(node, record, before, call)

@@ -12,7 +12,7 @@ from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, ClassVar
 
     from netcommon.effects.base import Effect
@@ -100,6 +100,10 @@ class Operation(Protocol):
         each for other frames, or in another place that the same frames pass.
         """
         return ""
+
+    def firmer(self, before: Operation) -> bool:
+        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and more. Not by default."""
+        return False
 
     def anywhere(self) -> Operation:
         """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
@@ -193,6 +197,17 @@ class Operation(Protocol):
         """It again, after the NIC's device, which was called ``before`` when it was resolved, has got the name ``now``."""
         return replaced(self, device=now) if self.about() == before else self
 
+    def retained(self, like: Operation, earlier: Iterable[Operation]) -> Operation:
+        """Give it, just resolved, with what a guest that runs is not to lose of ``like``, which asked for the same; itself, by default.
+
+        ``earlier``: all that is on record.
+        """
+        return self
+
+    def of_running(self) -> Operation:
+        """Give it, just resolved, with what a guest is not to lose that runs before anything of it is on record; itself, by default."""
+        return self
+
     def inherited(self) -> Operation:
         """It again, after it was told what an earlier one had found before our first change (BEFORE)."""
         return self
@@ -205,8 +220,19 @@ class Operation(Protocol):
         """What does not hold of it now, in words; "" if all of it does."""
         ...
 
+    def outgrown(self, view: View, ours: Callable[[], Collection[str]]) -> Operation:
+        """Give it as a mend makes it where its network takes more by now than it gives the guest; itself, by default.
+
+        It costs a look at the others in that network, so hooks do not ask. ``ours``: gives the names of the devices that are on record.
+        """
+        return self
+
     def idle(self, view: View) -> str:
         """What of it has no effect on this host though it stands as it was made, in words; "", the default: all of it has."""
+        return ""
+
+    def hindered(self, view: View) -> str:
+        """Tell what of somebody else's is in its place, and what helps, where all else of it is there; "", the default: nothing is."""
         return ""
 
     def revert(self, view: View) -> Sequence[Request]:

@@ -51,6 +51,7 @@ class FlowsFields(NamedTuple):
     switch: str = ""  #: the real bridge, where ``bridge`` is a VLAN of it
     flows: tuple[str, ...] = ()  #: as Open vSwitch prints them, without cookie and in_port
     names: tuple[str, ...] = ()  #: of each flow: under which name what it meets is counted, "" for none
+    left: tuple[str, ...] = ()  #: those of ``flows`` that are not put: one of somebody else's stands in the place of each
 
 
 class Flows(FlowsFields, Operation):
@@ -63,7 +64,7 @@ class Flows(FlowsFields, Operation):
     KIND = "flows"
     REPAIRED = "OpenFlow flows"
     MIGRATION = "for packets from and to the port"
-    CHOSEN = frozenset({"ifindex", "switch", "flows", "names"})
+    CHOSEN = frozenset({"ifindex", "switch", "flows", "names", "left"})
     BEFORE = frozenset[str]()
 
     def one_of_device(self) -> bool:
@@ -88,39 +89,50 @@ class Flows(FlowsFields, Operation):
         if switch.controlled:
             warnings.append(f"{switch.name} has a controller, which may remove the flows of {self.device}: let it do the guarding too")
         if self.flows:
-            if not self._unguarded(view):  # a guest is not left without its guard for somebody's flow
-                self._refuse_others(view, switch.name, self.flows)
-            return [self._replace(ifindex=link.index, switch=switch.name)]
+            left = tuple(flow for flow, _match in self._others(view, switch.name, self.flows) if not _guards(flow))
+            return [self._replace(ifindex=link.index, switch=switch.name, left=left)]
         made = [(name, flow) for template in self.templates for name, flow in self._render(template, view)]
         names, flows = tuple(name for name, _ in made), tuple(flow for _, flow in made)
         self._refuse_others(view, switch.name, flows)
         return [self._replace(ifindex=link.index, switch=switch.name, flows=flows, names=names)]
 
     def _refuse_others(self, view: View, switch: str, flows: Sequence[str]) -> None:
-        """Raise HostRefused where a flow of a site's template would take the place of somebody else's, which nobody would give back.
+        """Raise HostRefused where a flow of a site's template would take the place of somebody else's, which nobody would give back."""
+        for _flow, match in self._others(view, switch, flows):
+            raise self._refusal(switch, match)
 
-        A port that is not there yet has no flows of anybody's. The guard's are not looked for, which would cost each NIC a process.
+    def _refusal(self, switch: str, match: str) -> HostRefused:
+        return HostRefused(
+            f"{switch} has a flow of somebody else's with the match and priority of one of {' '.join(self.templates)}: {match}",
+            f'ovs-ofctl --strict del-flows {switch} "{match.partition(",")[2]}", or take another priority in the template',
+        )
+
+    def _others(self, view: View, switch: str, flows: Sequence[str]) -> list[tuple[str, str]]:
+        """Pair each of ``flows`` in the place of which one of somebody else's stands with the cookie and match of that.
+
+        A port that is not there yet has no flows of anybody's, and where ours are there no other is. The guard's alone are not looked for:
+        nobody else has their matches, and it would cost each NIC a process.
         """
-        port = standing(view, self.device, self.bridge, self.owner)
-        for match in self._taken(view, switch, port.ofport, flows) if port is not None else ():
-            raise HostRefused(
-                f"{switch} has a flow of somebody else's with the match and priority of one of {' '.join(self.templates)}: {match}",
-                f'ovs-ofctl --strict del-flows {switch} "{match.partition(",")[2]}", or take another priority in the template',
-            )
-
-    def _unguarded(self, view: View) -> bool:
-        """Tell whether a flow of the spoof guard's is missing beside those of a site's template."""
-        guards = {flow for flow in self.flows if _priority(flow.replace(" actions=", ",actions=")) >= GUARDED}
-        return bool(guards) and self.templates != (GUARD,) and not guards <= {flow.text for flow in view.flows(self.switch, self.cookie)}
-
-    def _taken(self, view: View, switch: str, port: int, flows: Sequence[str]) -> list[str]:
-        """Cookie and match of each flow of somebody else's that stands where one of ``flows`` would."""
-        if self.templates == (GUARD,):
+        port = standing(view, self.device, self.bridge, self.owner) if self.templates != (GUARD,) else None
+        if port is None:
             return []
-        wanted = {_match(flow) for flow in flows}
-        others = [flow for flow in view.flows_from(switch, port) if flow.cookie & FLOW_MARK_MASK != FLOW_MARK]
+        there = {flow.text for flow in view.flows(switch, self.cookie) if flow.port == port.ofport}
+        wanted = {_match(flow): flow for flow in flows if flow not in there}
+        others = [flow for flow in view.flows_from(switch, port.ofport) if flow.cookie & FLOW_MARK_MASK != FLOW_MARK] if wanted else []
         taken = [(flow.cookie, _match(flow.text)) for flow in others if _match(flow.text) in wanted]
-        return [",".join(filter(None, [f"cookie={cookie:#x}", f"in_port={self.device}", match])) for cookie, match in taken]
+        return [(wanted[at], ",".join(filter(None, [f"cookie={cookie:#x}", f"in_port={self.device}", at]))) for cookie, at in taken]
+
+    def hindered(self, view: View) -> str:
+        """Tell of somebody else's flow, where nothing but those in the places of which one stands is missing."""
+        port = standing(view, self.device, self.bridge, self.owner) if self.templates != (GUARD,) else None
+        if port is None:
+            return ""
+        there = {flow.text for flow in view.flows(self.switch, self.cookie) if flow.port == port.ofport}
+        missing = [flow for flow in (self.flows if set(self.flows) <= there else _reprinted(view, self.flows)) if flow not in there]
+        taken = dict(self._others(view, self.switch, missing)) if missing else {}
+        if not missing or any(flow not in taken or _guards(flow) for flow in missing):
+            return ""
+        return str(self._refusal(self.switch, taken[missing[0]]))
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
         """The flows of one template, each after its name. Raises SettingsInvalid."""
@@ -146,7 +158,7 @@ class Flows(FlowsFields, Operation):
         return {**dict(self.words), "in_front": "yes" if GUARD in self.templates and in_front(view, self.bridge) else ""}
 
     def apply(self) -> Sequence[Request]:
-        return [PutFlows(self.switch, self.device, self.cookie, self.flows)]
+        return [PutFlows(self.switch, self.device, self.cookie, tuple(flow for flow in self.flows if flow not in self.left))]
 
     def differs(self, view: View) -> str:
         port = standing(view, self.device, self.bridge, self.owner)
@@ -159,7 +171,7 @@ class Flows(FlowsFields, Operation):
         missing = [flow for flow in wanted if flow not in now]
         strange = len(found) - sum(flow in wanted for flow in now)
         words = [f"{len(missing)} of its {len(self.flows)} flows are missing"] if missing else []
-        for match in self._taken(view, self.switch, port.ofport, missing) if missing else ():
+        for _flow, match in self._others(view, self.switch, missing) if missing else ():
             words.append(f"a flow of somebody else's stands in the place of one: {match}")
         words += [f"{strange} flows are there that are not its own"] if strange else []
         return ", ".join(words)
@@ -297,6 +309,11 @@ def _named(line: str, prefix: str) -> tuple[str, str]:
     """The name before a flow, "" for none, and the flow."""
     name, colon, flow = line.partition(": ")
     return (prefix + name, flow.strip()) if colon and name and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") else ("", line)
+
+
+def _guards(flow: str) -> bool:
+    """Tell whether a flow, as it is printed, is the spoof guard's: a guest is not left without one of these for somebody else's."""
+    return _priority(flow.replace(" actions=", ",actions=")) >= GUARDED
 
 
 def _priority(flow: str) -> int:

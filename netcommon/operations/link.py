@@ -8,7 +8,7 @@ from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from netcommon.host.api.facts import Link
@@ -24,6 +24,7 @@ SENTENCES = {
     UP: "The device is switched on.",
     MASTER: "The device is no port of a bridge: the node routes what the guest sends.",
 }
+ETHERNET = 1500  #: ETH_DATA_LEN (linux/if_ether.h)
 ALIAS_LIMIT = 255  # bytes; the kernel's IFALIASZ is 256 with the terminating NUL
 
 
@@ -63,6 +64,11 @@ def marked(link: Link) -> bool:
     return bool(space and rest) and len(uuid) == 36 and uuid.count("-") == 4 and set(uuid) <= set("0123456789abcdef-")
 
 
+def down_mark(uuid: str) -> str:
+    """Give the alias of a device whose NIC was taken down while its record could not be written, and says still that it is up."""
+    return f"{uuid} down"
+
+
 def _bridge(link: Link) -> int:
     """Give the index of what the link is a port of, 0 for none; a VRF takes none of its frames from those who route."""
     return 0 if link.port_kind == "vrf" else link.master
@@ -86,7 +92,7 @@ class LinkSetting(LinkSettingFields, Operation):
 
     alias    the NIC's UUID, then instance and index: whoever types ``ip link`` sees it
     address  the one wanted; else its own MAC with the first octet fe, so that a bridge never takes it for its own
-    mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's
+    mtu      that of ``bridge``: a tap with a smaller one would shrink the bridge's. Of a guest that runs it is not lowered (``retained``)
     up       IFF_UP
     master   none: it is no port of a bridge, which would take its frames; a VRF is left. Right before ``up`` it costs no message
 
@@ -130,6 +136,21 @@ class LinkSetting(LinkSettingFields, Operation):
             value, master = bridge.mtu, bridge.index
         return [self._replace(ifindex=link.index, value=value, was=self._now(link), master=master)]
 
+    def retained(self, like: Operation, earlier: Iterable[Operation]) -> Operation:
+        """The bridge may have been made anew, or have lost its uplink: it has the MTU of its ports again when the device is one of them.
+
+        A device whose MTU somebody else has set is the bridge's to tell.
+        """
+        value = like._asdict().get("value")
+        if self.setting != MTU or not (isinstance(value, int) and isinstance(self.value, int) and value > self.value):
+            return self
+        given = [one._asdict().get("value") for one in earlier if one.place() == self.place()]
+        return self._replace(value=value) if self.was in given else self
+
+    def of_running(self) -> Operation:
+        larger = self.setting == MTU and isinstance(self.was, int) and isinstance(self.value, int) and self.was > self.value
+        return self._replace(value=self.was) if larger else self
+
     def inherited(self) -> Operation:
         """Its own MAC is the one that it had before us, not what we, or others since, have made of it."""
         return self._replace(value="fe" + str(self.was)[2:]) if self.setting == ADDRESS and not self.wanted else self
@@ -156,14 +177,40 @@ class LinkSetting(LinkSettingFields, Operation):
         shown = repr(now) if self.setting != UP else "up" if now else "down"
         return "" if now == self.value else f"it is {shown}"
 
+    def outgrown(self, view: View, ours: Callable[[], Collection[str]]) -> Operation:
+        """Give it the MTU of the bridge's other ports where the device may be what keeps the bridge below them.
+
+        It is 1500 then: what a bridge has that had no ports, or an uplink with the usual MTU, when the device joined. Only ports that are
+        no NIC's of ours count: so each device comes to the same, in whichever order, and none is lowered again. A bridge to which somebody
+        has given 1500 looks the same until the device has the larger one; then it stays as it is, and that is all.
+        """
+        link = link_of(view, self.ifindex, self.device) if self.setting == MTU else None
+        if link is None or not link.master or (link.mtu, link.mtu, link.master) != (ETHERNET, self.value, self.master):
+            return self
+        bridge = view.link_at(link.master)
+        if bridge is None or bridge.kind != "bridge" or bridge.mtu != link.mtu:
+            return self
+        least = view.least_mtu(bridge, ours)
+        return self._replace(value=least) if least > link.mtu else self
+
+    def idle(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device) if self.setting == MTU else None
+        bridge = view.link_at(link.master) if link is not None and link.master else None
+        if link is None or bridge is None or bridge.kind != "bridge" or bridge.mtu >= link.mtu:
+            return ""
+        return f"{bridge.name} has {bridge.mtu}: ip link set dev {bridge.name} mtu {link.mtu}"
+
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
-        if link is None or self._now(link) != self.value:
+        if link is None or not self._is_ours(self._now(link)):
             return []
         if self.setting == MASTER and not (isinstance(self.was, int) and view.link_at(self.was)):
             return []  # the bridge that it was a port of before us has gone, or there was none
         was = False if self.setting == UP and link.holders else self.was
         return [self._request(was)] if was != self.value else []
+
+    def _is_ours(self, now: str | int | bool) -> bool:
+        return now == self.value or (self.setting == ALIAS and now == down_mark(str(self.value).partition(" ")[0]))
 
     def place(self) -> str:
         return f"bridge-port {self.ifindex}" if self.setting == MASTER else f"link {self.ifindex} {self.setting}"
@@ -187,6 +234,11 @@ class LinkSetting(LinkSettingFields, Operation):
         if self.setting == MASTER:
             return "nothing: it was no port" if not self.was else f"ip link set dev {self.device} master <as it was>"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"
+
+
+def marked_down(device: str, ifindex: int, uuid: str) -> Operation:
+    """Give what notes on the device itself that its NIC is down."""
+    return LinkSetting(device, ALIAS, ifindex=ifindex, value=down_mark(uuid))
 
 
 def shut(device: str, ifindex: int) -> Operation:

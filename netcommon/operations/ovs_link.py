@@ -96,11 +96,20 @@ class SwitchMtu(LinkSetting):
     MIGRATION = "of the tap alone"
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
-        link = device_link(view, self.device)
+        link, mtu = device_link(view, self.device), self._mtu(view)
+        return [self._replace(ifindex=link.index, value=mtu, was=link.mtu) if mtu else Waiting(self, f"the device {self.bridge}")]
+
+    def _mtu(self, view: View) -> int:
+        """Give the MTU of the bridge; 0 where it has no device."""
         real = view.ovs_switch(self.bridge)
         own = [view.link(name) for name in {self.bridge, self.bridge if real is None else real.name}]
-        mtus = [each.mtu for each in own if each is not None]
-        return [self._replace(ifindex=link.index, value=max(mtus), was=link.mtu) if mtus else Waiting(self, f"the device {self.bridge}")]
+        return max((each.mtu for each in own if each is not None), default=0)
+
+    def idle(self, view: View) -> str:
+        link = link_of(view, self.ifindex, self.device)
+        if link is None or view.ovs_away() or not 0 < (mtu := self._mtu(view)) < link.mtu:
+            return ""
+        return f"{self.bridge} has {mtu}: ovs-vsctl set Interface {self.bridge} mtu_request={link.mtu}"
 
     def sentence(self) -> str:
         return f"The device takes frames as long as its bridge does: mtu {self.value or 'of the bridge'}."

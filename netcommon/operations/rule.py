@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, DROPPING, JUMPING, PROTOCOL, Rule
 from netcommon.host.api.requests import AddRule, DeleteRule
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import marked
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Of the kernel's own rule for table main.
 MAIN_PREFERENCE = 32766
+
+#: What rules do that look up no table, as ip-rule(8) has it; JUMPING takes a preference besides.
+ACTIONS = {JUMPING: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
 
 class Ruling(Operation, Protocol):
@@ -156,8 +159,9 @@ def detached(view: View) -> list[Owned]:
 
 
 def refuse_strange(view: View, family: int, device: str, number: int, preference: int, warnings: list[str]) -> None:
-    """Raise HostRefused for one of the device's rules that leads to another table before ``preference``; warn of those after it.
+    """Raise HostRefused for one of the device's rules that leads to another table before ``preference``; warn of the others.
 
+    One that drops leads to nobody else's network: the NIC comes up, and what is wrong is said.
     Table main is looked up last, so any rule leads elsewhere before; a device that is ours already is not refused for that. What
     Ganeti's script has left is nobody's, and goes before the NIC comes up (``left_behind``).
     """
@@ -172,7 +176,7 @@ def refuse_strange(view: View, family: int, device: str, number: int, preference
         if rule in left:
             continue
         text = f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script"
-        if leads_away(rule, number, preference) and not (number == MAIN and marked(link)):
+        if leads_away(rule, number, preference) and rule.action not in DROPPING and not (number == MAIN and marked(link)):
             raise HostRefused(text, removal(rule))  # the guest would reach another one's network
         warnings.append(f"{text}: {removal(rule)}")
 
@@ -180,13 +184,23 @@ def refuse_strange(view: View, family: int, device: str, number: int, preference
 def leads_away(rule: Rule, number: int, preference: int) -> bool:
     """Tell if a device's rule leads its packets past table ``number``, which ours of ``preference`` would have them looked up in."""
     last = MAIN_PREFERENCE if number == MAIN else preference
-    return rule.plain and rule.protocol != PROTOCOL and rule.table != number and rule.preference <= last
+    if rule.protocol == PROTOCOL or rule.preference > last:
+        return False
+    if rule.action in DROPPING or rule.action == JUMPING:
+        return not (rule.narrowed or rule.inverted or rule.mask) and (rule.action in DROPPING or rule.jump > last)
+    return rule.plain and rule.table != number
+
+
+def does(rule: Rule) -> str:
+    """Return what a device's rule does, as ip-rule(8) writes it."""
+    action = ACTIONS.get(rule.action, f"lookup {rule.table}")
+    return f"iif {rule.iif} {action}" + (f" {rule.jump}" if rule.action == JUMPING else "")
 
 
 def removal(rule: Rule) -> str:
     """Return the command that removes a device's rule."""
     version = 4 if rule.family == AF_INET else 6
-    return f"ip -{version} rule del iif {rule.iif} lookup {rule.table} preference {rule.preference}"
+    return f"ip -{version} rule del {does(rule)} preference {rule.preference}"
 
 
 def left_behind(view: View, link: Link) -> list[Owned]:

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
-RP_FILTER, PROXY_NDP, DISABLE_IPV6 = "rp_filter", "proxy_ndp", "disable_ipv6"
+RP_FILTER, PROXY_NDP, DISABLE_IPV6, FORWARDING = "rp_filter", "proxy_ndp", "disable_ipv6", "forwarding"
 
 #: What settings of a device mean, for people who do not know them.
 MEANINGS = {
     "proxy_arp": "the node answers the guest's ARP requests for everything it routes",
     PROXY_NDP: "the node answers neighbour solicitations for addresses that it was told",
-    "forwarding": "the node forwards what comes from this device",
+    FORWARDING: "the node forwards what comes from this device",
     RP_FILTER: "what comes with a source address of elsewhere is dropped (1 strict, 2 loose) or not (0)",
     "accept_local": "packets from the node's own addresses are taken",
 }
+
+#: By which a device's guest is refused more: values, each of which drops what the one before it drops, and more.
+STRICTER = {RP_FILTER: ("0", "2", "1"), DISABLE_IPV6: ("0", "1"), FORWARDING: ("1", "0")}
 
 #: IFAPROT_KERNEL_LO, _RA and _LL (linux/if_addr.h, 5.18 and later): the kernel has made the address, and makes it again.
 OF_THE_KERNEL = (1, 2, 3)
@@ -91,6 +94,16 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
     def path(self) -> str:
         """Relative to /proc/sys."""
         return path_of(self.family, self.device, self.name)
+
+    def confines(self) -> str:
+        """Name the setting where it refuses the guest something; not where what was there before refuses more, for then it opens."""
+        before = self._replace(value=self.was)
+        return self.name if self.value in STRICTER.get(self.name, ())[1:] and not before.firmer(self) else ""
+
+    def firmer(self, before: Operation) -> bool:
+        values = STRICTER.get(self.name, ())
+        theirs = before._asdict()["value"] if before.place() == self.place() else ""
+        return self.value in values and theirs in values and values.index(self.value) > values.index(theirs)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link, was = device_link(view, self.device), view.sysctl(self.path)

@@ -297,7 +297,7 @@ def _uplinks(view: View, bridge: Link, named: Sequence[str]) -> list[Link]:
     if better or len(ports) < 2:
         return better or ports
     names = ", ".join(port.name for port in ports)
-    raise HostRefused(f'cannot tell the uplinks of {bridge.name} among {names}', f'name them, [bridges."{bridge.name}"] uplinks')
+    raise HostRefused(f"cannot tell the uplinks of {bridge.name} among {names}", f'name them, [bridges."{bridge.name}"] uplinks')
 
 
 def _show(vlan: BridgeVlan) -> str:

@@ -257,6 +257,25 @@ def test_no_vrfs(world: World) -> None:
     assert view(world).links_of("vrf") == world.host.snapshot().links_of("vrf") == []
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_the_least_mtu_of_ports(world: World, many: bool) -> None:
+    """Of all ports but those that are named, whether the others are few or more."""
+    world.bridge("br0")
+    others = [f"eth{number}" for number in range(12 if many else 2)]
+    for name in ("tap0", *others):
+        world.tap(name)
+    assert do(world, SetLink(index(world, "eth0"), mtu=4000), SetLink(index(world, "eth1"), mtu=2000)) == [0, 0]
+    assert do(world, *(SetLink(index(world, name), mtu=5000) for name in others[2:])) == [0] * len(others[2:])
+    bridge = link(world, "br0")
+    for names, found in (([], 0), (["tap0"], 0), (others, 2000)):
+        assert do(world, *(SetLink(index(world, name), master=bridge.index) for name in names)) == [0] * len(names)
+        for seen in (view(world), world.host.snapshot()):
+            assert seen.least_mtu(bridge, lambda: ["tap0", "of another node"]) == found
+    for seen in (view(world), world.host.snapshot()):
+        assert seen.least_mtu(link(world, "tap0"), list) == 0
+    assert view(world).least_mtu(bridge, list) == 1500
+
+
 def test_who_gave_an_address(world: World) -> None:
     for name in ("tap0", "tap1"):
         world.tap(name)

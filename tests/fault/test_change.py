@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.fault.test_kernel_errors import ATTEMPTS, ERRORS, ONCE, Point
+from tests.fault.test_kernel_errors import ERRORS, ONCE, Point
 from tests.kernel.test_doors_parallel import collect
 from tests.support import figures, strace
 from tests.support.cases import CASES, UNGUARDED, Host, network, stored
@@ -126,11 +126,8 @@ def test_refused(case: str, name: str, change: Change) -> None:
     failures = []
     for point in chosen:
         when = f"{point.number}{'+' if point.ever else ''}"
-        for _attempt in range(ATTEMPTS):
-            change.ready()
-            ended, count = strace.disturbed("kvm-ifup", change.second, ("tap0",), point.call, f"error={point.error}", when)
-            if count:
-                break
+        change.ready()
+        ended, count = strace.disturbed("kvm-ifup", change.second, ("tap0",), point.call, f"error={point.error}", when)
         wait_until(lambda: not strace.orphans(), 20, "what the hook had started")
         where = f"status {ended.status}, {count} calls disturbed, {ended.stderr!r}"
         wrong = [] if ended.status in (0, 69, 75) and count else [where]

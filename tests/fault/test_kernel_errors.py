@@ -31,7 +31,6 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
 }
 SAMPLED = ("routed4", "openvswitch", "spoof-guarded")  #: cases of a default run
 ONCE = ("EINTR",)  #: for ever it would be a signal for each call, and Python itself repeats those (PEP 475)
-ATTEMPTS = 8  #: to meet a point: a switch may answer in fewer parts than it did a moment ago
 MOST = 60  #: points of each case and door in a full run, about
 
 
@@ -74,11 +73,8 @@ def ready(host: Host, door: str) -> None:
 def tried(host: Host, door: str, arguments: tuple[str, ...], point: Point) -> list[str]:
     """What is wrong after the disturbed call and after the next one."""
     when = f"{point.number}{'+' if point.ever else ''}"
-    for _attempt in range(ATTEMPTS):
-        ready(host, door)
-        ended, count = strace.disturbed(door, host.nic, arguments, point.call, f"error={point.error}", when)
-        if count:
-            break
+    ready(host, door)
+    ended, count = strace.disturbed(door, host.nic, arguments, point.call, f"error={point.error}", when)
     wait_until(lambda: not strace.orphans(), 20, "what the hook had started")
     where = f"status {ended.status}, {count} calls disturbed, {ended.stderr!r}"
     if ended.status not in (0, 69, 75) or count == 0:

@@ -100,6 +100,17 @@ def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subproc
     assert json.loads(netcommon("list", "--json"))["nics"] == []
 
 
+@pytest.mark.no_agent("an agent adopts by itself")
+def test_a_running_guests_device_keeps_its_mtu(qemu: subprocess.Popen[str]) -> None:
+    """Though the bridge has less by now, which is named."""
+    run("ip", "link", "set", "tap0", "mtu", "9000")
+    run("ip", "link", "set", "br0", "mtu", "1500")
+    netcommon("adopt", "web")
+    found = {one["device"]: one for one in json.loads(netcommon("check", "--json"))["nics"]}["tap0"]
+    assert ask("ip", "-d", "-j", "link", "show", "tap0")[0]["mtu"] == 9000
+    assert found["good"] and [each["why"] for each in found["idle"]] == ["br0 has 1500: ip link set dev br0 mtu 9000"]
+
+
 def test_down_takes_a_living_guest_out(qemu: subprocess.Popen[str]) -> None:
     netcommon("adopt", "--all")
     assert "still held" in netcommon("down", "tap0")

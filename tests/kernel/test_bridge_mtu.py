@@ -1,18 +1,24 @@
-"""The MTU of Linux bridges while a NIC moves from one to another."""
+"""The MTU of bridges with taps: a guest's device keeps none below its uplink, a running one is not lowered, a move shrinks none."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from netcommon.host.api.facts import Link
 from netcommon.host.rtnetlink import decode
 from netcommon.host.rtnetlink.attributes import messages
 from netcommon.host.rtnetlink.encode import RTM_NEWLINK
 from tests.kernel.test_doors_parallel import environment
+from tests.support.agent import agent, seconds_until
+from tests.support.bootstrap import VENV
 from tests.support.netns import ask, run
 from tests.support.node import Node
 from tests.support.routed import drift
@@ -21,25 +27,61 @@ from tests.support.rundoor import rundoor
 LARGE, USUAL = 9000, 1500
 RTMGRP_LINK = 1
 
+own_agent = pytest.mark.no_agent("about what check, up and repair say: an agent repairs at once")
+
 
 def mtu(device: str) -> int:
-    return int(Path(f"/sys/class/net/{device}/mtu").read_text())
+    """As `ip -d link` says."""
+    found: int = ask("ip", "-d", "-j", "link", "show", device)[0]["mtu"]
+    return found
 
 
-def up(link: str) -> None:
-    done = rundoor("kvm-ifup", environment(0, MODE="bridged", LINK=link, IP=""))
-    assert (done.status, done.stderr) == (0, ""), done
+def mtus(*devices: str) -> list[int]:
+    return [mtu(device) for device in devices]
 
 
-def uplink(node: Node, name: str, size: int) -> None:
+def up(link: str = "br0", number: int = 0, said: str = "") -> None:
+    done = rundoor("kvm-ifup", environment(number, MODE="bridged", LINK=link, IP=""))
+    assert done.status == 0 and (said in done.stderr if said else done.stderr == ""), done
+
+
+def down(number: int = 0) -> None:
+    done = rundoor("kvm-ifdown", environment(number, MODE="bridged", LINK="br0", IP=""), f"tap{number}", "hot-remove")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def netcommon(*arguments: str, status: int = 0) -> str:
+    done = subprocess.run([str(VENV / "bin/netcommon"), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done
+    return done.stdout
+
+
+def checked() -> list[dict[str, Any]]:
+    """What `netcommon check` says of each NIC; good, or drifted by its exit status."""
+    done = subprocess.run([str(VENV / "bin/netcommon"), "check", "--json"], capture_output=True, text=True, check=False)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["nics"]
+    assert (done.returncode == 0) == all(each["good"] for each in found), done
+    return found
+
+
+def uplink(node: Node, name: str = "up0", size: int = LARGE, bridge: str = "") -> None:
     node.outside(name)
-    run("ip", "link", "set", name, "mtu", str(size))
+    run("ip", "link", "set", name, "mtu", str(size), *(("master", bridge) if bridge else ()))
+
+
+def guests(node: Node, number: int, link: str = "br0") -> list[str]:
+    """Start so many; the names of their taps."""
+    names = [f"tap{each}" for each in range(number)]
+    for each, name in enumerate(names):
+        node.tap(name)
+        up(link, each)
+    return names
 
 
 @contextlib.contextmanager
-def sizes(*devices: str) -> Iterator[dict[str, set[int]]]:
-    """Every MTU that these devices have had from here to the end, as the kernel tells each change (rtnetlink(7), RTMGRP_LINK)."""
-    found: dict[str, set[int]] = {name: {mtu(name)} for name in devices}
+def told() -> Iterator[list[Link]]:
+    """Every device as it became from here to the end, as the kernel tells each change (rtnetlink(7), RTMGRP_LINK)."""
+    found: list[Link] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as heard:
         heard.bind((0, RTMGRP_LINK))
         yield found
@@ -47,17 +89,166 @@ def sizes(*devices: str) -> Iterator[dict[str, set[int]]]:
         with contextlib.suppress(BlockingIOError):
             while True:
                 for kind, _flags, _sequence, body in messages(heard.recv(1 << 16)):
-                    link = decode.link(body) if kind == RTM_NEWLINK and body[0] == socket.AF_UNSPEC else None
-                    if link is not None and link.name in found:
-                        found[link.name].add(link.mtu)
+                    if kind == RTM_NEWLINK and body[0] == socket.AF_UNSPEC:
+                        found.append(decode.link(body))
+
+
+@contextlib.contextmanager
+def sizes(*devices: str) -> Iterator[dict[str, set[int]]]:
+    """Every MTU that these devices have had from here to the end."""
+    found: dict[str, set[int]] = {name: {mtu(name)} for name in devices}
+    with told() as links:
+        yield found
+    for link in links:
+        if link.name in found:
+            found[link.name].add(link.mtu)
+
+
+def bridges(node: Node) -> None:
+    """br0 with the usual MTU, brj and brk with a large one, each by its uplink."""
+    for name, port, size in (("br0", "up0", USUAL), ("brj", "up1", LARGE), ("brk", "up2", LARGE)):
+        uplink(node, port, size)
+        node.bridge(name, port)
+
+
+# -- a running guest's device is not lowered
+
+
+@own_agent
+@pytest.mark.parametrize("door", ["repair", "repair --all", "up"])
+def test_a_bridge_that_is_made_anew(node: Node, door: str) -> None:
+    uplink(node)
+    node.bridge("br0", "up0")
+    taps = guests(node, 2)
+    run("ip", "link", "delete", "br0")
+    node.bridge("br0")
+    with sizes(*taps) as had:
+        if door == "up":
+            up(said="is mended")
+            up(number=1, said="is mended")
+        else:
+            netcommon("repair", *(taps if door == "repair" else ["--all"]))
+    run("ip", "link", "set", "up0", "master", "br0")
+    assert (had, mtu("br0"), drift()) == ({tap: {LARGE} for tap in taps}, LARGE, [])
+    for number in range(2):
+        down(number)
+    assert mtus(*taps, "br0") == [USUAL, USUAL, LARGE]
+
+
+@own_agent
+@pytest.mark.parametrize("door", ["repair", "up"])
+def test_a_bridge_with_less_than_its_guests(node: Node, door: str) -> None:
+    """It is named, with what helps, and left to the administrator: lowered by hand the device stays lowered."""
+    uplink(node)
+    node.bridge("br0", "up0")
+    guests(node, 1)
+    run("ip", "link", "set", "up0", "mtu", str(USUAL))
+    assert mtus("tap0", "br0") == [LARGE, USUAL]
+    up() if door == "up" else netcommon("repair", "tap0")
+    assert mtus("tap0", "br0") == [LARGE, USUAL]
+    (found,) = checked()
+    remedy = "ip link set dev br0 mtu 9000"
+    assert found["good"] and [each["why"] for each in found["idle"]] == [f"br0 has 1500: {remedy}"]
+    run(*remedy.split())
+    (found,) = checked()
+    assert found["good"] and not found["idle"]
+    run("ip", "link", "set", "br0", "mtu", str(USUAL))
+    run("ip", "link", "set", "tap0", "mtu", str(USUAL))
+    netcommon("repair", "tap0")
+    assert mtus("tap0", "br0") == [USUAL, USUAL] and drift() == []
+
+
+# -- a guest's device keeps no bridge below its uplink
+
+
+@own_agent
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("together", [True, False])
+def test_an_uplink_that_joins_late(node: Node, number: int, together: bool) -> None:
+    node.bridge("br0")
+    taps = guests(node, number)
+    assert drift() == []
+    uplink(node, bridge="br0")
+    assert mtu("br0") == USUAL and len(drift()) == number
+    for each in range(number):
+        up(number=each)  # a hook looks at no other port
+    assert mtus(*taps) == [USUAL] * number
+    for tap in [] if together else taps:
+        netcommon("repair", tap)
+    netcommon("repair", "--all")
+    assert (mtus(*taps, "br0"), drift()) == ([LARGE] * (number + 1), [])
+    with sizes(*taps, "br0") as had:
+        netcommon("repair", "--all")
+    assert set().union(*had.values()) == {LARGE}
+
+
+@own_agent
+def test_a_port_of_somebody_elses_counts(node: Node) -> None:
+    """Such as another one's guest with the usual MTU: then nothing is gained."""
+    node.bridge("br0")
+    guests(node, 1)
+    node.tap("other")
+    run("ip", "link", "set", "other", "master", "br0")
+    uplink(node, bridge="br0")
+    assert drift() == []
+    netcommon("repair", "--all")
+    assert mtus("tap0", "br0") == [USUAL, USUAL]
+    run("ip", "link", "set", "other", "mtu", "4000")
+    assert len(drift()) == 1
+    netcommon("repair", "--all")
+    assert (mtus("tap0", "br0"), drift()) == ([4000, 4000], [])
+
+
+@own_agent
+def test_a_bridge_whose_mtu_somebody_has_set(node: Node) -> None:
+    """It looks like one that a guest's device holds down, until that has the larger one: then it is settled."""
+    uplink(node)
+    node.bridge("br0", "up0", mtu=USUAL)
+    taps = guests(node, 2)
+    netcommon("repair", "--all")
+    assert mtus(*taps, "br0") == [LARGE, LARGE, USUAL]
+    assert [(each["good"], len(each["idle"])) for each in checked()] == [(True, 1)] * 2
+    with sizes(*taps, "br0") as had:
+        netcommon("repair", "--all")
+        up()
+    assert had == {"tap0": {LARGE}, "tap1": {LARGE}, "br0": {USUAL}} and drift() == []
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_agent_hears_of_the_uplink(node: Node, joins: bool, number: int) -> None:
+    """It joins, or is there with the usual MTU and gets the large one."""
+    node.bridge("br0")
+    taps = guests(node, number)
+    uplink(node, size=LARGE if joins else USUAL, bridge="" if joins else "br0")
+    with agent() as running:
+        running.rested()
+        run("ip", "link", "set", "up0", *(("master", "br0") if joins else ("mtu", str(LARGE))))
+        seconds_until(lambda: set(mtus(*taps, "br0")) == {LARGE}, 5, running.output)
+        assert drift() == []
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+def test_an_agent_does_not_go_on_raising(node: Node) -> None:
+    """A bridge whose MTU somebody has set stays; so does the device once it was raised, and the agent rests."""
+    uplink(node)
+    node.bridge("br0", "up0", mtu=USUAL)
+    guests(node, 1)
+    with agent() as running:
+        seconds_until(lambda: mtu("tap0") == LARGE, 5, running.output)
+        with sizes("tap0", "br0") as had:
+            running.rested()
+        assert had == {"tap0": {LARGE}, "br0": {USUAL}} and drift() == []
+
+
+# -- a move shrinks no bridge
 
 
 @pytest.mark.parametrize(("first", "second"), [("brj", "br0"), ("br0", "brj"), ("brj", "brk")])
 def test_moving_shrinks_nothing(node: Node, first: str, second: str) -> None:
     """Neither the bridge that the NIC leaves nor the one that it joins, not for an instant; nor the tap between two large ones."""
-    for name, port, size in (("br0", "up0", USUAL), ("brj", "up1", LARGE), ("brk", "up2", LARGE)):
-        uplink(node, port, size)
-        node.bridge(name, port)
+    bridges(node)
     node.tap("tap0")
     up(first)
     with sizes("br0", "brj", "brk", "tap0") as had:
@@ -66,3 +257,65 @@ def test_moving_shrinks_nothing(node: Node, first: str, second: str) -> None:
     assert had["tap0"] == {mtu(first), mtu(second)}
     assert ask("ip", "-j", "link", "show", "tap0")[0]["master"] == second and mtu("tap0") == mtu(second)
     assert drift() == []
+
+
+@pytest.mark.parametrize(("first", "second"), [("brj", "br0"), ("br0", "brj"), ("brj", "brk")])
+def test_a_move_that_is_taken_back_shrinks_nothing(node: Node, first: str, second: str) -> None:
+    bridges(node)
+    node.tap("tap0")
+    up(first)
+    refuse()
+    with sizes("br0", "brj", "brk", "tap0") as had:
+        assert rundoor("kvm-ifup", environment(0, MODE="bridged", LINK=second, IP="")).status != 0
+    assert (had["br0"], had["brj"], had["brk"]) == ({USUAL}, {LARGE}, {LARGE})
+    assert ask("ip", "-j", "link", "show", "tap0")[0]["master"] == first and mtu("tap0") == mtu(first)
+    assert drift() == []
+
+
+def test_a_device_is_down_before_it_leaves_its_bridge(node: Node) -> None:
+    """What is up and no port speaks to the node itself."""
+    bridges(node)
+    node.tap("tap0")
+    up("brj")
+    with told() as links:
+        up("br0")
+    alone = [link for link in links if link.name == "tap0" and not link.master]
+    assert alone and not any(link.up for link in alone)
+
+
+def test_the_way_back_keeps_the_mtu(node: Node) -> None:
+    """Though the bridge, whose only port it was, has the usual one meanwhile; and what the device had before us is on record as before."""
+    uplink(node)
+    node.bridge("brj", "up0")
+    node.bridge("br0")
+    tap = node.tap("tap0", persistent=True)
+    up("brj")
+    run("ip", "link", "set", "up0", "nomaster")
+    refuse()
+    assert rundoor("kvm-ifup", environment(0, MODE="bridged", LINK="br0", IP="")).status != 0
+    assert mtus("tap0", "brj") == [LARGE, LARGE] and drift() == []
+    tap.close()
+    down()
+    assert mtu("tap0") == USUAL
+
+
+@own_agent
+def test_a_device_that_somebody_has_moved_comes_back_without_shrinking(node: Node) -> None:
+    bridges(node)
+    node.tap("tap0")
+    up("br0")
+    run("ip", "link", "set", "tap0", "mtu", str(LARGE))
+    run("ip", "link", "set", "tap0", "master", "brj")
+    with sizes("brj") as had:
+        netcommon("repair", "tap0")
+    assert had == {"brj": {LARGE}}
+    assert ask("ip", "-j", "link", "show", "tap0")[0]["master"] == "br0" and mtu("tap0") == USUAL
+
+
+def refuse() -> None:
+    """From here on a script of the site's fails, when all the rest is done."""
+    folder = Path("/etc/netcommon/ifup.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "fails"
+    script.write_text("#!/bin/sh\nexit 1\n")
+    script.chmod(0o755)

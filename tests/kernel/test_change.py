@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from runtime import wanted
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until, watched
 from tests.support.bootstrap import ROOT
-from tests.support.netns import slowness, wait_until
+from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.routed import ours
 from tests.support.rundoor import rundoor
@@ -111,6 +112,32 @@ def test_it_ends_by_itself(node: Node, present: bool) -> None:
             assert late < 0.5
 
 
+@pytest.mark.no_agent("starts an agent of its own")
+def test_a_nic_whose_end_is_refused_holds_up_no_other(node: Node) -> None:
+    """The bridge of one has gone; the other one's end comes while the first waits for its next attempt."""
+    nics = [environment(number, MODE="bridged", LINK=f"br{number}", IP="") for number in range(2)]
+    for nic in nics:
+        node.bridge(nic["LINK"])
+        node.tap(nic["INTERFACE"])
+        assert rundoor("kvm-ifup", nic).status == 0
+    with watched() as seen, agent() as running:
+        running.rested()
+        with ours() as one:
+            for nic, seconds in zip(nics, (1.0, 3.0), strict=True):
+                edit = setting(one, {"isolated": "yes"}, (), seconds)
+                change(one, nic["INTERFACE_UUID"], Call(recording()[0], one.clock.now() + 20), edit)
+            due = one.clock.now() + 3.0
+        run("ip", "link", "delete", "br0")
+        running.logged("holds still")
+        assert time.monotonic() < due, "too late to see anything"
+        wait_until(lambda: seen.records["tap1"].nic.wanted == (), 10, running.output)
+        assert time.monotonic() - due < 0.5 * slowness()
+        assert seen.records["tap0"].nic.wanted != () and nics[0]["INTERFACE_UUID"] in running.status()["alarms"]["ends"]
+        node.bridge("br0")
+        running.restart()
+        wait_until(lambda: seen.records["tap0"].nic.wanted == () and not running.status()["alarms"], 10, running.output)
+
+
 @pytest.mark.no_agent("its settings would be those of its start")
 @pytest.mark.parametrize("way", ["kvm-ifdown", "gc", "repair"])
 def test_a_typo_in_the_settings_takes_nothing_from_a_guest(node: Node, way: str) -> None:
@@ -174,6 +201,36 @@ def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
         running.logged("holds still: config.toml:3: unknown setting nic.bogus")
         assert now() == (True, True)
         wait_until(lambda: "ends" in running.status()["alarms"], 5, running.output)
+
+
+@pytest.mark.no_agent("starts an agent of its own")
+def test_the_agent_says_when_it_counted_what_the_settings_would_change(node: Node) -> None:
+    """Count at a reload; a change after it makes the number an old one, and its age says so."""
+    node.bridge("br0")
+    node.tap("tap0")
+    assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="")).status == 0
+
+    def said() -> tuple[object, object]:
+        found = running.status()["agent"]
+        return found["NICs that the settings would change"], found["seconds since those were counted"]
+
+    with agent() as running:
+        assert said() == ("not counted yet", "never")
+        for number, text in ((1, "[nic]\nisolated = true\n"), (0, "")):
+            Path("/etc/netcommon/config.toml").write_text(text)
+            before = time.monotonic()
+            running.signal(signal.SIGHUP)
+            wait_until(lambda number=number: said()[0] == number, 5, running.output)  # type: ignore[misc]
+            age = said()[1]
+            assert isinstance(age, float) and age <= time.monotonic() - before + 0.1
+        Path("/etc/netcommon/config.toml").write_text("[nic]\nisolated = true\n")
+        running.signal(signal.SIGHUP)
+        wait_until(lambda: said()[0] == 1, 5, running.output)
+        counted = time.monotonic()
+        assert cli("change", "--all").returncode == 0
+        wait_until(lambda: said()[1] >= 0.5, 5, running.output)  # type: ignore[operator]
+        old = said()
+        assert old[0] == 1 and old[1] >= time.monotonic() - counted - 0.1  # type: ignore[operator]
 
 
 @pytest.mark.no_agent("starts an agent of its own")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from netcommon.doctor import Finding, findings
 from runtime.paths import Paths
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.routed import Site
 
 
 def seen(root: Path, topic: str) -> list[Finding]:
@@ -53,6 +56,18 @@ def test_a_file_system_that_cannot_be_written(node: Node, tmp_path: Path) -> Non
         assert seen(tmp_path, "records") == []
     finally:
         run("umount", f"{tmp_path}/run")
+
+
+@pytest.mark.parametrize(("addresses", "levels"), [("192.0.2.5", ["error", "info"]), ("2001:db8:f::5", ["info", "error"])])
+def test_forwarding_of_the_families_that_guests_have(node: Node, addresses: str, levels: list[str]) -> None:
+    """A node of IPv6 guests alone need not forward IPv4, nor the other way around."""
+    site = Site(node, "")
+    site.guest(addresses)
+    site.up(site.nic(IP=addresses))
+    for path in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+        run("sysctl", "-qw", f"{path}=0")
+    found = {("ipv6" in one.text): one.level for one in findings(Paths()) if one.topic == "forwarding" and "is 0" in one.text}
+    assert [found[False], found[True]] == levels
 
 
 def test_forwarding_as_the_kernel_has_it(node: Node, tmp_path: Path) -> None:

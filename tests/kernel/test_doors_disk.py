@@ -6,14 +6,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.kernel.test_doors_parallel import environment
+from tests.support.bootstrap import VENV
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.room import room
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import BASE, Outcome, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 
 KINDS = {"routed": {}, "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""}}
@@ -68,9 +70,58 @@ def test_down_takes_the_guest_off_the_network(prepared: Node, plight: str, kind:
     assert rundoor("kvm-ifup", nic).status == 0
     with PLIGHTS[plight]():
         outcome = rundoor("kvm-ifdown", nic, "tap0", "hot-remove")
-        assert diff(network, snapshot(())) == [], outcome
         kept = os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")
+        told = [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} down"]  # what its record cannot tell
+        assert diff(network, snapshot(())) == (told if kept else []), outcome
     assert outcome.status in ((69, 75) if kept else (0,)), outcome
     assert outcome.status == 0 or "/run/netcommon" in outcome.stderr, outcome
     assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
     assert diff(before, snapshot()) == []
+
+
+def cli(*words: str) -> Outcome:
+    return execute([str(VENV / "bin/netcommon"), *words], BASE)
+
+
+@pytest.mark.no_agent("no /run becomes read-only while an agent has a file in it open")
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_joins_a_nic_again_whose_down_could_not_be_written(prepared: Node, kind: str) -> None:
+    """Its record says that it is up; its device tells that it is not. gc, another down, or the next up cleans up."""
+    nic, before, network = environment(**KINDS[kind]), snapshot(), snapshot(())
+    for last in (("gc",), ("down", "--force", "tap0"), ("repair",)):
+        assert rundoor("kvm-ifup", nic).status == 0
+        joined = snapshot(())
+        with readonly():
+            outcome = cli("down", "--force", "tap0")
+            assert outcome.status == 69 and "Read-only" in outcome.stderr, outcome
+        assert os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")
+        apart = diff(network, snapshot(()))
+        assert apart == [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} down"]
+        checked = cli("check", "tap0")
+        assert checked.status == 1 and "was taken down" in checked.stdout, checked
+        assert "up, taken down" in cli("list").stdout and "was taken down" in cli("explain", "tap0").stdout
+        for words in (("repair",), ("repair", "tap0"), ("change", "tap0", "isolated=yes"), ("change", "--all")):
+            cli(*words)
+            assert diff(network, snapshot(())) == apart, words
+        if last == ("repair",):
+            assert rundoor("kvm-ifup", nic).status == 0
+            assert diff(joined, snapshot(())) == []
+            assert cli("check").status == 0
+            assert cli("down", "--force", "tap0").status == 0
+        else:
+            assert cli(*last).status == 0
+        assert diff(before, snapshot()) == []
+
+
+@pytest.mark.no_agent("no /run becomes read-only while an agent has a file in it open")
+def test_a_device_that_bears_no_mark_is_not_marked_down(prepared: Node) -> None:
+    """What then keeps the NIC from being joined again is said."""
+    Path("/etc/netcommon/config.toml").write_text("[ganeti]\ntap_alias = false\n")
+    nic, network = environment(**KINDS["bridged"]), snapshot(())
+    assert rundoor("kvm-ifup", nic).status == 0
+    with readonly():
+        outcome = cli("down", "--force", "tap0")
+    assert outcome.status == 69 and "repeat netcommon down" in outcome.stderr, outcome
+    assert diff(network, snapshot(())) == []
+    assert cli("down", "--force", "tap0").status == 0
+    assert not os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")

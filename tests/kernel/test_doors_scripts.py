@@ -117,6 +117,30 @@ def test_a_failing_ifup_script(br0: Node, body: str) -> None:
     assert diff(before, snapshot()) == []
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_script_that_takes_the_device_away(br0: Node, again: bool, replaced: bool) -> None:
+    """The NIC is not up then: it is rolled back, and the hypervisor hears of it; another device of the name is left as it is."""
+    if again:
+        assert rundoor("kvm-ifup", GOOD).status == 0 and is_up()
+    script("/etc/netcommon/ifup.d/10-takes", "ip link delete tap0" + ("\nip tuntap add tap0 mode tap" if replaced else ""))
+    noting("/etc/netcommon/ifdown.d/10-down", "down")
+    done = rundoor("kvm-ifup", {**GOOD, "TAGS": "other"})
+    why = "was replaced by another device" if replaced else "has gone"
+    assert done.status == 69 and f"tap0 {why} while the site's scripts ran" in done.stderr
+    assert "stays up" not in done.stderr and noted() == ["down 2 tap0 rollback"]
+    assert os.listdir("/run/netcommon/nics") == os.listdir("/run/netcommon/devices") == []
+    links = {link["ifname"]: link for link in ask("ip", "-j", "link")}
+    assert ("tap0" in links) == replaced
+    if replaced:
+        assert not {"master", "ifalias"} & set(links["tap0"]) and "UP" not in links["tap0"]["flags"]
+    os.unlink("/etc/netcommon/ifup.d/10-takes")
+    if replaced:
+        run("ip", "link", "delete", "tap0")
+    br0.tap("tap0")
+    assert rundoor("kvm-ifup", GOOD).status == 0 and is_up()
+
+
 def test_a_failing_ifdown_script_stops_nothing(br0: Node) -> None:
     before = snapshot()
     script("/etc/netcommon/ifdown.d/10-bad", "exit 1")

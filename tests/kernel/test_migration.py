@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support import ganeti_event
+from tests.support.bootstrap import VENV
 from tests.support.frames import ARP, Arp, Frame
 from tests.support.netns import Namespace, ask, run, sysctl
 from tests.support.node import Node
 from tests.support.routed import options
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import BASE, Outcome, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.sniffer import Sniffer
 
@@ -84,6 +87,10 @@ class Pair:
         return "1 received" in self.outside.run("ping", "-c", "1", "-W", "1", GUEST, check=False)
 
 
+def netcommon(*words: str) -> Outcome:
+    return execute([str(VENV / "bin/netcommon"), *words], BASE)
+
+
 def announcement(frame: bytes) -> bool:
     """Gratuitous ARP for the guest's address."""
     parsed = Frame.parse(frame)
@@ -120,6 +127,28 @@ def test_the_guest_moves_and_the_source_goes_down_late(pair: Pair) -> None:
     # both nodes are on one machine here: the records of the second are below netns.d
     assert [line for line in changed if "/netns.d/" in line or not line.startswith("- files: ")] == []
     assert pair.known() == pair.mac(pair.there) and pair.answers()
+
+
+@pytest.mark.parametrize("operation", ["MIGRATE", "FAILOVER", "REMOVE"])
+def test_what_was_changed_goes_with_the_guest_though_gc_was_first(pair: Pair, operation: str) -> None:
+    """The hook of Ganeti 3.0 comes when no record is left: what it says of the instance's NICs tells which have gone."""
+    event = ganeti_event.event(operation.lower(), "web1", [ganeti_event.nic(GUEST, UUID=NIC["INTERFACE_UUID"])])
+    other = {**event, **{name: "other1" for name in event if name.endswith(("_INSTANCE_NAME", "_OP_TARGET"))}}
+    other |= {name: "11111111-0667-415f-9a43-786dc01cbf24" for name in event if name.endswith("_UUID")}
+    kept = Path(f"/var/lib/netcommon/wanted/{NIC['INTERFACE_UUID']}.json")
+    pair.guest(pair.here)
+    pair.call(pair.here, "kvm-ifup", NIC)
+    assert netcommon("change", "tap0", "uplink_proxy=off").status == 0
+    run("ip", "link", "del", "tap0")
+    assert netcommon("gc").status == 0 and os.listdir("/run/netcommon/nics") == []
+    for environment in (other, {**event, "GANETI_OP_CODE": "OP_INSTANCE_SHUTDOWN"}):
+        pair.call(pair.here, "ganeti-hook", environment, "")
+        assert kept.exists()
+    pair.call(pair.here, "ganeti-hook", event, "")
+    assert not kept.exists()
+    pair.guest(pair.here)
+    pair.call(pair.here, "kvm-ifup", NIC)  # the guest is back
+    assert "set by change" not in netcommon("plan", "tap0").stdout
 
 
 def test_nothing_of_a_guest_on_its_way_is_on_two_nodes(pair: Pair) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -326,6 +328,29 @@ def test_repair_leaves_a_flow_of_somebody_elses(wire: Wire) -> None:
     assert done.returncode == 69 and "a flow of somebody else's with the match and priority" in done.stderr
     assert "cookie=0x7" in run("ovs-ofctl", "dump-flows", "ovs0", "in_port=tap0")
     assert wire.passes(ethernet(frames.IPV4, ipv4(IP, udp(1, 7))))
+
+
+@pytest.mark.no_agent("an agent repairs by itself")
+def test_repair_puts_the_guard_back_beside_a_flow_of_somebody_elses(wire: Wire) -> None:
+    """Flows of the guard are gone too: frames decide that it stands again, and the switch has the other's flow as it was."""
+    folder = Path("/etc/netcommon/templates/ovs")
+    folder.mkdir(parents=True)
+    (folder / "site.j2").write_text("priority=7,udp,tp_dst=7,actions=drop\n")
+    wire.up(f"{GUARDED} netcommon:0:flows:site")
+    run("ovs-ofctl", "--strict", "del-flows", "ovs0", "in_port=tap0,priority=65000,reg13=0x20000000/0xe0000000")  # of another MAC
+    run("ovs-ofctl", "add-flow", "ovs0", "cookie=0x7,priority=7,in_port=tap0,udp,tp_dst=7,actions=NORMAL")
+    forged, fine = (ethernet(frames.IPV4, ipv4(IP, udp(1, 7)), source=source) for source in (OTHER, OWN))
+    argv = [sys.executable, "-m", "netcommon.cli", "repair", "tap0"]
+    assert wire.passes(fine) and wire.passes(forged)
+    for _ in range(2):
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=EXAMPLE.parents[3], check=False)
+        assert done.returncode == 69 and "a flow of somebody else's with the match and priority" in done.stderr
+        assert "cookie=0x7" in run("ovs-ofctl", "dump-flows", "ovs0", "in_port=tap0")
+        assert wire.passes(fine) and not wire.passes(forged)
+    (remedy,) = re.findall(r'ovs-ofctl --strict del-flows ovs0 "[^"]*"', done.stderr)
+    run(*shlex.split(remedy))
+    assert subprocess.run(argv, capture_output=True, cwd=EXAMPLE.parents[3], check=False).returncode == 0
+    assert not wire.passes(fine) and not wire.passes(forged)
 
 
 def test_the_guard_of_the_site(wire: Wire) -> None:

@@ -75,3 +75,20 @@ def test_drift_is_mended(large: OpenVswitch) -> None:
     assert mtu("tap0") == LARGE and good() == ["tap0"]
     down(nic)
     assert mtu("tap0") == USUAL and collect() == []
+
+
+@pytest.mark.no_agent("about what repair does: an agent repairs at once")
+def test_a_bridge_that_is_made_anew_lowers_no_guests_device(large: OpenVswitch) -> None:
+    """It has 1500 while it has no ports, and the tap's MTU once that has joined; then its uplink's."""
+    nic = environment(MODE="openvswitch", LINK="ovs0", VLAN="")
+    up(nic)
+    large.vsctl("del-br", "ovs0")
+    large.bridge("ovs0")
+    assert mtu("ovs0") == USUAL
+    repaired = subprocess.run([str(VENV / "bin/netcommon"), "repair", "tap0"], capture_output=True, text=True, check=False)
+    assert repaired.returncode == 0, repaired.stderr
+    wait_until(lambda: mtu("ovs0") == LARGE, 10, "the bridge's MTU")
+    large.vsctl("add-port", "ovs0", "eth1")
+    assert [mtu(device) for device in ("tap0", "ovs0")] == [LARGE] * 2 and good() == ["tap0"]
+    down(nic)
+    assert [mtu(device) for device in ("tap0", "ovs0")] == [USUAL, LARGE]

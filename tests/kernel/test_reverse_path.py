@@ -13,7 +13,7 @@ from runtime.paths import Paths
 from tests.support.bootstrap import VENV
 from tests.support.netns import Namespace, run, sysctl
 from tests.support.node import Node
-from tests.support.routed import FAR4, GATEWAY4, TABLE, Site, drift, options, reaches
+from tests.support.routed import FAR4, GATEWAY4, GATEWAY6, TABLE, Site, drift, options, reaches
 from tests.support.rundoor import rundoor
 
 HOST4 = "192.0.2.5"
@@ -43,7 +43,7 @@ def by_mark(site: Site) -> None:
 
 
 def no_gateway(site: Site) -> None:
-    """Of such a route it cannot be told what goes by it: nothing is said."""
+    """The guests' targets are asked for on the uplink itself."""
     none(site)
     site.router.run("sysctl", "-qw", "net.ipv4.conf.eth0.proxy_arp=1")
     run("ip", "route", "replace", "default", "dev", "up0", "table", TABLE)
@@ -65,7 +65,45 @@ def no_default(site: Site) -> None:
     run("ip", "route", "add", "unreachable", "default", "table", TABLE)
 
 
-SITES = {each.__name__: each for each in (rule, none, by_destination, by_mark, no_gateway, bogons, no_default)}
+def by_ipv6(site: Site) -> None:
+    """The route leads by an IPv6 neighbour."""
+    none(site)
+    via_ipv6(site)
+
+
+def by_ipv6_and_rule(site: Site) -> None:
+    via_ipv6(site)
+
+
+def via_ipv6(site: Site) -> None:
+    run("ip", "-4", "route", "replace", "default", "via", "inet6", GATEWAY6, "dev", "up0", "table", TABLE)
+
+
+def prohibited(site: Site) -> None:
+    refused(site, "prohibit")
+
+
+def unreachable(site: Site) -> None:
+    refused(site, "unreachable")
+
+
+def blackholed(site: Site) -> None:
+    refused(site, "blackhole")
+
+
+def refused(site: Site, action: str) -> None:
+    """A rule lets nothing go to the guest, so no way to it counts for the filter either."""
+    run("ip", "rule", "add", "to", HOST4, action, "preference", "300")
+
+
+SITES = {
+    each.__name__: each
+    for each in (
+        *(rule, none, by_destination, by_mark, no_gateway, bogons, no_default, by_ipv6, by_ipv6_and_rule),
+        *(prohibited, unreachable, blackholed),
+    )
+}
+DROPPED = ("none", "by_mark", "no_gateway", "by_ipv6", "prohibited", "unreachable", "blackholed")
 
 
 @pytest.fixture
@@ -80,13 +118,15 @@ def passed(site: Site, guest: Namespace) -> bool:
     """Tell whether what the guest sends comes out at the router, whatever comes back; it need not ask for the gateway's MAC."""
     guest.run("ip", "neighbour", "replace", GATEWAY4, "lladdr", Path("/sys/class/net/tap0/address").read_text().strip(), "dev", "eth0")
 
-    def echoes() -> int:
-        names, values = (line.split() for line in site.router.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Icmp:"))
-        return int(values[names.index("InEchos")])
-
-    before = echoes()
+    before = echoes(site.router)
     reaches(guest, FAR4, source=HOST4)
-    return echoes() > before
+    return echoes(site.router) > before
+
+
+def echoes(router: Namespace) -> int:
+    """Count the echo requests that the router has got."""
+    names, values = (line.split() for line in router.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Icmp:"))
+    return int(values[names.index("InEchos")])
 
 
 def told() -> tuple[int, bool, bool, bool]:
@@ -118,10 +158,9 @@ def test_packets_decide(node: Node, how: str, value: str, where: str) -> None:
     done = rundoor("kvm-ifup", site.nic(IP=HOST4, TAGS=TAGS))
     dropped = not passed(site, guest)
     assert done.status == 0 and drift() == []
-    said = dropped and how != "no_gateway"
-    assert ("rp_filter" in done.stderr) == said, done.stderr
-    assert told() == ((1, True, True, True) if said else (0, False, False, False))
-    assert dropped == (value != "0" and how in ("none", "by_mark", "no_gateway"))
+    assert ("rp_filter" in done.stderr) == dropped, done.stderr
+    assert told() == ((1, True, True, True) if dropped else (0, False, False, False))
+    assert dropped == (value != "0" and how in DROPPED)
 
 
 @pytest.mark.parametrize("value", ["1", "2"])
@@ -135,6 +174,58 @@ def test_a_tap_with_an_address(node: Node, value: str) -> None:
     run("ip", "address", "add", "10.99.99.1/32", "dev", "tap0")
     done = rundoor("kvm-ifup", site.nic(IP=HOST4, TAGS=TAGS))
     assert (passed(site, guest), "rp_filter" in done.stderr, told()[0]) == (value == "2", value == "1", int(value == "1"))
+
+
+@pytest.mark.parametrize("second", ["rule", "none", "backup"])
+@pytest.mark.parametrize("first", ["rule", "none"])
+def test_two_uplinks(node: Node, first: str, second: str) -> None:
+    """A route with two ways, or a second one of a higher metric: the devices are named by which packets went and none came out."""
+    site = Site(node, TABLE)
+    other = node.outside("up1", "203.0.113.1/24")
+    node.address("up1", "203.0.113.2/24")
+    for router in (site.router, other):
+        for last in range(1, 25):
+            router.run("ip", "address", "replace", f"198.51.100.{last}/32", "dev", "lo")
+    ways = [("via", GATEWAY4, "dev", "up0"), ("via", "203.0.113.1", "dev", "up1")]
+    if second == "backup":
+        for metric, way in enumerate(ways, 10):
+            run("ip", "route", "add", "default", *way, "table", TABLE, "metric", str(metric))
+        run("ip", "route", "del", "default", "metric", "0", "table", TABLE)
+    else:
+        run("ip", "route", "replace", "default", *("table", TABLE), *(word for way in ways for word in ("nexthop", *way)))
+    if first == "none":
+        none(site)
+    if second == "rule":
+        run("ip", "rule", "add", "iif", "up1", "lookup", TABLE, "preference", "401")
+    sysctl("net/ipv4/conf/default/rp_filter", "1")
+    guest = site.guest(HOST4)
+    done = rundoor("kvm-ifup", site.nic(IP=HOST4, TAGS=TAGS))
+    assert done.status == 0, done
+    guest.run("ip", "neighbour", "replace", GATEWAY4, "lladdr", Path("/sys/class/net/tap0/address").read_text().strip(), "dev", "eth0")
+    before = [echoes(each) for each in (site.router, other)]
+    reaches(guest, *(f"198.51.100.{last}" for last in range(1, 25)), source=HOST4)
+    came = [echoes(each) > old for each, old in zip((site.router, other), before, strict=True)]
+    assert came == [first == "rule", second == "rule"]
+    lost = [name for name, way in (("up0", first), ("up1", second)) if way == "none"]
+    assert ("rp_filter" in done.stderr) == bool(lost), done.stderr
+    assert not lost or f"goes out by {' and '.join(lost)}," in done.stderr, done.stderr
+    assert told() == ((1, True, True, True) if lost else (0, False, False, False))
+    for name in lost:
+        assert f"ip -4 rule add iif {name} lookup {TABLE}" in done.stderr
+
+
+def test_the_way_back_by_the_mark(node: Node) -> None:
+    """With src_valid_mark the filter looks up with the mark that the packet had."""
+    Path("/etc/netcommon").mkdir(exist_ok=True)
+    Path("/etc/netcommon/config.toml").write_text("[rules]\nmark = 0xfff0000\n")
+    site = Site(node, TABLE)
+    run("ip", "route", "replace", "default", "via", GATEWAY4)
+    none(site)
+    sysctl("net/ipv4/conf/default/rp_filter", "1")
+    sysctl("net/ipv4/conf/default/src_valid_mark", "1")
+    guest = site.guest(HOST4)
+    done = rundoor("kvm-ifup", site.nic(IP=HOST4, TAGS=TAGS))
+    assert (passed(site, guest), done.stderr, told()) == (True, "", (0, False, False, False))
 
 
 def test_table_main(node: Node) -> None:

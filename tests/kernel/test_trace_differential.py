@@ -16,6 +16,7 @@ from tests.support.datapath.frames import Shot
 from tests.support.datapath.places import MODES
 from tests.support.datapath.stage import Scene, Stage
 from tests.support.node import fresh
+from tests.support.processor import pinned
 from tests.support.routed import ours
 from tests.support.sample import FULL
 
@@ -38,7 +39,7 @@ class Tally:
 
     def scene(self, scene: Scene) -> None:
         """Put a scene up, and trace and send its frames."""
-        with fresh() as node, stage.pinned(), ours() as mine:
+        with fresh() as node, pinned(), ours() as mine:
             there = Stage(node, scene)
             try:
                 (record,) = mine.store.all()[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -252,18 +253,34 @@ def test_a_change_reaches_the_emulated_twin(xen: Xen) -> None:
         assert xen.call(action, 3).status == 0
     found = indexes()
     assert found == {"vif5.3": 3, "vif5.3-emu": None}
-    for name in ("inst1.gnt.example/3", "vif5.3", "inst1.gnt.example"):
+    for name in ("inst1.gnt.example/3", "vif5.3", "inst1.gnt.example", "vif5.3-emu", "--all"):
         change(name, "isolated=yes")
         assert isolated() == {"vif5.3": True, "vif5.3-emu": True}, name
         change(name, "--unset", "isolated")
         assert isolated() == {"vif5.3": False, "vif5.3-emu": False}, name
-    change("vif5.3-emu", "isolated=yes")
-    assert isolated() == {"vif5.3": False, "vif5.3-emu": True}
-    change("vif5.3-emu", "--unset", "isolated")
     Path("/run/new-tags").write_text("netcommon:3:isolated")
     change("inst1.gnt.example/3", "--tags-from", "/run/new-tags")
     assert isolated() == {"vif5.3": True, "vif5.3-emu": True}
     assert indexes() == found
+
+
+def test_a_twin_that_comes_back_has_what_was_changed_of_its_nic(xen: Xen) -> None:
+    """A guest's own drivers have QEMU close the emulated device; it is back when the guest boots anew, and has what its NIC has then."""
+    for action in ("online", "add"):
+        assert xen.call(action, 3).status == 0
+    for words, kept in (("isolated=yes",), True), (("--unset", "isolated"), False), (("isolated=yes", "--for", "2s"), True):
+        run("ip", "link", "del", "vif5.3-emu")
+        change("vif5.3", *words)
+        assert isolated() == {"vif5.3": kept}
+        run("ip", "tuntap", "add", "vif5.3-emu", "mode", "tap")
+        assert xen.call("add", 3).status == 0
+        assert isolated() == {"vif5.3": kept, "vif5.3-emu": kept}, words
+    deadline = time.monotonic() + 30
+    while isolated()["vif5.3"] and time.monotonic() < deadline:
+        assert xen.call("online", 1).status == 0  # another NIC's hook
+        assert xen.call("offline", 1).status == 0
+    assert isolated() == {"vif5.3": False, "vif5.3-emu": False}
+    assert os.listdir("/var/lib/netcommon/wanted") == []
 
 
 def test_a_twin_whose_device_is_gone_keeps_no_change_from_its_nic(xen: Xen) -> None:

@@ -1,8 +1,8 @@
 """A real agent for tests: the process, as systemd starts it but for its sandbox, in the calling thread's namespaces.
 
-    with agent() as running:
-        ...
-        running.restart(signal.SIGKILL)
+with agent() as running:
+    ...
+    running.restart(signal.SIGKILL)
 """
 
 from __future__ import annotations

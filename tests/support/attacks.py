@@ -94,4 +94,3 @@ SETTINGS = (
 NO_GUARD = Setting(
     "no guard", f"netcommon:0:spoof_guard:false {ADDRESSES}", frozenset({"mac", "ip4", "ip6", "local", "dhcp", "type", "never"})
 )
-

@@ -202,5 +202,3 @@ def _given6(options: dict[int, bytes]) -> str:
     """The address in the identity association."""
     inner = dict(_options6(options.get(IA_NA, b"")[12:]))
     return str(ipaddress.IPv6Address(inner[IA_ADDRESS][:16])) if IA_ADDRESS in inner else ""
-
-

@@ -115,9 +115,7 @@ class Scheduler:
                 raise AssertionError(f"no call went on for {LIMIT:g} s: {[worker.number for worker in self._workers if not worker.done]}")
         for thread in threads:
             thread.join(LIMIT)
-        return [
-            Ended(one.result, one.error, one.began, one.ended, one.point or one.ended, one.early or one.ended) for one in self._workers
-        ]
+        return [Ended(one.result, one.error, one.began, one.ended, one.point or one.ended, one.early or one.ended) for one in self._workers]
 
     @contextmanager
     def files(self) -> Iterator[None]:

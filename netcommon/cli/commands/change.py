@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
 from netcommon.cli.app import App
-from netcommon.cli.names import chosen, complete
+from netcommon.cli.names import complete, matching, meant_by, order
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
+from netcommon.host.api.host import View
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.context import Node, Outcome, alive
+from netcommon.lifecycle.changed_options import twin_of
+from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
-from runtime.environment import emulated_uuid
+from runtime.environment import is_twin, kept_uuid
 from runtime.errors import NicInvalid
 from runtime.record import CHANGING, UP, Record
 
 #: Units of --for, in seconds.
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+WHICH = "name NICs, or give --all: one of the two"
 
 
 @click.command("change")
@@ -49,10 +53,14 @@ def command(
     and --tags-from, do what has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
     """
     app: App = ctx.obj
-    names, sets = _parted(words)
     seconds = _seconds(duration) if duration else 0.0
+    if not (words or every):
+        raise click.UsageError(WHICH)
+    node = app.node(readonly=dry_run)
+    known, view = _on_record(app, node), node.host.view()
+    names, sets = _parted(words, known, view)
     if not (names or every) or (names and every):
-        raise click.UsageError("name NICs, or give --all: one of the two")
+        raise click.UsageError(WHICH)
     if not (sets or unset or every or tags_from):
         raise click.UsageError("name what is to change: OPTION=VALUE, --unset or --tags-from")
     if seconds and not sets:
@@ -63,8 +71,7 @@ def command(
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
     tags = _tags(tags_from) if tags_from else None
-    node = app.node(readonly=dry_run)
-    records = _records(app, node, names)
+    records = _with_twins(node, meant_by(known, names, view), names) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
@@ -80,24 +87,37 @@ def command(
         told: list[Difference] = []
         with results.of(record.nic):
             if every and not alive(node, view, record):
-                results.done(Outcome(False, f"{record.nic.label}: its device {record.device} is gone, which gc cleans up after"))
+                why = taken_down(view, record) or f"its device {record.device} is gone"
+                results.done(Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after"))
             else:
                 results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
         found.append(told[0] if told else None)
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
 
-def _parted(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Part names of NICs from OPTION=VALUE. Raises NicInvalid."""
-    sets: dict[str, str] = {}
+def _parted(words: Sequence[str], records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
+    """Part names of NICs from OPTION=VALUE: the name of a device, an instance or a label may have a "=" too.
+
+    Raises NicInvalid for an option that is none, for a value that it cannot have, and for a word that may be both, unless that NIC is
+    named by its UUID besides.
+    """
+    names, sets = list[str](), dict[str, str]()
     for word in words:
-        name, equals, value = word.partition("=")
-        if equals:
-            if name in sets:
-                raise NicInvalid("OPTION=VALUE", word, f"{name} once")
-            value_of(name, value)
-            sets[name] = value
-    return [word for word in words if "=" not in word], sets
+        option, equals, value = word.partition("=")
+        meant = matching(records, word, view=view) if equals else []
+        if option in KINDS:
+            meant = [record for record in meant if not {record.uuid, record.key} & {other.lower() for other in words}]
+            if meant:
+                uuids = ", ".join(record.uuid for record in meant)
+                raise NicInvalid("OPTION=VALUE", word, f"an option alone: a NIC is called so too, so name that by its UUID, {uuids}")
+        if meant or not equals:
+            names.append(word)
+        elif option in sets:
+            raise NicInvalid("OPTION=VALUE", word, f"{option} once")
+        else:
+            value_of(option, value)
+            sets[option] = value
+    return names, sets
 
 
 def _seconds(text: str) -> float:
@@ -121,40 +141,48 @@ def _tags(path: str) -> list[str]:
         raise NicInvalid("--tags-from", path, f"a file of tags that can be read: {error}") from None
 
 
-def _records(app: App, node: Node, names: Sequence[str]) -> list[Record]:
-    """The records of the NICs that are meant, each with its emulated twin's; of all those that are up.
-
-    Raises NicInvalid for a name that means none.
-    """
-    problems: list[str] = []
-    found = chosen(node.store, names, problems, node.host.view())
+def _on_record(app: App, node: Node) -> list[Record]:
+    """Read all records; what is wrong with others goes to the log."""
+    records, problems = node.store.all()
     for problem in problems:
         app.log.warning(problem)
-    if names:
-        return _with_twins(node, found, names)
-    return [record for record in found if record.state in (UP, CHANGING) and not record.moved]
+    return records
+
+
+def _changeable(records: Sequence[Record]) -> list[Record]:
+    """Those of NICs that are up, in the order in which people look for them, emulated twins behind."""
+    return _twins_last(record for record in sorted(records, key=order) if record.state in (UP, CHANGING) and not record.moved)
 
 
 def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> list[Record]:
-    """Give the records, and of each NIC of Xen its emulated twin's: what one may send the other may not forbid.
+    """Give the records, and of each NIC of Xen its emulated twin's, of each twin its NIC's: what one may send the other may not forbid.
 
     A guest's own drivers make QEMU close the twin's device, and nobody tells us: such a twin keeps nothing from its NIC. One that is
     itself named stays, so that it is said of it that it is not up.
     """
-    found = {record.key: record for record in meant}
-    view = node.host.view()
+    found: dict[str, Record] = {}
     for record in meant:
-        nic = record.nic
-        if "XENBUS_PATH" not in nic.environment or nic.index is None:
-            continue
-        twin = node.store.read(emulated_uuid(nic.instance, nic.index, record.uuid))
+        found[record.key] = record
+        if is_twin(record.nic):
+            nic = node.store.read(kept_uuid(record.nic))
+            if nic is None:
+                raise NicInvalid("NIC", record.device, "a NIC that is up: this is an emulated twin, and its NIC is not")
+            found[nic.key] = nic
+    view = node.host.view()
+    for record in list(found.values()):
+        twin = twin_of(node, record.nic)
         if twin is None:
             continue
         if alive(node, view, twin) and not twin.closing:
             found.setdefault(twin.key, twin)
         elif not {twin.key, twin.uuid, twin.device} & {*names, *(name.lower() for name in names)}:
             found.pop(twin.key, None)
-    return list(found.values())
+    return _twins_last(found.values())
+
+
+def _twins_last(records: Iterable[Record]) -> list[Record]:
+    """Order the records so that a twin gets what its NIC has by then."""
+    return sorted(records, key=lambda record: is_twin(record.nic))
 
 
 def _foretell(results: Results, found: Sequence[Difference | None], as_json: bool) -> int:

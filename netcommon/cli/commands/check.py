@@ -100,7 +100,7 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
         owed = [f"  {does}: owed, for its guest is still migrating in" for does in report.owed]
         return "\n".join([head + (f"good, but {UNGUARDED}" if report.unguarded else "good"), *owed, *idle])
     if not report.alive:
-        return head + f"{record.state}, but the device is gone: netcommon gc cleans up after it"
+        return head + f"{record.state}, but {report.taken_down or 'the device is gone'}: netcommon gc cleans up after it"
     state = "drifted" if report.drift or report.unknown else "not all of it can be told"
     if report.dropped and state != "drifted":
         state = "all of it holds, but the kernel drops what it sends"

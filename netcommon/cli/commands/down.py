@@ -28,9 +28,7 @@ from runtime.nic import Nic
 @progress_option
 @json_option
 @click.pass_context
-def down(
-    ctx: click.Context, names: tuple[str, ...], context: str, force: bool, every: bool, progress: bool, as_json: bool
-) -> None:
+def down(ctx: click.Context, names: tuple[str, ...], context: str, force: bool, every: bool, progress: bool, as_json: bool) -> None:
     """Take NICs out of the network, by UUID, device or INSTANCE/INDEX: exactly what was recorded when each came up is undone.
 
     A NIC that is down already, or was never seen, is no failure. INSTANCE alone is refused, with the names of its NICs. Where a process

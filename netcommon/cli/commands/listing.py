@@ -8,7 +8,7 @@ from netcommon.cli.app import App
 from netcommon.cli.names import chosen
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.host.api.host import View
-from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.context import Node, alive, taken_down
 from netcommon.lifecycle.renamed_device import name_of
 from runtime import definitions
 from runtime.errors import NetcommonError
@@ -55,7 +55,9 @@ def _nic(node: Node, view: View, record: Record) -> Nic:
 
 def _state(node: Node, view: View, record: Record) -> str:
     try:
-        return record.state if alive(node, view, record) else f"{record.state}, device gone"
+        if alive(node, view, record):
+            return record.state
+        return f"{record.state}, {'taken down' if taken_down(view, record) else 'device gone'}"
     except NetcommonError:
         return f"{record.state}, host not readable"
 

@@ -12,6 +12,7 @@ from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
 from netcommon.lifecycle.changed_options import in_force
+from netcommon.lifecycle.context import Node
 from netcommon.operations.base import Operation, to_json
 from netcommon.options.networks import Said, said, tables_of
 from netcommon.options.schema import OPTIONS
@@ -54,8 +55,12 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
     if sum(map(bool, (name, env_file, from_environment, given))) != 1:
         raise click.UsageError("name one source of the NIC: its name, --env-file, --from-environment, or flags such as --interface")
     if name:
-        found = single(app.node(strict=False, readonly=True).store.all()[0], name)
-        return found.nic if found else _with_changes(app, nic_from_environment(environment_of(defined(app.paths, name))))
+        node = app.node(strict=False, readonly=True)
+        records = node.store.all()[0]
+        labelled = any(record.nic.label == name for record in records)
+        # a plan asks nothing of the host, but which of several NICs with one INSTANCE/INDEX is there
+        found = single(records, name, node.host.view() if labelled else None)
+        return found.nic if found else _with_changes(node, app, name)
     if given:
         # not random: the same flags give the same plan
         index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None
@@ -64,9 +69,10 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
     return nic_from_environment(read_environment(env_file) if env_file else app.environ)
 
 
-def _with_changes(app: App, nic: Nic) -> Nic:
-    """The NIC with the options that were changed while it ran, which its next up will have."""
-    return nic._replace(wanted=in_force(app.node(strict=False, readonly=True), nic, app.log))
+def _with_changes(node: Node, app: App, name: str) -> Nic:
+    """Give a NIC that is defined, with the options that were changed while it ran, which its next up will have. Raises NicInvalid."""
+    nic = nic_from_environment(environment_of(defined(app.paths, name)))
+    return nic._replace(wanted=in_force(node, nic, app.log))
 
 
 def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:

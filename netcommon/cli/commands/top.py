@@ -35,6 +35,7 @@ SLOW, SHARE = 10.0, 10.0
 #: The agent has so long to answer (seconds): the picture waits for it.
 PATIENCE = 0.5
 
+
 class Looks:
     """What was found when records and host were last compared; ``done`` is monotonic seconds, and how long it took."""
 

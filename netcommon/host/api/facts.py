@@ -58,8 +58,11 @@ class Rule(NamedTuple):
     mask: int = 0  #: 0: it does not look at the mark
     action: int = 1  #: FR_ACT_TO_TBL; what drops is one of DROPPING
     inverted: bool = False  #: it is for what it does not select ("not iif lo")
+    narrowed: bool = False  #: it selects by more than device and mark
+    jump: int = 0  #: of JUMPING: the preference of the rule that is looked at next; 0 where there is none of it
 
 
+JUMPING = 2  #: FR_ACT_GOTO
 #: FR_ACT_BLACKHOLE, FR_ACT_UNREACHABLE and FR_ACT_PROHIBIT (linux/fib_rules.h).
 DROPPING = frozenset({6, 7, 8})
 

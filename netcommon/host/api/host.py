@@ -12,7 +12,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 EVERY: frozenset[str] = frozenset()  #: all sets of a table (View.nft_elements)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from netcommon.host.api.datapath import DeviceState, Question, Way
@@ -65,6 +65,11 @@ class Listed(NamedTuple):
         return self.view.routes(self.family, self.table, destination, metric)
 
 
+def least_mtu(ports: Iterable[Link], but: Collection[str]) -> int:
+    """Give the least MTU of ``ports`` but those of these names; 0 where there are no others."""
+    return min((port.mtu for port in ports if port.name not in but), default=0)
+
+
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -80,6 +85,10 @@ class View(Protocol):
 
     def assigned(self, link: Link) -> bool:
         """Tell whether somebody has given the device its MAC; False where the kernel has made it up, or does not say."""
+        ...
+
+    def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
+        """Return the least MTU of the ports of a Linux bridge but those whose names ``but`` gives; 0 where there are no others."""
         ...
 
     def links_of(self, kind: str) -> Sequence[Link]:

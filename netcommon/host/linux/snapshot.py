@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View
+from netcommon.host.api.host import EVERY, Listed, View, least_mtu
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
     from netcommon.host.api.datapath import DeviceState, Question, Way
@@ -75,6 +75,9 @@ class Snapshot:
 
     def assigned(self, link: Link) -> bool:
         return self._view.assigned(link)
+
+    def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
+        return self._once(("least mtu", bridge.index), lambda: least_mtu(self.ports(bridge.index), but()))
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])

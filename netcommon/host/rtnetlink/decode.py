@@ -56,10 +56,10 @@ BR_VLAN_FILTERING, BR_VLAN_PROTOCOL, BR_VLAN_DEFAULT_PVID = 7, 8, 39
 VLAN_ID, VLAN_PROTOCOL = 1, 5
 VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
-FRA_SUPPRESS_PREFIXLEN = 14
+FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 4, 14
 RTM_F_CLONED = 0x200
 RTN_LOCAL = 2
-FIB_RULE_INVERT = 2
+FIB_RULE_INVERT, FIB_RULE_UNRESOLVED = 2, 4
 RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
 ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
@@ -67,6 +67,7 @@ ENTRY, ENTRY_INFO, ENTRY_RANGE, ENTRY_TUNNEL, TUNNEL_ID = 1, 1, 2, 4, 1
 #: The attributes of a rule that selects by nothing and looks up a table, those that one selects by; 0 pads.
 PLAIN = frozenset({0, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL, FRA_SUPPRESS_PREFIXLEN})
 BY_DEVICE, BY_MARK = PLAIN | {FRA_IIFNAME}, PLAIN | {FRA_FWMARK, FRA_FWMASK}
+TOLD = BY_DEVICE | BY_MARK | {FRA_GOTO}
 NO_SUPPRESSION = 0xFFFFFFFF
 ANYWHERE = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 
@@ -147,7 +148,9 @@ def rule(body: bytes) -> Rule:
     protocol = found.get(FRA_PROTOCOL, b"\0")
     number = protocol[0] if protocol else 0
     number_of, inverted = u32(found.get(FRA_TABLE), table), bool(flags & FIB_RULE_INVERT)
-    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, number_of, number, plain, mark, mask, action, inverted)
+    narrowed = bool(dst or src or tos or found.keys() - TOLD)
+    jump = 0 if flags & FIB_RULE_UNRESOLVED else u32(found.get(FRA_GOTO))
+    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, number_of, number, plain, mark, mask, action, inverted, narrowed, jump)
 
 
 def route(body: bytes) -> Route | None:

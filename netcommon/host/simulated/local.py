@@ -11,7 +11,6 @@ from netcommon.host.linux.files import OWN, file_of, not_ours, problem
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-
     from netcommon.host.api.facts import File
     from netcommon.host.api.requests import DeleteFile, StartDaemon
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed
+from netcommon.host.api.host import EVERY, Listed, least_mtu
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import (
@@ -79,6 +79,9 @@ class MemoryView:
 
     def assigned(self, link: Link) -> bool:
         return link.index in self._kernel.assigned
+
+    def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
+        return least_mtu(self.ports(bridge.index), but())
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]

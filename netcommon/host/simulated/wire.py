@@ -9,7 +9,6 @@ from netcommon.host.api.host import DONE, Answer
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-
     from netcommon.host.api.requests import SendFrame
     from netcommon.host.simulated.kernel import Kernel
 

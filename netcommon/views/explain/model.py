@@ -9,6 +9,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle import execute as steps
 from netcommon.lifecycle.check import Report
 from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import left
 from netcommon.lifecycle.site_scripts import order_of
 from netcommon.operations.base import Operation, intent
@@ -97,6 +98,7 @@ class Explanation(NamedTuple):
     today: tuple[str, ...]  #: how a start with today's settings would differ
     advice: tuple[str, ...]  #: what to do next; empty where nothing is to be done
     dropped: tuple[str, ...] = ()  #: what of the guest's packets is dropped, though all that was done holds
+    taken_down: str = ""  #: why it is not alive, if its device is there
 
 
 def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] = NOBODY) -> Explanation:
@@ -127,6 +129,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
         tuple(today),
         (*_advice(view, report, bool(untold), today), *([GUARDED] if _guarded(view, operations, report) else [])),
         (*(why for why, _remedy in report.dropped), *_guarded(view, operations, report)),
+        report.taken_down,
     )
 
 
@@ -163,7 +166,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
         holds, differs = HOLDS, "nobody looks after it: [ganeti] tap_alias is off by now"
     elif there:
         try:
-            found = steps.drift(view, [operation])
+            found = drift_of(node, view, record, [operation])
             holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"
@@ -229,7 +232,7 @@ def _advice(view: View, report: Report, untold: bool, today: Sequence[str]) -> I
     """What to do next."""
     record, nic = report.record, report.record.nic
     if not report.alive:
-        yield "its device is gone: `netcommon gc` undoes what is left of it"
+        yield f"{report.taken_down or 'its device is gone'}: `netcommon gc` undoes what is left of it"
     elif record.state == APPLYING:
         yield "a hook is at work, or was killed at it: if so it is still in a minute, `netcommon gc` undoes it; then start the guest again"
     elif record.state == CHANGING:

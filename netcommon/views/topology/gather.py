@@ -8,6 +8,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import Report, check
 from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.views.topology.model import Drift, NodeView
 from netcommon.views.topology.nics import nic_view
@@ -39,7 +40,7 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
         if not execute.looked_after(node, operation):
             continue
         try:
-            drift += [(each.describe(), text) for each, text in execute.drift(view, [operation])]
+            drift += [(each.describe(), text) for each, text in drift_of(node, view, record, [operation])]
         except NetcommonError as error:
             untold.append(Drift(operation.describe(), str(error)))
     return Report(record, there, tuple(drift), kinds), tuple(untold)

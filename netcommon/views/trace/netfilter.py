@@ -167,4 +167,3 @@ def _at(chain: NftChain, link: Link) -> bool:
 
 def _place(chain: NftChain) -> str:
     return f"{NAMES[chain.family]} {chain.table}"
-

@@ -94,7 +94,7 @@ def test_a_port_that_leaves_and_comes_back(events: KernelEvents, port: int) -> N
 
 
 def test_what_may_be_an_uplink_is_told_of_when_it_joins_a_bridge(events: KernelEvents, port: int) -> None:
-    """Once for each time, whatever else is said of it; of taps, which come by the thousand, never."""
+    """Once for each time, and when its MTU is another, whatever else is said of it; of taps, which come by the thousand, never."""
     run("ip", "link", "add", "vx0", "type", "vxlan", "id", "5", "dstport", "4789")
     bridge = ask("ip", "-j", "link", "show", "dev", "br0")[0]["ifindex"]
     joined = Came(((PORTS, bridge),))
@@ -102,6 +102,8 @@ def test_what_may_be_an_uplink_is_told_of_when_it_joins_a_bridge(events: KernelE
         found = heard(events, lambda: run("ip", "link", "set", "vx0", "master", "br0"))
         assert found.count(joined) == 1
         assert joined not in heard(events, lambda: run("ip", "link", "set", "vx0", "up"))
+        for size in ("1400", "1450"):
+            assert heard(events, lambda size=size: run("ip", "link", "set", "vx0", "mtu", size)).count(joined) == 1  # type: ignore[misc]
         found = heard(events, lambda: run("ip", "link", "set", "vx0", "nomaster", "down"))
         assert joined not in found and any((NAME, "vx0") in marks(event) for event in found)
     heard(events, lambda: run("ip", "link", "set", "tap0", "nomaster"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
 import select
 import socket
 import threading
@@ -31,6 +30,7 @@ from tests.support.attacks_base import (
     raw,
 )
 from tests.support.netns import Namespace, slowness
+from tests.support.processor import pinned
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
 
@@ -152,7 +152,7 @@ class Network(NamedTuple):
         keys = {identity(frame): name for name, (_, frame) in frames.items()}
         assert len(keys) == len(frames), "two frames that cannot be told apart"
         found = set()
-        with one_processor():
+        with pinned():
             for path, frame in frames.values():
                 self.senders[path](frame)
                 for _ in range(2):
@@ -167,7 +167,7 @@ class Network(NamedTuple):
         assert len(keys) == len(frames), "two frames that cannot be told apart"
         found: dict[tuple[str, str], set[str]] = {key: set() for key in frames}
         sent = list(frames.values())
-        with one_processor():
+        with pinned():
             for start in range(0, len(sent), BATCH):
                 for frame in sent[start : start + BATCH]:
                     self.tap.send(frame)
@@ -194,7 +194,7 @@ class Network(NamedTuple):
         finally:
             ended.set()
             thread.join()
-        with one_processor():
+        with pinned():
             return frozenset(name for name, arrived in self._arrived() if arrived == identity(frame))
 
     def _arrived(self) -> Iterator[tuple[str, bytes]]:
@@ -212,17 +212,6 @@ class Network(NamedTuple):
         to = next((end for end in self.ends if end.name == path and self.mode == "routed"), GROUPS[0])
         made = attacks_ip6.ip6(OWN6, attacks_ip6.plain(), mac) if self.six else attacks_ip4.ip4(OWN4, attacks_ip4.plain(), mac)
         return raw(kind("sentinel", made), to._replace(number=SENTINELS + next(_count) % 15000))
-
-
-@contextlib.contextmanager
-def one_processor() -> Iterator[None]:
-    """The calling thread stays on one processor: frames that it sends on two may overtake each other."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @functools.cache

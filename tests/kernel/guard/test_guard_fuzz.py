@@ -6,7 +6,6 @@ Longer: ``python -m tests.support.fuzz --frames 1000000 --seed 7 --mode routed``
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 
@@ -19,6 +18,7 @@ from tests.support.fuzz.place import MODES, Place, made
 from tests.support.fuzz.receivers import Silence
 from tests.support.netns import run
 from tests.support.node import Node
+from tests.support.processor import pinned
 from tests.support.sample import FULL, sample
 
 GUARDED = SETTINGS[0]
@@ -37,18 +37,8 @@ NOT = {"bridged": set[str](), "routed": {"vlan"}, "openvswitch": {"chaddr", "rel
 @pytest.fixture
 def place(node: Node, request: pytest.FixtureRequest) -> Iterator[Place]:
     """The network of a mode (the parameter), on one processor: frames that are sent on two may overtake each other."""
-    with on_one_processor(), made(node, request.param) as found:
+    with pinned(), made(node, request.param) as found:
         yield found
-
-
-@contextlib.contextmanager
-def on_one_processor() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def clean(result: Result) -> bool:
@@ -92,7 +82,7 @@ def test_switches(place: Place, setting: Setting) -> None:
 
 def test_a_trunk(node: Node) -> None:
     """Tags of the trunk's VLAN, and no other; what is in them is looked at."""
-    with on_one_processor(), made(node, "openvswitch", trunk=True) as place:
+    with pinned(), made(node, "openvswitch", trunk=True) as place:
         place.up(GUARDED)
         result = Fuzz(place, 7).run(FRAMES["openvswitch"] // (1 if FULL else 3))
     assert clean(result), str(result)

@@ -8,7 +8,6 @@ import random
 import select
 import socket
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.support.datapath import changes, frames
@@ -261,14 +260,3 @@ def _all(ear: socket.socket, outgoing: bool = False, every: bool = False) -> lis
             return found
         if every or (address[2] == OUTGOING) == outgoing:
             found.append(data)
-
-
-@contextlib.contextmanager
-def pinned() -> Iterator[None]:
-    """Keep the calling thread on one processor, so that what it sends is handled in order (Stage._settle)."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

@@ -17,6 +17,7 @@ from tests.support.fuzz.fuzz import EXAMPLES, Fuzz
 from tests.support.fuzz.place import ALL_SETTINGS, MODES, made
 from tests.support.netns import PRIVATE
 from tests.support.node import fresh
+from tests.support.processor import pinned
 
 
 def main(argv: list[str]) -> int:
@@ -33,8 +34,7 @@ def main(argv: list[str]) -> int:
     if not os.environ.get(PRIVATE):
         wrapped = inside.wrapped(sys.executable, [sys.executable, "-m", "tests.support.fuzz", *argv])
         os.execvp(wrapped[0], wrapped)
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    with fresh() as node, made(node, chosen.mode, chosen.trunk) as place:
+    with pinned(), fresh() as node, made(node, chosen.mode, chosen.trunk) as place:
         setting = ALL_SETTINGS[chosen.setting]
         place.up(setting if not chosen.without_guard else NO_GUARD)
         if chosen.without_guard:

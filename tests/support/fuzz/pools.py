@@ -12,12 +12,8 @@ from tests.support.fuzz.facts import hardware, packed
 T = TypeVar("T")
 
 MAC, FOREIGN_MAC = hardware(base.MAC), hardware(base.FOREIGN_MAC)
-OWN4, FOREIGN4, IN_PREFIX4, PEER4, HOST4, OUT4 = map(
-    packed, (base.OWN4, base.FOREIGN4, base.IN_PREFIX4, base.PEER4, base.HOST4, base.OUT4)
-)
-OWN6, FOREIGN6, IN_PREFIX6, PEER6, HOST6, OUT6 = map(
-    packed, (base.OWN6, base.FOREIGN6, base.IN_PREFIX6, base.PEER6, base.HOST6, base.OUT6)
-)
+OWN4, FOREIGN4, IN_PREFIX4, PEER4, HOST4, OUT4 = map(packed, (base.OWN4, base.FOREIGN4, base.IN_PREFIX4, base.PEER4, base.HOST4, base.OUT4))
+OWN6, FOREIGN6, IN_PREFIX6, PEER6, HOST6, OUT6 = map(packed, (base.OWN6, base.FOREIGN6, base.IN_PREFIX6, base.PEER6, base.HOST6, base.OUT6))
 EUI64, OTHER_LOCAL = packed(base.EUI64), packed(base.OTHER_LOCAL)
 BESIDE4, BESIDE6 = packed("198.51.100.2"), packed("2001:db8:f::3")  #: routed by the second uplink
 

@@ -51,6 +51,7 @@ class Place:
             clock=SimpleNamespace(now=lambda: self.now),
             environ={},
             paths=self.sim.paths,
+            identity=node.identity,
             settings=settings,
             metrics=metrics,
             alarms=None,

@@ -38,7 +38,8 @@ MODULES = frozenset(source.module for source in PRODUCT)
 
 #: What each of the packages may import of ours; within them no table says it, but that nothing runs in a circle.
 PACKAGES = {"runtime": ("runtime",), "netcommon": ("runtime", "netcommon"), "netagent": ("runtime", "netcommon", "netagent")}
-PACKAGES["netregistry"] = ("runtime", "netregistry")
+#: The registry takes what a NIC's options and values may be from the library, and nothing that touches a host.
+PACKAGES["netregistry"] = ("runtime", "netregistry", "netcommon.options.tags", "netcommon.settings.types")
 PACKAGES["hooks"] = ("netcommon.doors", "netcommon.install")
 
 
@@ -90,6 +91,36 @@ def test_packages_stand_on_each_other(source: Source) -> None:
     allowed = PACKAGES[source.module.split(".", maxsplit=1)[0]]
     found = [item.module for item in imports(source, MODULES) if ours(item.module)]
     assert [name for name in found if not any(name == one or name.startswith(one + ".") for one in allowed)] == []
+
+
+#: What the registry's core must not have: its time, chance and input come from its caller.
+IMPURE = {
+    "asyncio",
+    "datetime",
+    "os",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "threading",
+    "time",
+    "pathlib",
+}
+
+
+def test_the_registrys_core_has_no_input_and_output() -> None:
+    """Its shells have: the stores, and what runs the core on one."""
+    shells = ("netregistry.stores", "netregistry.local")
+    pure = [source for source in PRODUCT if source.module.startswith("netregistry") and not source.module.startswith(shells)]
+    assert len(pure) > 20
+    found = {item.module.partition(".")[0] for source in pure for item in imports(source)}
+    assert found & IMPURE == set()
+    loading = "netregistry.core, netregistry.leader, netregistry.stream, netregistry.state"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {loading}; print(any('netcommon.host' in name for name in sys.modules))"
+    assert subprocess.run([PYTHON, "-IS", "-c", code], capture_output=True, check=True, text=True).stdout.strip() == "False"
 
 
 def test_every_file_is_in_a_room() -> None:

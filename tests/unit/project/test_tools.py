@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bootstrap, junit, lanes, progress, sample, vm
+from tests.support import bootstrap, junit, lanes, progress, sample, strace, vm
 
 XML = """<?xml version="1.0"?><testsuites><testsuite tests="7" failures="1" errors="1" skipped="1"/><testsuite tests="2"/></testsuites>"""
 
@@ -173,3 +173,18 @@ def test_what_the_environment_is_made_of(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(bootstrap, name, lambda *_given: None)
     assert bootstrap.main(purposes) == 0
     assert made == [bootstrap.VENV.parent / file]
+
+
+def test_an_answer_counts_once_in_however_many_pieces() -> None:
+    """A point that was counted is there in every run. Of netlink each datagram counts: nothing cuts it or joins it to another."""
+    kernel, switch, flows = "3<NETLINK:[ROUTE:7]>", "9<UNIX-STREAM:[5->6]>", "10<UNIX-STREAM:[7->8]>"
+
+    def lines(*calls: tuple[str, str]) -> list[str]:
+        return [f'{call}({place}, "x", 1, 0, NULL, NULL) = 1' for call, place in calls]
+
+    dump = lines(("sendto", kernel), ("recvfrom", kernel), ("recvfrom", kernel))
+    asked = lines(("sendto", switch), ("sendto", "10<UNIX-STREAM:[7]>"))
+    first, second = lines(("recvfrom", switch)), lines(("recvfrom", flows))
+    for more in range(3):
+        assert strace.answers([*dump, *asked, *first, *first * more, "--- SIGCHLD ---", *second, *second * more]) == 4
+    assert strace.answers([*first, *asked, *second]) == 1, "what comes unasked may come together with an answer"

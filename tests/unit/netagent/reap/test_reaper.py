@@ -17,6 +17,7 @@ from netcommon.lifecycle import gc, inventory
 from runtime.errors import HostRefused
 from runtime.record import SCHEMA
 from tests.support.reaping import GRACE, UUIDS, World, world
+from tests.support.sim import Killed, Mortal
 
 
 @pytest.fixture
@@ -232,3 +233,25 @@ def test_another_nodes_records_are_nobodys_business(made: World) -> None:
         assert other.reap() == [] and len(made.sim.records()) == 1
     finally:
         other.close()
+
+
+class Unrecorded(Mortal):
+    """A process that is killed as soon as NIC 1 is on no record."""
+
+    def step(self, what: str) -> None:
+        if not Path(self.sim.paths.state, "nics", f"{UUIDS[1]}.json").exists():
+            raise Killed(what)
+
+
+def test_what_a_killed_down_owes_is_given_back(made: World) -> None:
+    """It had taken another NIC's address, and nothing of it is on record any more."""
+    made.on_up(0)
+    whole = made.sim.picture()["routes"]
+    made.sim.tap("tap1")
+    takes = made.nic(0)._replace(uuid=UUIDS[1], interface="tap1", instance="web1", mac="aa:00:00:00:00:01")
+    made.sim.up(takes)
+    with Unrecorded(made.sim):
+        made.sim.down(takes)
+    assert made.record(1) is None and made.sim.picture()["routes"] != whole
+    made.reap()
+    assert made.sim.picture()["routes"] == whole

@@ -59,10 +59,10 @@ class Ward:
     def tap(self, name: str) -> int:
         return self.host.kernel.add(Link(0, name, "tun", holders=1)).index
 
-    def record(self, ifindex: int, mode: str = "bridged", device: str = "tap0") -> None:
+    def record(self, ifindex: int, mode: str = "bridged", device: str = "tap0", ip: str = "10.0.0.5") -> None:
         identity = self.host.identity()
         with Store(self.paths, identity.netns, identity.boot) as store:
-            link, ip = ("100", "10.0.0.5") if mode == "routed" else ("br0", "")
+            link, ip = ("100", ip) if mode == "routed" else ("br0", "")
             nic = Nic(UUID, device, mode, link, ip=ip, instance="web1", index=0)
             store.write(Record(nic, ifindex, identity.boot, identity.netns))
 
@@ -122,12 +122,18 @@ class TestForwarding:
         assert finding.level == "info"
         assert "sysctl -w net.ipv6.conf.all.forwarding=1" in finding.remedy
         ward.record(ward.tap("tap0"), "routed")
+        assert [finding.level for finding in ward.found("forwarding")] == ["info"]  # no guest has IPv6
+        ward.record(ward.host.view().link("tap0").index, "routed", ip="2001:db8::5")
         assert [finding.level for finding in ward.found("forwarding")] == ["error"]
 
     def test_ipv4_off(self, ward: Ward) -> None:
         ward.sysctl("net/ipv4/ip_forward", "0")
         (finding,) = ward.found("forwarding")
-        assert "sysctl -w net.ipv4.ip_forward=1" in finding.remedy
+        assert finding.level == "info" and "sysctl -w net.ipv4.ip_forward=1" in finding.remedy
+        ward.record(ward.tap("tap0"), "routed", ip="2001:db8::5")
+        assert [finding.level for finding in ward.found("forwarding")] == ["info"]  # no guest has IPv4
+        ward.record(ward.host.view().link("tap0").index, "routed")
+        assert [finding.level for finding in ward.found("forwarding")] == ["error"]
 
     def test_a_default_route_by_router_advertisement_needs_accept_ra_first(self, ward: Ward) -> None:
         index = ward.host.kernel.add(Link(0, "eth0.5", up=True)).index
@@ -443,7 +449,7 @@ class TestLeftovers:
         assert ward.found("leftovers") == []
         ward.host.execute([AddRule(Rule(AF_INET6, 499, "tap0", 200, 3))], stop=True)
         (finding,) = ward.found("leftovers")
-        assert "iif tap0 lookup 200 leads web1/0 past its table" in finding.text
+        assert "web1/0: policy rule 499: iif tap0 lookup 200 leads what the guest sends in IPv6 past its table" in finding.text
         assert finding.remedy == "ip -6 rule del iif tap0 lookup 200 preference 499"
 
     def test_a_rule_of_a_tap_that_is_there_is_left_alone(self, ward: Ward) -> None:

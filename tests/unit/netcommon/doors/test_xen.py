@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import SetLink
 from netcommon.host.simulated.host import MemoryHost
-from netcommon.lifecycle.change import change
-from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.context import Call, Clock, Node
+from netcommon.lifecycle.ends import end_due, end_some
 from netcommon.log import Log, Recorder
 from netcommon.options.sources import options_of
 from netcommon.settings.load import load
@@ -255,6 +257,52 @@ def test_new_tags_leave_the_twin_a_twin(xen: Xen, which: str) -> None:
         assert options_of(record.nic, xen.door.settings).isolated
     assert [record.nic.index for record in xen.store().all()[0] if record.device == "vif5.0-emu"] == [None]
     assert xen.store().by_instance("web1", 0) == xen.store().read(UUID)
+
+
+def wants_isolation(xen: Xen) -> dict[str, bool]:
+    """Tell of each device's record whether its NIC is isolated."""
+    return {record.device: options_of(record.nic, xen.door.settings).isolated for record in xen.store().all()[0]}
+
+
+@pytest.mark.parametrize("end", [end_due, end_some])
+def test_a_twin_has_what_was_changed_of_its_nic_until_that_ends(xen: Xen, end: Callable[[Node, Call], object]) -> None:
+    """Also one that was not there when it was changed, and one that the change of both has not reached: one file holds it for both."""
+    xen.call("online")
+    node = xen.door.node(strict=True)
+    later = node._replace(clock=Clock(lambda: node.clock.now() + 3600, lambda: node.clock.wall() + 3600))
+    assert change(node, UUID, xen.door.call(), setting(node, {"isolated": "yes"}, (), 1800)).changed
+    xen.call("add")
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
+    assert sorted(os.listdir(xen.paths.wanted)) == [f"{UUID}.json", "ends"]
+    end(later, xen.door.call()._replace(deadline=later.clock.now() + 60))
+    assert wants_isolation(xen) == {"vif5.0": False, "vif5.0-emu": False}
+    assert os.listdir(xen.paths.wanted) == []
+    assert change(node, UUID, xen.door.call(), setting(node, {"isolated": "yes"}, ())).changed
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": False}  # killed between the two
+    end_due(node, xen.door.call())
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
+    node.store.close()
+
+
+def test_an_end_that_the_twin_refuses_is_due_for_both(xen: Xen) -> None:
+    """Else nobody but gc and the agent would look at the twin again."""
+    xen.call("online")
+    xen.call("add")
+    node = xen.door.node(strict=True)
+    twin = next(record.uuid for record in xen.store().all()[0] if record.device == "vif5.0-emu")
+    wanted = setting(node, {"isolated": "yes"}, (), 1800)
+    for uuid in (UUID, twin):
+        assert change(node, uuid, xen.door.call(), wanted).changed
+    later = node._replace(clock=Clock(lambda: node.clock.now() + 3600, lambda: node.clock.wall() + 3600))
+    call = xen.door.call()._replace(deadline=later.clock.now() + 60)
+    index = xen.host.view().link("vif5.0-emu").index  # type: ignore[union-attr]
+    xen.host.fail = lambda request: Answer(errno.EBUSY, "busy") if getattr(request, "index", 0) == index else None
+    end_some(later, call)
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
+    xen.host.fail = lambda _request: None
+    end_some(later, call)
+    assert wants_isolation(xen) == {"vif5.0": False, "vif5.0-emu": False}
+    node.store.close()
 
 
 def test_the_emulated_twin_of_a_routed_nic_leaves_the_route_alone(xen: Xen) -> None:

@@ -23,6 +23,7 @@ from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call, Node
 from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
+from netcommon.lifecycle.gc import gc
 from netcommon.process.run import Outcome
 from netcommon.settings.model import Settings
 from runtime import wanted
@@ -363,6 +364,23 @@ def test_ganetis_hook_knows_whether_a_guest_has_left(sim: Sim, monkeypatch: pyte
     assert ganeti.hook(called, {"GANETI_INSTANCE_NAME": "web0", "GANETI_OP_CODE": operation}) == 0  # type: ignore[arg-type]
     assert wanted.uuids(sim.paths) == [uuid(number) for number in range(0 if stays else 1, NICS)]
     assert sim.node.store.read(uuid(0)) is None
+
+
+@pytest.mark.parametrize("operation", ["OP_INSTANCE_MIGRATE", "OP_INSTANCE_FAILOVER", "OP_INSTANCE_REMOVE", "OP_INSTANCE_SHUTDOWN"])
+def test_ganetis_hook_comes_after_gc(sim: Sim, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    """No record tells of the NICs that are gone; Ganeti names them. One that is up, as on the target, keeps what was changed of it."""
+    monkeypatch.setattr(ganeti, "complete_instance", lambda _node, _name, _call: True)
+    monkeypatch.setattr(ganeti, "stand", lambda _paths, _log: True)
+    for number in (0, 1, 3):
+        sim.host.remove_link(f"tap{number}")
+    gc(sim.node, sim.call())
+    called = SimpleNamespace(paths=sim.paths, log=sim.log, node=lambda strict: sim.node, call=sim.call)
+    nics = {f"GANETI_INSTANCE_NIC{index}_UUID": uuid(number).upper() for index, number in enumerate((0, 1, 2))}
+    environ = {"GANETI_INSTANCE_NAME": "web0", "GANETI_OP_CODE": operation, **nics}
+    assert ganeti.hook(called, environ) == 0  # type: ignore[arg-type]
+    assert wanted.uuids(sim.paths) == [uuid(number) for number in range(0 if operation == "OP_INSTANCE_SHUTDOWN" else 2, NICS)]
+    hostile = {**environ, "GANETI_INSTANCE_NIC0_UUID": "../../../etc/passwd", "GANETI_INSTANCE_NIC1_UUID": uuid(3)}
+    assert ganeti.hook(called, hostile) == 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("what", ["0775", "link", "file"])

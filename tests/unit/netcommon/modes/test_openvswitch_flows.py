@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 
 import pytest
@@ -135,6 +136,83 @@ def test_repair_puts_nothing_over_a_flow_of_somebody_elses(sim: Sim) -> None:
     sim.host.openflow.all = [other]
     repair(sim.node, UUIDS[0], sim.call())
     assert sorted(sim.host.openflow.all) == sorted([ours, other])
+
+
+@pytest.mark.parametrize("site", ["there", "gone"])
+def test_repair_puts_the_guard_back_and_leaves_a_flow_of_somebody_elses(sim: Sim, site: str) -> None:
+    """The guest is guarded again, what of the template can be there is, and repair names what stands in the way."""
+    from netcommon.lifecycle.check import check, repair
+
+    sim.host.templates[SITE] = "priority=7,actions=drop\npriority=8,actions=drop"
+    sim.up(nic("openvswitch", TAGS="netcommon:0:spoof_guard:true"))
+    whole = list(sim.host.openflow.all)
+    guard = [flow for flow in whole if "reg13" in flow.text]
+    (ours, other) = [flow for flow in whole if flow not in guard]
+    theirs = ours._replace(cookie=7, text="priority=7 actions=NORMAL")
+    sim.host.openflow.all = [theirs, *guard[1:], *([other] if site == "there" else [])]
+    for _ in range(2):  # the guard is put back, and then nothing more is done
+        with pytest.raises(HostRefused, match='ovs-ofctl --strict del-flows ovs0 "in_port=tap0,priority=7"'):
+            repair(sim.node, UUIDS[0], sim.call())
+        assert sorted(sim.host.openflow.all) == sorted([theirs, *guard, other])
+    sim.requests()
+    with pytest.raises(HostRefused):
+        repair(sim.node, UUIDS[0], sim.call())
+    assert sim.requests() == []
+    ((_does, differs),) = check(sim.node, sim.host.view(), sim.record()).drift
+    assert "cookie=0x7,in_port=tap0,priority=7" in differs
+    sim.host.openflow.all.remove(theirs)
+    repair(sim.node, UUIDS[0], sim.call())
+    assert sorted(sim.host.openflow.all) == sorted(whole) and check(sim.node, sim.host.view(), sim.record()).good
+
+
+@pytest.mark.parametrize("call", ["second up", "repair", "another option"])
+def test_the_switch_is_asked_for_others_flows_only_where_one_of_ours_is_missing(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Each question is a process."""
+    from netcommon.host.simulated.view import MemoryView
+    from netcommon.lifecycle.check import repair
+
+    sim.host.templates[SITE] = "priority=7,actions=drop"
+    sim.up(nic("openvswitch"))
+    asked: list[str] = []
+    for name in ("flows", "flows_from"):
+        found = getattr(MemoryView, name)
+        monkeypatch.setattr(MemoryView, name, lambda view, *words, name=name, found=found: (asked.append(name), found(view, *words))[1])
+    if call == "repair":
+        sim.host.openflow.all = []
+        repair(sim.node, UUIDS[0], sim.call())
+        assert "flows_from" in asked
+    else:
+        sim.up(nic("openvswitch", TAGS="netcommon:0:rate_in:10mbit" if call == "another option" else "a:b"))
+        assert asked and set(asked) == {"flows"}
+
+
+def test_a_way_back_in_spite_of_a_flow_of_somebody_elses(sim: Sim) -> None:
+    """The change did not hold: the NIC is as it was, but for the flow in the place of which another stands."""
+    from netcommon.host.api.host import Answer
+    from netcommon.lifecycle.check import check
+    from runtime.record import UP
+
+    sim.host.templates[SITE] = "priority=7,actions=drop\npriority=8,actions=drop"
+    sim.host.templates["ovs/other.j2"] = "priority=9,actions=drop"
+    sim.up(nic("openvswitch"))
+    (ours, other) = sim.host.openflow.all
+    theirs = ours._replace(cookie=7, text="priority=7 actions=NORMAL")
+    for place in range(100):
+        sim.host.openflow.all = [theirs, other]
+        with sim.failing(place, Answer(errno.EINVAL, "no"), times=1) as refused:
+            try:
+                sim.up(nic("openvswitch", VLAN="9", TAGS="netcommon:0:flows:other"))
+                assert refused == []
+                break
+            except HostRefused:
+                pass
+        assert sim.record().state == UP and sim.record().before is None, place
+        assert sorted(sim.host.openflow.all) == sorted([theirs, other])
+        ((_does, differs),) = check(sim.node, sim.host.view(), sim.record()).drift
+        assert "cookie=0x7" in differs
+    assert place > 1
 
 
 def test_repair_takes_what_was_recorded(sim: Sim) -> None:

@@ -72,14 +72,34 @@ def test_what_somebody_has_set_since_stays(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize(("mode", "bridge"), [("openvswitch", "ovs0"), ("bridged", "br0")])
-def test_another_mtu_of_the_bridge_is_no_drift_and_a_repair_follows_it(sim: Sim, mode: str, bridge: str) -> None:
+def test_another_mtu_of_the_bridge_is_no_drift_and_a_repair_follows_a_larger_one(sim: Sim, mode: str, bridge: str) -> None:
     """Bridges' MTUs follow their ports: an agent that took them for drift would chase each port that comes."""
+    mtu_of(sim, bridge, 4000)
+    sim.up(nic(mode))
+    mtu_of(sim, bridge, LARGE)
+    assert check(sim.node, sim.host.view(), sim.record()).good
+    assert repair(sim.node, UUIDS[0], sim.call()).changed
+    assert tap(sim) == LARGE and check(sim.node, sim.host.view(), sim.record()).good
+
+
+@pytest.mark.parametrize(
+    ("mode", "bridge", "remedy"),
+    [
+        ("openvswitch", "ovs0", "ovs0 has 1300: ovs-vsctl set Interface ovs0 mtu_request=9000"),
+        ("bridged", "br0", "br0 has 1300: ip link set dev br0 mtu 9000"),
+    ],
+)
+def test_a_smaller_one_of_the_bridge_is_named_and_lowers_no_guests(sim: Sim, mode: str, bridge: str, remedy: str) -> None:
     mtu_of(sim, bridge, LARGE)
     sim.up(nic(mode))
     mtu_of(sim, bridge, 1300)
-    assert check(sim.node, sim.host.view(), sim.record()).good
-    assert repair(sim.node, UUIDS[0], sim.call()).changed
-    assert tap(sim) == 1300 and check(sim.node, sim.host.view(), sim.record()).good
+    assert not repair(sim.node, UUIDS[0], sim.call()).changed
+    report = check(sim.node, sim.host.view(), sim.record())
+    assert report.good and [why for _does, why in report.idle] == [remedy]
+    sim.up(nic(mode))
+    assert tap(sim) == LARGE
+    mtu_of(sim, "tap0", 1200)  # somebody else's word
+    assert repair(sim.node, UUIDS[0], sim.call()).changed and tap(sim) == 1300
 
 
 def test_from_one_mode_to_the_other(sim: Sim) -> None:

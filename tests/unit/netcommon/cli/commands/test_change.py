@@ -98,6 +98,45 @@ def test_of_several_none_is_touched_if_one_cannot_have_it(cli: Cli) -> None:
     assert "static_fdb = true, set by change" in cli("plan", "tap1").stdout
 
 
+def called(cli: Cli, name: str) -> str:
+    """A third NIC is up on a device of this name; its UUID."""
+    cli.host.add_tap(name, holder=77)
+    cli("define", "--interface", name, "--mode", "bridged", "--link", "br0", "--instance", "db=1", "--index", "0")
+    cli("up", name)
+    return UUIDS[2]
+
+
+def test_a_device_with_an_equals_sign(cli: Cli) -> None:
+    """What stands before it is no option: the whole word names the NIC. So does a label, and an instance."""
+    called(cli, "vm=3")
+    assert "rate_in is 8000000" in cli("change", "vm=3", "rate_in=8mbit").stdout
+    assert "rate_in is 0" in cli("change", "db=1/0", "--unset", "rate_in").stdout
+    assert "rate_in is 8000000" in cli("change", "db=1", "rate_in=8mbit").stdout
+
+
+def test_an_option_before_the_equals_sign(cli: Cli) -> None:
+    """Also where a NIC's device begins as an option's word does."""
+    called(cli, "isolated=ye")
+    assert "isolated is true" in cli("change", "tap0", "isolated=yes").stdout
+
+
+def test_a_word_that_may_be_both(cli: Cli) -> None:
+    """It is refused, with the UUID by which the NIC is to be named; where that is given too it is the option."""
+    uuid = called(cli, "isolated=yes")
+    for words in (("isolated=yes",), ("tap0", "isolated=yes"), ("isolated=yes", "rate_in=8mbit"), ("--all", "isolated=yes")):
+        assert uuid in cli("change", *words, status=64).stderr
+    assert not Path(cli.paths.wanted).exists()
+    assert "on isolated=yes: isolated is true" in cli("change", uuid.upper(), "isolated=yes").stdout
+    assert [each.name for each in Path(cli.paths.wanted).glob("*.json")] == [f"{uuid}.json"]
+
+
+def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
+    called(cli, "vm=3")
+    for word in ("vm=4", "vm=", "=3", "VM=3"):
+        assert "option" in cli("change", "tap0", word, status=64).stderr
+    assert not Path(cli.paths.wanted).exists()
+
+
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_all_passes_over_a_nic_whose_device_is_gone(cli: Cli, dry: tuple[str, ...]) -> None:
     """As repair does; one that is named is refused."""

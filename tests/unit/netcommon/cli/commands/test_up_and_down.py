@@ -182,6 +182,8 @@ def test_a_nic_whose_device_is_gone_keeps_no_other_from_its_name(two: Cli) -> No
     assert f"web1/0 on tap2 ({UUIDS[7]}): good" in checked.stdout
     assert f"web1/0: {UUIDS[0]} on tap0, whose device is gone, is on record so too and is passed over" in checked.stderr
     assert two.json("show", "web1/0")[0]["nic"]["INTERFACE_UUID"] == UUIDS[7]
+    planned = two("plan", "web1/0")
+    assert f"web1/0 ({UUIDS[7]}) on tap2: ext" in planned.stdout and "tap0, whose device is gone" in planned.stderr
     assert "web1/0 is down on tap2" in two("down", "--force", "web1/0").stdout
     assert two.host.view().link("tap2").up is False  # type: ignore[union-attr]
     assert "the device is gone" in two("check", "web1/0", status=1).stdout

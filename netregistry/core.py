@@ -1,0 +1,274 @@
+"""Answer requests: request, identity, clock and the view of the store in; a response, and what is to be done to get it, out.
+
+Nothing here reads, writes or waits. What an answer needs of the store is an *effect*, which a generator gives and whose result it is sent:
+``netregistry.local`` does them on a store of its own process, a service on whatever it has, a simulation under its own clock. Randomness
+is the request's id, time is what the shell says: the same requests in the same order give the same registry, byte for byte.
+
+The way of a request: planned against the view (netregistry.view says how that is safe), committed with its entry of the history, planned
+anew where something has changed, sent again where no answer came. An id that has been is answered what it was answered, and done once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from netregistry.actions import ACTIONS, MOST_PARTS, Batch
+from netregistry.draft import Commit, Draft
+from netregistry.model import keys, kinds
+from netregistry.model.codec import Invalid, load, read
+from netregistry.model.history import Entry
+from netregistry.refusal import Refused
+from netregistry.request import Done, Part, Response, made
+from netregistry.rules import masters
+from netregistry.rules.nodes import reported, signed_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from netregistry.model.history import Identity
+    from netregistry.request import Call
+    from netregistry.view import View
+
+    Steps = Generator["Effect", "Result", Response]
+
+ATTEMPTS = 50  #: of a request that others keep on overtaking
+AGAIN = 5  #: times that a commit without answer is sent
+REMEMBERED = 10_000  #: refusals
+LATE = 3_600_000  #: milliseconds for which every request is remembered, at least
+EARLY = 300_000  #: milliseconds that the clock of who asks may be fast
+
+
+class CatchUp(NamedTuple):
+    """Let the view take in what has been committed, up to a revision at least; 0: up to the newest that there is."""
+
+    revision: int = 0
+
+
+class Read(NamedTuple):
+    """Read one key from the store; the result is a Found."""
+
+    key: str
+
+
+class Oldest(NamedTuple):
+    """Read the first keys of a prefix, values too; the result is a Some."""
+
+    prefix: str
+    limit: int
+
+
+class Grant(NamedTuple):
+    """Begin a lease; the result is a Granted."""
+
+    seconds: float
+
+
+class Compact(NamedTuple):
+    """Forget what was overwritten up to a revision."""
+
+    revision: int
+
+
+class Committed(NamedTuple):
+    """A commit was done."""
+
+    revision: int
+
+
+class Conflicted(NamedTuple):
+    """A commit was not done: a test of this key does not hold."""
+
+    key: str
+
+
+class Unanswered(NamedTuple):
+    """A commit was sent, and may be done."""
+
+
+class Found(NamedTuple):
+    """What was read, and the revision at which it was written; None: it is not there."""
+
+    value: bytes | None
+    revision: int = 0
+
+
+class Some(NamedTuple):
+    """Keys and values that were read."""
+
+    items: tuple[tuple[str, bytes], ...]
+
+
+class Granted(NamedTuple):
+    """A lease was begun."""
+
+    lease: int
+
+
+class Nothing(NamedTuple):
+    """The effect was done, and has no result."""
+
+
+Effect = Commit | CatchUp | Read | Oldest | Grant | Compact
+Result = Committed | Conflicted | Unanswered | Found | Some | Granted | Nothing
+
+
+class _Identified(NamedTuple):
+    id: kinds.Uuid
+
+
+class _Writer(NamedTuple):
+    master: kinds.Master
+
+
+class _Incarnation(NamedTuple):
+    incarnation: kinds.Uuid
+
+
+class Core:
+    """A registry's behaviour. ``view``: kept by who runs this; ``now``: seconds since the epoch.
+
+    A refused request changes nothing in the store, so that is not where its refusal is remembered: a copy that comes later is refused as
+    long as this Core is there, and judged anew by another one.
+    """
+
+    def __init__(self, view: View, now: Callable[[], float]) -> None:
+        self.view, self.now = view, now
+        self._refused: dict[tuple[str, str, str], Response] = {}  # by request and who made it, the oldest first
+
+    def answer(self, call: Call, who: Identity) -> Steps:
+        """Answer a request; never raises Refused: a refusal is a response with a problem document."""
+        same = (call.id, who.role, who.name)
+        if same in self._refused:
+            return self._refused[same]
+        try:
+            return (yield from self._answered(call, who))
+        except Invalid as error:
+            refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
+        except Refused as error:
+            refused = error
+        response = Response(refused.code, refused.problem())
+        if response.status < 500 and not call.dry_run:
+            self._refused[same] = response
+            if len(self._refused) > REMEMBERED:
+                del self._refused[next(iter(self._refused))]
+        return response
+
+    def sign_on(self, who: Identity, incarnation: str, seconds: float) -> Generator[Effect, Result, int]:
+        """Let a node be alive; give the lease that is to be kept. Raises Refused where another agent has its identity."""
+        read(_Incarnation, {"incarnation": incarnation})
+        lease = cast("Granted", (yield Grant(seconds))).lease
+        for _ in range(ATTEMPTS):
+            yield CatchUp()
+            result = yield signed_on(self.view, who, incarnation, lease, self.now())
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+                return lease
+        raise Refused("busy", "others have kept on overtaking it")
+
+    # -- one request
+
+    def _answered(self, call: Call, who: Identity) -> Steps:
+        read(_Identified, {"id": call.id})
+        try:
+            read(_Writer, {"master": masters.identity(who)})
+        except Invalid as error:
+            raise Refused("forbidden", f"{who.role} {who.name!a:.80} can be nobody's master: {error}") from None
+        current = call.dry_run
+        if current:
+            yield CatchUp()
+        for _ in range(ATTEMPTS):
+            try:
+                if call.action == "report":
+                    commit, done = reported(self.view, call.id, who, call.body, self.now()), Done(200, keys.reports(who.name))
+                else:
+                    yield from self._in_time(call)
+                    draft = Draft(self.view, call.id, who, self.now())
+                    done = _planned(draft, call)
+                    if call.dry_run:
+                        return Response(done.status, {"body": done.body, "changes": [each._asdict() for each in draft.changes]})
+                    commit = draft.commit(call.action, done.key or call.target, done.status, done.body)
+            except (Refused, Invalid):
+                # what it was judged by may be old; and what was done already looks as if somebody else had done it
+                if isinstance(earlier := (yield from self._earlier(call, who)), Response):
+                    return earlier
+                if current:
+                    raise
+            else:
+                unchanged = self.view.shown_revision(done.key)
+                result = yield from self._committed(commit)
+                if isinstance(result, Committed):
+                    yield CatchUp(result.revision)
+                    wrote = not done.key or any(change.key == done.key for change in commit.changes)
+                    return Response(done.status, done.body, f"{self.view.epoch}:{result.revision}" if wrote else unchanged)
+                if isinstance(result, Unanswered):
+                    raise Refused(
+                        "unsure", "the store has not answered: it may be done; the same request with the same id tells", id=call.id
+                    )
+                if isinstance(earlier := (yield from self._earlier(call, who)), Response):
+                    return earlier
+            yield CatchUp()
+            current = True
+        raise Refused("busy", "others have kept on overtaking it")
+
+    def _committed(self, commit: Commit) -> Generator[Effect, Result, Result]:
+        """Send a commit until there is an answer. A conflict after a commit without answer may be with itself."""
+        result: Result = Unanswered()
+        for _ in range(AGAIN):
+            result = yield commit
+            if not isinstance(result, Unanswered):
+                break
+        return result
+
+    def _in_time(self, call: Call) -> Generator[Effect, Result, None]:
+        """Raise Refused for a request that is not remembered if it was done, and for one of a time that is not yet."""
+        at = made(call.id)
+        if at > self.now() * 1000 + EARLY:
+            raise Refused("invalid", f"the request was made at {at / 1000:.0f}, which is not yet: set the clocks of both sides", field="id")
+        if at > self.view.ledger.floor:
+            return
+        found = cast("Found", (yield Read(keys.history(call.id))))
+        if found.value is None:
+            raise Refused("outdated", "requests as old as this are not remembered: make it anew if it is wanted still", id=call.id)
+
+    def _earlier(self, call: Call, who: Identity) -> Generator[Effect, Result, Response | None]:
+        """Give what the request was answered when it was done; None where it was not. Raises Refused for an id that was another's."""
+        if call.action == "report":
+            yield CatchUp()
+            latest = self.view.reports(who.name)
+            done = latest is not None and latest.request == call.id
+            return Response(200, None, self.view.shown_revision(keys.reports(who.name))) if done else None
+        found = cast("Found", (yield Read(keys.history(call.id))))
+        if found.value is None:
+            return None
+        entry = load(Entry, found.value)
+        if (entry.action, entry.who.role, entry.who.name) != (call.action, who.role, who.name):
+            raise Refused("exists", f"the id {call.id} was another request's", id=call.id)
+        yield CatchUp(found.revision)
+        return Response(entry.status, entry.body, f"{self.view.epoch}:{found.revision}")
+
+
+def _planned(draft: Draft, call: Call) -> Done:
+    """Do a request in a draft. Raises Refused, Invalid."""
+    if call.action != "batch":
+        return _done(draft, Part(call.action, call.target, call.body, call.match))
+    parts = read(Batch, call.body).parts
+    if not 0 < len(parts) <= MOST_PARTS:
+        raise Invalid("parts", len(parts), f"1 to {MOST_PARTS} requests")
+    bodies = []
+    for place, part in enumerate(parts):
+        try:
+            bodies.append(_done(draft, part).body)
+        except Refused as error:
+            raise Refused(error.kind, f"parts[{place}]: {error.detail}", part=place, **error.more) from None
+        except Invalid as error:
+            raise Invalid(f"parts[{place}].{error.field}", error.value, error.expected) from None
+    return Done(200, "", bodies)
+
+
+def _done(draft: Draft, part: Part) -> Done:
+    action = ACTIONS.get(part.action)
+    if action is None:
+        raise Invalid("action", part.action, f"one of {', '.join(ACTIONS)}")
+    if draft.who.role not in action.roles:
+        raise Refused("forbidden", f"{part.action} is for {' and '.join(sorted(action.roles))}", master=sorted(action.roles)[0])
+    return action.rule(draft, part)

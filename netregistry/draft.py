@@ -1,0 +1,122 @@
+"""Plan one commit: what a request reads of the view, with what it has changed so far laid over it (netregistry.view says why)."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from netregistry.model import keys
+from netregistry.model.codec import dump, write
+from netregistry.model.history import Change, Entry
+from netregistry.refusal import Refused
+from netregistry.stores.base import LONGEST_VALUE, MOST, Delete, Expect, Put
+from netregistry.view import groups
+
+if TYPE_CHECKING:
+    from netregistry.model.claim import Claim
+    from netregistry.model.history import Identity
+    from netregistry.model.network import Network
+    from netregistry.model.nic import Nic
+    from netregistry.model.node import Node
+    from netregistry.view import View
+
+#: Tests, and changes, of a commit that are not the request's own: the ledger and the history.
+OWN = 2
+
+
+class Commit(NamedTuple):
+    """What a store is to commit: netregistry.stores.base.Store.commit."""
+
+    tests: tuple[Expect, ...]
+    changes: tuple[Put | Delete, ...]
+
+
+class Draft:
+    """A commit in the making. ``request``: its UUID, from which all that is by chance is made, so that planning it anew gives the same."""
+
+    def __init__(self, view: View, request: str, who: Identity, now: float) -> None:
+        self.view, self.request, self.who, self.now = view, request, who, now
+        self._after: dict[str, Any] = {}
+        self._made = 0
+
+    # -- reading, with what was changed
+
+    def get(self, key: str) -> Any:
+        """Give the object at a key as it will be; None where there is none."""
+        return self._after[key] if key in self._after else self.view.get(key)
+
+    def touched(self, key: str) -> bool:
+        return key in self._after
+
+    def written(self, kind: str) -> list[str]:
+        """Give the keys that were changed, of those that begin with ``kind``."""
+        return [key for key in self._after if keys.kind(key) == kind]
+
+    def members(self, *group: str) -> list[str]:
+        """Give the keys of a group as it will be: netregistry.view.View.members."""
+        found = [key for key in self.view.members(*group) if key not in self._after]
+        return found + [key for key, value in self._after.items() if value is not None and group in groups(key, value)]
+
+    def nic(self, uuid: str) -> Nic | None:
+        return cast("Nic | None", self.get(keys.nic(uuid)))
+
+    def network(self, uuid: str) -> Network | None:
+        return cast("Network | None", self.get(keys.network(uuid)))
+
+    def node(self, uuid: str) -> Node | None:
+        return cast("Node | None", self.get(keys.node(uuid)))
+
+    def claim(self, key: str) -> Claim | None:
+        return cast("Claim | None", self.get(key))
+
+    def nics(self, *group: str) -> list[Nic]:
+        """Give the NICs of a group."""
+        return [cast("Nic", self.get(key)) for key in self.members(*group)]
+
+    # -- changing
+
+    def put(self, key: str, value: Any) -> None:
+        """Write an object; it need not be another than before."""
+        self._after[key] = value
+        self._checked()
+
+    def delete(self, key: str) -> None:
+        self._after[key] = None
+        self._checked()
+
+    def _checked(self) -> None:
+        if len(self._after) > MOST - OWN:
+            raise Refused("too-large", f"more than {MOST - OWN} things would change at once: ask for less in one request")
+
+    def new_uuid(self) -> str:
+        """Make a UUID: the same for the same request at the same place."""
+        self._made += 1
+        return str(uuid.uuid5(uuid.UUID(self.request), str(self._made)))
+
+    def chance(self, below: int, of: str) -> int:
+        """Give a number from 0 on that is below ``below``, by chance: the request's."""
+        return int.from_bytes(hashlib.sha256(f"{self.request}/{of}".encode()).digest()[:16], "big") % below
+
+    # -- what comes of it
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What differs from before."""
+        found = ((key, self.view.get(key), after) for key, after in self._after.items())
+        return tuple(Change(key, write(before), write(after)) for key, before, after in found if before != after)
+
+    def commit(self, action: str, target: str, status: int, body: Any) -> Commit:
+        """Give the commit, with its entry of the history."""
+        ledger = self.view.ledger
+        changes = self.changes
+        ledger = ledger._replace(number=ledger.number + 1, kept=ledger.kept + 1)
+        entry = Entry(ledger.number, self.request, self.now, self.who, action, target, changes, status, body)
+        data = dump(entry)
+        if len(data) > LONGEST_VALUE:
+            raise Refused("too-large", f"its entry in the history would have {len(data)} bytes, more than {LONGEST_VALUE}")
+        done: list[Put | Delete] = [Put(keys.LEDGER, dump(ledger)), Put(keys.history(self.request), data)]
+        for key, _before, _after in changes:
+            value = self._after[key]
+            done.append(Delete(key) if value is None else Put(key, dump(value)))
+        return Commit((Expect(keys.history(self.request), 0), Expect(keys.LEDGER, self.view.at(keys.LEDGER))), tuple(done))

@@ -1,0 +1,134 @@
+"""Do what must happen by time, as whichever service holds the leader's lease: every step is a commit that two may try and one does.
+
+Options that end, quarantines that are over and claims of deleted networks are requests like others, with a history. That a node is gone,
+reports of forgotten nodes, and the history's own length are no wishes of anybody, and have none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, cast
+
+from netregistry.core import LATE, CatchUp, Committed, Compact, Grant, Granted, Oldest, Some
+from netregistry.draft import Commit
+from netregistry.model import keys
+from netregistry.model.codec import dump
+from netregistry.model.history import Identity
+from netregistry.model.node import Gone
+from netregistry.request import Call, made, new_id
+from netregistry.rules import ends
+from netregistry.stores.base import Delete, Expect, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from netregistry.core import Core, Effect, Result
+
+    Work = Generator[Effect, Result, None]
+
+AT_ONCE = 100  #: keys deleted by one commit
+EVERY = 60.0  #: seconds from one look at the history's length to the next
+KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
+
+
+class Leader:
+    """The leader's work. ``name``: of the service, for people."""
+
+    def __init__(self, core: Core, name: str) -> None:
+        self._core, self._name = core, name
+        self._looked = float("-inf")
+        self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
+
+    def elected(self, seconds: float) -> Generator[Effect, Result, int]:
+        """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
+        lease = cast("Granted", (yield Grant(seconds))).lease
+        result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
+        return lease if isinstance(result, Committed) else 0
+
+    def work(self) -> Work:
+        """Do all that is due."""
+        yield from self._requests()
+        for commit in (*self._gone(), *self._forgotten()):
+            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+        now = self._core.now()
+        if now - self._looked >= EVERY or now < self._looked:
+            self._looked = now
+            yield from self._trimmed()
+            yield from self._compacted()
+
+    def _requests(self) -> Work:
+        """Ask for what has ended, until nothing more has."""
+        core, who = self._core, Identity("leader", "", self._name)
+        while actions := ends.wanted(core.view, core.now()):
+            for action in actions:
+                # of one state of the registry there is one such request, whoever makes it
+                request = new_id(core.now(), hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
+                response = yield from core.answer(Call(request, action), who)
+                if response.status != 200:
+                    return
+
+    def _gone(self) -> Iterator[Commit]:
+        """Note since when nodes have no lease: the engine only removes their keys."""
+        view = self._core.view
+        for key in tuple(view.all("nodes")):
+            node = key.partition("/")[2]
+            if view.alive(node) is None and view.gone(node) is None:
+                tests = (Expect(keys.alive(node), 0), Expect(keys.gone(node), 0), Expect(key, view.at(key)))
+                yield Commit(tests, (Put(keys.gone(node), dump(Gone(self._core.now()))),))
+
+    def _forgotten(self) -> Iterator[Commit]:
+        """Sweep what is left of nodes that were forgotten."""
+        view = self._core.view
+        left: dict[str, list[str]] = {}
+        for (node,) in view.groups("on"):
+            if view.node(node) is None:
+                left.setdefault(node, []).extend(view.members("on", node))
+        for kind in ("reports", "gone"):
+            for key in tuple(view.all(kind)):
+                node = key.partition("/")[2]
+                if view.node(node) is None:
+                    left.setdefault(node, []).append(key)
+        for node, found in left.items():
+            for place in range(0, len(found), AT_ONCE):
+                yield Commit((Expect(keys.node(node), 0),), tuple(Delete(key) for key in found[place : place + AT_ONCE]))
+
+    def _trimmed(self) -> Work:
+        """Delete the oldest entries of the history: by age and number, and never what a late copy of a request may still ask for.
+
+        The ledger's floor rises in the same commit: what is not remembered any more is refused from then on.
+        """
+        core = self._core
+        while True:
+            view, settings, now = core.view, core.view.settings, core.now()
+            some = cast("Some", (yield Oldest("history/", AT_ONCE)))
+            ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
+            cut: list[str] = []
+            for key, _value in some.items:
+                at = made(key.partition("/")[2])
+                if at >= now * 1000 - LATE or not (len(cut) < excess or at < (now - settings.history_seconds) * 1000):
+                    break
+                cut.append(key)
+                ledger = ledger._replace(kept=ledger.kept - 1, floor=max(ledger.floor, at))
+            if not cut:
+                return
+            advanced = Put(keys.LEDGER, dump(ledger))
+            result = yield Commit((Expect(keys.LEDGER, view.at(keys.LEDGER)),), (advanced, *map(Delete, cut)))
+            if not isinstance(result, Committed):
+                return
+            yield CatchUp(result.revision)
+
+    def _compacted(self) -> Work:
+        """Let the store forget what was overwritten a while ago."""
+        now = self._core.now()
+        self._marks = [mark for mark in self._marks if mark[0] <= now] + [(now, self._core.view.revision)]
+        old = [revision for at, revision in self._marks if at <= now - KEPT]
+        if old:
+            self._marks = self._marks[len(old) :]
+            yield Compact(old[-1])
+
+
+def hash_of(text: str) -> int:
+    """Give a number that is the same for the same text, in every process."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:10], "big")

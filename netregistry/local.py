@@ -1,0 +1,158 @@
+"""Run a registry's core on a store of this process: the effects done, one request after the other.
+
+A service runs it in a thread, a simulation in its loop, tests as it is. Wanted changes go one after the other, for all of them advance one
+key (netregistry.view): side by side they would only overtake each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from netregistry.core import (
+    CatchUp,
+    Committed,
+    Compact,
+    Conflicted,
+    Core,
+    Found,
+    Grant,
+    Granted,
+    Nothing,
+    Oldest,
+    Read,
+    Some,
+    Unanswered,
+)
+from netregistry.draft import Commit
+from netregistry.leader import Leader
+from netregistry.model import keys
+from netregistry.stores.base import Compacted, Conflict, Lost, Unknown
+from netregistry.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from netregistry.core import Effect, Result
+    from netregistry.model import keys
+    from netregistry.model.history import Identity
+    from netregistry.request import Call, Response
+from netregistry.stores.base import Batch, Store, Watch
+
+T = TypeVar("T")
+PAGE = 10_000  #: items of a listing at once
+
+
+class Local:
+    """A registry over a store. ``now``: seconds since the epoch.
+
+    ``heard``: called with each batch after the view has taken it in, and with None where the view was made anew.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], float], name: str = "", heard: Callable[[Batch | None], None] | None = None) -> None:
+        self._store, self._heard = store, heard
+        self._lock = threading.RLock()
+        self._watch: Watch | None = None
+        self.core = Core(View(store.epoch), now)
+        self.leader = Leader(self.core, name)
+        self._reload()
+
+    @property
+    def view(self) -> View:
+        return self.core.view
+
+    def answer(self, call: Call, who: Identity) -> Response:
+        """Answer a request. Raises Unavailable where the store cannot be used."""
+        return self.run(self.core.answer(call, who))
+
+    def sign_on(self, who: Identity, incarnation: str, seconds: float) -> int:
+        """Let a node be alive; give the lease that is to be kept (Store.keep). Raises Refused, Unavailable."""
+        return self.run(self.core.sign_on(who, incarnation, seconds))
+
+    def work(self) -> None:
+        """Do the leader's work that is due. Raises Unavailable."""
+        self.catch_up()
+        self.run(self.leader.work())
+
+    def catch_up(self) -> None:
+        """Take in all that has been committed, by whomever."""
+        with self._lock:
+            self._caught_up()
+
+    def close(self) -> None:
+        """End the watch; the store stays open."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def run(self, steps: Generator[Effect, Result, T]) -> T:
+        """Do the effects that a generator of the core gives, until it returns."""
+        with self._lock:
+            try:
+                effect = next(steps)
+                while True:
+                    effect = steps.send(self.do(effect))
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def do(self, effect: Effect) -> Result:
+        """Do one effect; for who lets several generators of the core run by turns."""
+        if isinstance(effect, Commit):
+            try:
+                return Committed(self._store.commit(effect.tests, effect.changes))
+            except Conflict as conflict:
+                return Conflicted(conflict.key)
+            except Unknown:
+                return Unanswered()
+        if isinstance(effect, Read):
+            item = self._store.get(effect.key)
+            return Found(item.value, item.revision) if item else Found(None)
+        if isinstance(effect, Oldest):
+            return Some(tuple((item.key, item.value) for item in self._store.list(effect.prefix, limit=effect.limit).items))
+        if isinstance(effect, Grant):
+            return Granted(self._store.grant(effect.seconds))
+        if isinstance(effect, CatchUp):
+            self._caught_up()
+        elif isinstance(effect, Compact):
+            try:
+                self._store.compact(effect.revision)
+            except Compacted:
+                pass  # another one has done more
+        return Nothing()
+
+    def _caught_up(self) -> None:
+        try:
+            while self._watch is not None:
+                batch = self._watch.next(0.0)
+                self.view.apply(batch)
+                if not batch.changes:
+                    return
+                if self._heard is not None:
+                    self._heard(batch)
+        except (Lost, Compacted):
+            self._reload()
+
+    def _reload(self) -> None:
+        """List all anew, and watch from there."""
+        self.close()
+        while True:
+            try:
+                self.core.view = self._listed()
+                self._watch = self._store.watch("", self.view.revision + 1)
+            except Compacted:  # while it was listed
+                continue
+            break
+        if self._heard is not None:
+            self._heard(None)
+
+    def _listed(self) -> View:
+        """List all that a view holds, as it was at one revision: not the history, which may be the larger part."""
+        view, revision = View(self._store.epoch), 0
+        for kind in keys.TYPES:
+            after, more = "", kind != "history"
+            while more:
+                listing = self._store.list(kind, after, PAGE, revision)
+                revision, more = listing.revision, listing.more
+                view.load(listing.items, revision)
+                after = listing.items[-1].key if listing.items else ""
+        return view

@@ -1,0 +1,82 @@
+"""Name the keys of a registry's store, and the type of the values below each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netregistry.model.claim import Claim
+from netregistry.model.history import Entry, Ledger, Settings
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic, Report
+from netregistry.model.node import Alive, Gone, Node, Reports
+
+LEDGER, SETTINGS, LEADER = "ledger", "settings", "leader"
+
+#: The first part of a key -> the type of its value.
+TYPES: dict[str, Any] = {
+    "networks": Network,
+    "nics": Nic,
+    "nodes": Node,
+    "macs": Claim,
+    "addresses": Claim,
+    "seen": Report,
+    "reports": Reports,
+    "alive": Alive,
+    "gone": Gone,
+    "history": Entry,
+    LEDGER: Ledger,
+    SETTINGS: Settings,
+}
+#: What history covers, and no commit changes without the ledger.
+WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", SETTINGS))
+
+
+def kind(key: str) -> str:
+    """Give the first part of a key."""
+    return key.partition("/")[0]
+
+
+def network(uuid: str) -> str:
+    return f"networks/{uuid}"
+
+
+def nic(uuid: str) -> str:
+    return f"nics/{uuid}"
+
+
+def node(uuid: str) -> str:
+    return f"nodes/{uuid}"
+
+
+def seen(node: str, nic: str) -> str:
+    return f"seen/{node}/{nic}"
+
+
+def reports(node: str) -> str:
+    return f"reports/{node}"
+
+
+def alive(node: str) -> str:
+    return f"alive/{node}"
+
+
+def gone(node: str) -> str:
+    return f"gone/{node}"
+
+
+def mac(scope: str, mac: str) -> str:
+    return f"macs/{scope}/{mac}"
+
+
+def address(scope: str, address: str) -> str:
+    return f"addresses/{scope}/{address}"
+
+
+def history(request: str) -> str:
+    return f"history/{request}"
+
+
+def claims(nic: Nic) -> list[str]:
+    """Give the keys of what a NIC claims."""
+    found = [address(nic.scope, each) for each in nic.all_addresses]
+    return [mac(nic.scope, nic.mac), *found] if nic.mac else found

@@ -1,0 +1,82 @@
+"""Define a NIC as it is wanted, and its report as a node has it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from netregistry.model import kinds
+from netregistry.model.codec import Between
+from netregistry.model.kinds import REGISTRY
+
+Index = Annotated[int, Between(0, 65535)]
+Mode = Literal["", "bridged", "routed", "openvswitch", "ext"]
+
+
+class Option(NamedTuple):
+    """One option of a NIC that the operator has set: its value as a tag would give it. ``until``: seconds since the epoch; 0: for good."""
+
+    name: kinds.Name
+    value: Annotated[str, kinds.OptionText]
+    until: kinds.Time = 0.0
+
+
+class Nic(NamedTuple):
+    """A NIC as it is wanted."""
+
+    uuid: kinds.Uuid
+    cluster: kinds.Cluster = ""
+    master: kinds.Master = REGISTRY
+    belongs: Literal["instance", "server", "other"] = "instance"
+    instance: kinds.Instance = ""
+    index: Index | None = None  # type: ignore[assignment]  # the tuple's method of this name is not wanted
+    name: kinds.NameOrNone = ""
+    owner: kinds.NameOrNone = ""
+    mac: kinds.Mac = ""
+    network: kinds.UuidOrNone = ""
+    ip: kinds.AddressOrNone = ""  #: the address that its hypervisor knows
+    addresses: Annotated[tuple[kinds.Address, ...], kinds.Sixteen] = ()  #: further ones, of the registry
+    mode: Mode = ""
+    link: kinds.Link = ""
+    vlan: kinds.Vlan = ""
+    model: kinds.NameOrNone = ""
+    tags: Annotated[tuple[kinds.Tag, ...], kinds.Hundred] = ()
+    options: Annotated[tuple[Option, ...], kinds.Hundred] = ()
+    primary: bool = False
+    reserved: bool = False  #: what it had stays reserved for its instance after its deletion
+    made: kinds.Time = 0.0
+
+    @property
+    def all_addresses(self) -> tuple[str, ...]:
+        """The hypervisor's address first, each once."""
+        return tuple(dict.fromkeys((self.ip, *self.addresses) if self.ip else self.addresses))
+
+    @property
+    def scope(self) -> str:
+        """Where its MAC and addresses may be one NIC's alone: its network, else its cluster, else all that have neither."""
+        return self.network or self.cluster or kinds.NO_SCOPE
+
+    @property
+    def label(self) -> str:
+        """The NIC for people: "web1/0", "web1 net1", or its UUID."""
+        which = self.name if self.index is None else f"{self.index}"
+        return f"{self.instance}/{which}" if self.instance and which else self.instance or self.name or self.uuid
+
+
+class Report(NamedTuple):
+    """One NIC as a node has it. Only that node writes it."""
+
+    nic: kinds.Uuid
+    state: Literal["running", "stopped", "incoming"]
+    tap: kinds.NameOrNone = ""
+    mac: kinds.Mac = ""
+    ip: kinds.AddressOrNone = ""
+    addresses: Annotated[tuple[kinds.Address, ...], kinds.Hundred] = ()  #: all that are in use
+    mode: Mode = ""
+    link: kinds.Link = ""
+    vlan: kinds.Vlan = ""
+    model: kinds.NameOrNone = ""
+    options: Annotated[tuple[Option, ...], kinds.Hundred] = ()  #: in force
+    applied: kinds.NameOrNone = ""  #: EPOCH:REVISION of what is in force
+    refused: kinds.Note = ""  #: why what is wanted is not
+    drift: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()
+    since: kinds.Time = 0.0

@@ -1,0 +1,80 @@
+"""Choose the address or MAC to give out: the lowest never used, else the one that has been free longest.
+
+Of MACs the lowest is counted from a place by chance and round the end: other registries, and Ganeti by itself, may give out MACs of the
+same prefix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys, kinds
+from netregistry.refusal import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from netregistry.draft import Draft
+    from netregistry.model.network import Network
+    from netregistry.pool import Pool
+
+OCTETS = 6  #: of a MAC
+
+
+def address(draft: Draft, network: Network, family: int) -> str:
+    """Choose an address of a network: 4 or 6. Raises Refused where none is left."""
+    _every_node_was_heard(draft)
+    if family not in network.families:
+        raise Refused("invalid", f"{network.name} has no IPv{family} subnet", field="allocate")
+    pool, bounds, excluded = draft.view.pool("addresses", network.uuid, family), network.bounds(family), network.excluded(family)
+    for number in _candidates(pool, bounds):
+        found = kinds.text(number, family)
+        if number not in excluded and not draft.touched(keys.address(network.uuid, found)):
+            return found
+    raise _full(f"{network.name} has no free IPv{family} address", pool, bounds, excluded)
+
+
+def mac(draft: Draft, prefix: str, scope: str) -> str:
+    """Choose a MAC that begins with ``prefix`` and is free in every scope. Raises Refused where none is left."""
+    _every_node_was_heard(draft)
+    octets = prefix.split(":")
+    bits = 8 * (OCTETS - len(octets))
+    first = int("".join(octets), 16) << bits
+    last = first + (1 << bits) - 1
+    start = first + draft.chance(1 << bits, f"mac {scope}")
+    pool = draft.view.pool("macs", "")
+    chosen = {key.rpartition("/")[2] for key in draft.written("macs")}
+    for number in _candidates(pool, ((start, last), (first, start - 1))):
+        found = ":".join(f"{each:02x}" for each in number.to_bytes(OCTETS, "big"))
+        if number and found not in chosen:
+            return found
+    raise _full(f"no MAC that begins with {prefix} is free", pool, ((first, last),), frozenset())
+
+
+def _candidates(pool: Pool, bounds: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """Give what may be given out, the best first."""
+    bounds = tuple(bounds)
+    for first, last in bounds:
+        yield from pool.never_used(first, last)
+    yield from pool.longest_freed(bounds)
+
+
+def _full(what: str, pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Refused:
+    bounds = tuple(bounds)
+    size = sum(last - first + 1 for first, last in bounds)
+    size -= sum(1 for number in excluded if any(first <= number <= last for first, last in bounds))
+    counted = dict.fromkeys(("held", "reserved", "quarantined"), 0)
+    for first, last in bounds:
+        for standing, number in pool.count(first, last).items():
+            if standing in counted:
+                counted[standing] += number
+    said = ", ".join(f"{number} {standing}" for standing, number in counted.items())
+    return Refused("full", f"{what}: of {size} {said}", size=size, **counted)
+
+
+def _every_node_was_heard(draft: Draft) -> None:
+    """Raise Refused after a restore, as long as a live node may have what was given out after the backup."""
+    if missing := draft.view.unheard():
+        names = [node.name for each in missing[:10] if (node := draft.node(each)) is not None]
+        detail = f"the registry was restored: nothing is given out before every live node has reported; missing: {', '.join(names)}"
+        raise Refused("waiting", detail, nodes=list(missing))

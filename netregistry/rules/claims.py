@@ -1,0 +1,107 @@
+"""Take MACs and addresses for NICs, and free them: in the draft of what claims them.
+
+What is asked for (by an operator, by allocation) is refused where somebody has it. What exists already (what an importer or a node has
+found) contends: it stands behind the holder, follows him when he goes, and shows as a conflict until then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys
+from netregistry.model.claim import Claim
+from netregistry.refusal import Refused
+
+if TYPE_CHECKING:
+    from netregistry.draft import Draft
+    from netregistry.model.nic import Nic
+
+MOST_CONTENDERS = 100
+
+
+def change(draft: Draft, before: Nic | None, after: Nic | None, contends: bool) -> None:
+    """Free what a NIC has no more, and take what it has now. Raises Refused."""
+    left, taken = (keys.claims(nic) if nic is not None else [] for nic in (before, after))
+    for key in left:
+        if before is not None and key not in taken:
+            free(draft, key, before)
+    for key in taken:
+        if after is not None and key not in left:
+            take(draft, key, after, contends)
+
+
+def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
+    """Let a NIC have a MAC or an address. Raises Refused where somebody else does, and it does not contend."""
+    claim = draft.claim(key) or Claim()
+    what = _what(key)
+    if keys.kind(key) == "addresses" and not contends:
+        network = draft.network(nic.network) if nic.network else None
+        if network is not None and network.has(what):
+            raise Refused("taken", f"{what} is {network.name}'s own: a gateway, or an address that no host can have", holder=network.uuid)
+    standing = claim.standing
+    if standing == "held":
+        if claim.holder == nic.uuid:
+            return
+        if not contends:
+            raise Refused("taken", f"{what} belongs to {_named(draft, claim.holder)}", holder=claim.holder)
+        if len(claim.contenders) >= MOST_CONTENDERS:
+            raise Refused("taken", f"{what} has {MOST_CONTENDERS} contenders already")
+        draft.put(key, claim._replace(contenders=(*(each for each in claim.contenders if each != nic.uuid), nic.uuid)))
+        return
+    if not contends and standing == "reserved" and not (claim.instance and (claim.cluster, claim.instance) == (nic.cluster, nic.instance)):
+        whose = f" for {claim.instance}" if claim.instance else ""
+        raise Refused("taken", f"{what} is reserved{whose}: {claim.reserved}", reserved=claim.reserved)
+    if not contends and standing == "quarantined" and claim.last != nic.uuid:
+        raise Refused("taken", f"{what} was freed, and is in quarantine until {claim.until:.0f}", until=claim.until)
+    draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=""))
+
+
+def free(draft: Draft, key: str, nic: Nic) -> None:
+    """Take from a NIC what it has, or contends for; nothing of what is another's."""
+    claim = draft.claim(key)
+    if claim is None:
+        return
+    if claim.holder != nic.uuid:
+        if nic.uuid in claim.contenders:
+            draft.put(key, claim._replace(contenders=tuple(each for each in claim.contenders if each != nic.uuid)))
+        return
+    if claim.contenders:
+        draft.put(key, claim._replace(holder=claim.contenders[0], contenders=claim.contenders[1:]))
+        return
+    until = draft.now + draft.view.settings.quarantine if draft.view.settings.quarantine else 0.0
+    claim = claim._replace(holder="", freed=draft.now, until=until, last=nic.uuid)
+    if nic.reserved and not claim.reserved:
+        claim = claim._replace(reserved=f"{nic.label} had it", cluster=nic.cluster, instance=nic.instance)
+    draft.put(key, claim)
+
+
+def reserve(draft: Draft, key: str, why: str, cluster: str, instance: str) -> Claim:
+    """Keep a MAC or an address from being given out. Raises Refused where it is reserved already for something else."""
+    claim = draft.claim(key) or Claim()
+    if claim.reserved and (claim.reserved, claim.cluster, claim.instance) != (why, cluster, instance):
+        raise Refused("taken", f"{_what(key)} is reserved: {claim.reserved}", reserved=claim.reserved)
+    claim = claim._replace(reserved=why, cluster=cluster, instance=instance)
+    draft.put(key, claim)
+    return claim
+
+
+def release(draft: Draft, key: str) -> None:
+    """Take a reservation back, or end a quarantine; a holder keeps what it has. Raises Refused where there is neither."""
+    claim = draft.claim(key)
+    if claim is None or not (claim.reserved or claim.standing == "quarantined"):
+        raise Refused("missing", f"{_what(key)} is neither reserved nor in quarantine")
+    until = claim.until if claim.reserved else 0.0
+    claim = claim._replace(reserved="", cluster="", instance="", until=until)
+    if claim.holder or claim.freed:
+        draft.put(key, claim)
+    else:
+        draft.delete(key)  # it was reserved, and never used
+
+
+def _what(key: str) -> str:
+    return key.split("/", 2)[2]
+
+
+def _named(draft: Draft, holder: str) -> str:
+    nic = draft.nic(holder)
+    return f"NIC {holder}" if nic is None or nic.label == holder else f"{nic.label} (NIC {holder})"

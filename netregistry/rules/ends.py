@@ -1,0 +1,65 @@
+"""Do what is due by time: options that end, quarantines that are over, claims of networks that are gone. The leader asks for it.
+
+Each does a part of what is due, as much as fits into one commit, and nothing where nothing is due: it may be asked for at any time, by
+several at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys
+from netregistry.model.claim import Claim
+from netregistry.model.nic import Nic
+from netregistry.request import Done
+from runtime import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netregistry.draft import Draft
+    from netregistry.request import Part
+    from netregistry.view import View
+
+AT_ONCE = 50  #: things changed by one commit: NICs may be large
+
+
+def options(draft: Draft, part: Part) -> Done:
+    """Take the options away whose time is over."""
+    found = [key for key in draft.view.due(draft.now) if isinstance(draft.get(key), Nic)]
+    for key in found[:AT_ONCE]:
+        nic: Nic = draft.get(key)
+        draft.put(key, nic._replace(options=tuple(each for each in nic.options if not 0 < each.until <= draft.now)))
+    return Done(200, "", {"ended": len(found[:AT_ONCE])})
+
+
+def quarantine(draft: Draft, part: Part) -> Done:
+    """Let what was freed be given out again when its quarantine is over."""
+    found = [key for key in draft.view.due(draft.now) if isinstance(draft.get(key), Claim)]
+    for key in found[:AT_ONCE]:
+        claim: Claim = draft.get(key)
+        draft.put(key, claim._replace(until=0.0))
+    return Done(200, "", {"ended": len(found[:AT_ONCE])})
+
+
+def sweep(draft: Draft, part: Part) -> Done:
+    """Delete the claims that are left of networks that are gone."""
+    found = [key for _, key in zip(range(AT_ONCE), orphans(draft.view), strict=False)]
+    for key in found:
+        draft.delete(key)
+    return Done(200, "", {"swept": len(found)})
+
+
+def orphans(view: View) -> Iterator[str]:
+    """Give the claims without holder whose network is gone."""
+    for (scope,) in view.groups("unheld"):
+        if validate.is_uuid(scope) and view.network(scope) is None:
+            yield from view.members("unheld", scope)
+
+
+def wanted(view: View, now: float) -> tuple[str, ...]:
+    """Give the actions that there is something for."""
+    found = dict.fromkeys("options.end" if keys.kind(key) == "nics" else "quarantine.end" for key in view.due(now))
+    if next(orphans(view), None) is not None:
+        found["claims.sweep"] = None
+    return tuple(found)

@@ -1,0 +1,174 @@
+"""Add, change and delete NICs as they are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netcommon.options.tags import value_of
+from netregistry.model import keys
+from netregistry.model.codec import Invalid, read_fields, write
+from netregistry.model.nic import Nic
+from netregistry.refusal import Refused
+from netregistry.request import Done, matched
+from netregistry.rules import allocation, claims, masters
+from netregistry.rules.networks import forced
+from runtime.errors import NicInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from netregistry.draft import Draft
+    from netregistry.model.network import Network
+    from netregistry.request import Part
+
+FIELDS = tuple(name for name in Nic._fields if name not in ("uuid", "cluster", "master", "made"))
+AT_FIRST = ("uuid", "cluster")
+ALLOCATED = ("mac", "ipv4", "ipv6")  #: what ``allocate`` in a body may name
+#: ``found`` in a body: the NIC is there already, and what it has counts even where somebody else has it.
+BESIDE = ("allocate", "found")
+MOST_ADDRESSES = 16
+#: What a network has a say in.
+PLACED = ("network", "cluster", "owner", "ip", "addresses")
+
+
+def add(draft: Draft, part: Part) -> Done:
+    """Make a NIC. Its master is who asks; without a MAC one is given out."""
+    allocate, found, rest = _beside(draft, part.body)
+    fields = read_fields(Nic, rest, (*AT_FIRST, *FIELDS))
+    role = draft.who.role
+    if role == "importer":
+        fields["cluster"] = draft.who.name
+    elif role == "node":
+        node = draft.node(draft.who.name)
+        if node is None:
+            raise Refused("missing", f"node {draft.who.name} has not joined, or was forgotten")
+        fields["cluster"] = node.cluster
+    elif not fields.get("cluster"):
+        network = draft.network(fields.get("network", ""))
+        fields["cluster"] = network.cluster if network else ""
+    if not fields.get("uuid"):
+        fields["uuid"] = draft.new_uuid()
+    if draft.nic(fields["uuid"]) is not None:
+        raise Refused("exists", f"there is a NIC {fields['uuid']}")
+    made = Nic(**fields)._replace(master=masters.identity(draft.who), made=draft.now)
+    masters.nic(draft, made, [name for name in fields if name in FIELDS], draft.who)
+    if not made.mac and not found and "mac" not in allocate:
+        allocate = ("mac", *allocate)
+    return _written(draft, None, made, fields, allocate, found)
+
+
+def set_(draft: Draft, part: Part) -> Done:
+    """Change fields of a NIC; with ``allocate`` in the body also what is given out anew."""
+    before = _there(draft, part.target)
+    matched(draft, keys.nic(before.uuid), part.match)
+    allocate, found, rest = _beside(draft, part.body, before.network)
+    fields = read_fields(Nic, rest, FIELDS)
+    touched = [name for name in fields if fields[name] != getattr(before, name)]
+    masters.nic(draft, before, [*touched, *(("mac",) if "mac" in allocate else ())], draft.who)
+    return _written(draft, before, before._replace(**fields), fields, allocate, found)
+
+
+def delete(draft: Draft, part: Part) -> Done:
+    """Delete a NIC, and free what it has. ``force``: its Ganeti cluster is gone for good."""
+    nic = _there(draft, part.target)
+    key = keys.nic(nic.uuid)
+    matched(draft, key, part.match)
+    masters.nic_whole(draft, nic, draft.who, forced(part))
+    claims.change(draft, nic, None, False)
+    draft.delete(key)
+    return Done(200, key, write(nic))
+
+
+def _beside(draft: Draft, body: Any, network: str = "") -> tuple[tuple[str, ...], bool, Any]:
+    """Part the body of a request into what is to be given out, whether the NIC was found, and its fields. Raises Invalid, Refused."""
+    if not isinstance(body, dict):
+        raise Invalid("body", body, "an object")
+    for name in body:
+        if name in masters.PER_NETWORK:
+            _per_network(draft, name, body.get("network", network))
+    allocate, found = body.get("allocate", []), body.get("found", False)
+    if not isinstance(allocate, list) or any(each not in ALLOCATED for each in allocate) or len(set(allocate)) != len(allocate):
+        raise Invalid("allocate", allocate, f"a list of {', '.join(ALLOCATED)}, none twice")
+    if not isinstance(found, bool) or (found and draft.who.role == "operator"):
+        raise Invalid("found", found, "true from a node or an importer alone")
+    found = found or draft.who.role == "importer"
+    return tuple(allocate), found, {name: value for name, value in body.items() if name not in BESIDE}
+
+
+def _per_network(draft: Draft, name: str, uuid: object) -> None:
+    network = draft.network(uuid) if isinstance(uuid, str) else None
+    command = f"netcommon registry network set {network.name if network else 'NETWORK'} {name}=..."
+    raise Refused("forbidden", f"{name} is of a network, and never of one NIC: {command}", field=name, master="network", command=command)
+
+
+def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any], allocate: Iterable[str], found: bool) -> Done:
+    """Check a NIC as it is to be, take what it claims, and write it."""
+    network = draft.network(after.network) if after.network else None
+    if after.network and network is None:
+        raise Invalid("network", after.network, "the UUID of a network that is there")
+    # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
+    if network is not None and not found and (before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)):
+        _may_be_in(network, after)
+    if before is None or before.options != after.options:
+        _options_are_some(draft, after)
+    for each in allocate:
+        after = _given(draft, after, network, each)
+    if len(after.addresses) > MOST_ADDRESSES:
+        raise Invalid("addresses", len(after.addresses), f"at most {MOST_ADDRESSES}")
+    if after.primary and not after.instance:
+        raise Invalid("primary", True, "a NIC of an instance")
+    claims.change(draft, before, after, found)
+    if after.primary:
+        for other in draft.nics("instance", after.cluster, after.instance):
+            if other.primary and other.uuid != after.uuid:
+                draft.put(keys.nic(other.uuid), other._replace(primary=False))
+    draft.put(keys.nic(after.uuid), after)
+    return Done(200 if before else 201, keys.nic(after.uuid), write(after))
+
+
+def _may_be_in(network: Network, nic: Nic) -> None:
+    """Raise Refused where the network is not for such a NIC."""
+    if network.cluster and network.cluster != nic.cluster:
+        raise Refused("forbidden", f"{network.name} is of the cluster {network.cluster}", field="network", master=network.cluster)
+    if network.owners and nic.owner not in network.owners:
+        raise Refused("forbidden", f"{network.name} is for NICs of {', '.join(network.owners)}", field="owner", owners=list(network.owners))
+    for each in nic.all_addresses:
+        if not network.holds(each):
+            subnets = " and ".join(subnet for subnet in (network.subnet, network.subnet6) if subnet) or "no subnet"
+            raise Invalid("ip" if each == nic.ip else "addresses", each, f"an address in {network.name}, which has {subnets}")
+
+
+def _options_are_some(draft: Draft, nic: Nic) -> None:
+    """Raise Invalid for an option that is none, Refused for one that is of networks."""
+    names = [option.name for option in nic.options]
+    if len(set(names)) != len(names):
+        raise Invalid("options", ", ".join(names), "each option once")
+    for place, option in enumerate(nic.options):
+        if option.name in masters.PER_NETWORK:
+            _per_network(draft, option.name, nic.network)
+        try:
+            value_of(option.name, option.value)
+        except NicInvalid as error:
+            raise Invalid(f"options[{place}].{'name' if error.variable == 'option' else 'value'}", error.value, error.expected) from None
+
+
+def _given(draft: Draft, nic: Nic, network: Network | None, what: str) -> Nic:
+    """Give the NIC with a MAC or an address that nobody has. Ganeti's own ``ip`` is Ganeti's; others are had beside it."""
+    if what == "mac":
+        prefix = (network.mac_prefix if network else "") or draft.view.settings.mac_prefix
+        if not prefix:
+            raise Refused("full", "neither the network nor the settings name a prefix of MACs (mac_prefix)")
+        return nic._replace(mac=allocation.mac(draft, prefix, nic.scope + nic.uuid))
+    if network is None:
+        raise Invalid("allocate", what, "a NIC with a network")
+    found = allocation.address(draft, network, 4 if what == "ipv4" else 6)
+    if nic.ip or nic.master.startswith("ganeti:"):
+        return nic._replace(addresses=(*nic.addresses, found))
+    return nic._replace(ip=found)
+
+
+def _there(draft: Draft, uuid: str) -> Nic:
+    nic = draft.nic(uuid)
+    if nic is None:
+        raise Refused("missing", f"there is no NIC {uuid!a:.80}")
+    return nic

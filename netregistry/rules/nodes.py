@@ -1,0 +1,143 @@
+"""Let nodes join, change and be forgotten; take in what they report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from netregistry.draft import Commit
+from netregistry.model import keys, kinds
+from netregistry.model.codec import Invalid, dump, read, read_fields, write
+from netregistry.model.nic import Report
+from netregistry.model.node import About, Alive, Node, Reports
+from netregistry.refusal import Refused
+from netregistry.request import Done, matched, revision
+from netregistry.rules.networks import forced
+from netregistry.stores.base import Delete, Expect, Put
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from netregistry.draft import Draft
+    from netregistry.model.history import Identity
+    from netregistry.request import Part
+    from netregistry.view import View
+
+FIELDS = ("name", "cluster", "kind", "provides")
+#: What a node may say of itself.
+OF_NODE = ("name", "kind")
+
+
+class Reporting(NamedTuple):
+    """What a node reports at once. ``after``: EPOCH:REVISION of its reports before these; EPOCH:0 for its first."""
+
+    after: kinds.Name
+    nics: Annotated[tuple[Report, ...], kinds.Fifty] = ()
+    removed: Annotated[tuple[kinds.Uuid, ...], kinds.Fifty] = ()  #: NICs of which it has no report any more
+    about: About | None = None
+
+
+def join(draft: Draft, part: Part) -> Done:
+    """Let a node join under the UUID that it keeps."""
+    fields = read_fields(Node, part.body, ("uuid", *FIELDS))
+    for name in ("uuid", "name"):
+        if name not in fields:
+            raise Invalid(name, None, "a value: it is missing")
+    node = Node(**fields)._replace(joined=draft.now, epoch=draft.view.epoch)
+    _itself(draft, node.uuid, "join")
+    if draft.node(node.uuid) is not None:
+        raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)
+    _named_once(draft, node)
+    key = keys.node(node.uuid)
+    draft.put(key, node)
+    return Done(201, key, write(node))
+
+
+def set_(draft: Draft, part: Part) -> Done:
+    """Change what is said of a node. A node says its own name and kind."""
+    before = _there(draft, part.target)
+    key = keys.node(before.uuid)
+    matched(draft, key, part.match)
+    fields = read_fields(Node, part.body, FIELDS)
+    _itself(draft, before.uuid, "set")
+    for name in fields:
+        if draft.who.role == "node" and name not in OF_NODE and fields[name] != getattr(before, name):
+            command = f"netcommon registry node set {before.name} {name}=..."
+            detail = f"{name} is for the registry's operator to decide: {command}"
+            raise Refused("forbidden", detail, master="registry", field=name, command=command)
+    node = before._replace(**fields)
+    _named_once(draft, node)
+    draft.put(key, node)
+    return Done(200, key, write(node))
+
+
+def forget(draft: Draft, part: Part) -> Done:
+    """Forget a node: its reports count no more, and it cannot report. ``force``: also while it is alive.
+
+    NICs whose master it is stay wanted, and the answer lists them: their addresses are freed by their deletion alone.
+    """
+    node = _there(draft, part.target)
+    key = keys.node(node.uuid)
+    matched(draft, key, part.match)
+    if draft.view.alive(node.uuid) is not None and not forced(part):
+        raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
+    left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
+    draft.delete(key)  # its reports are swept by the leader
+    return Done(200, key, {"node": write(node), "nics": left})
+
+
+def reported(view: View, request: str, who: Identity, body: Any, now: float) -> Commit:
+    """Give the commit of a node's reports. Raises Refused, Invalid."""
+    wanted = read(Reporting, body)
+    node, key = view.node(who.name), keys.reports(who.name)
+    if who.role != "node" or node is None:
+        raise Refused("forbidden", f"{who.role} {who.name!a:.80} is no node that has joined", master="node")
+    if wanted.about is not None and len(dump(wanted.about)) > LONGEST_ABOUT:
+        raise Refused("too-large", f"what there is on the node has more than {LONGEST_ABOUT} bytes")
+    names = [report.nic for report in wanted.nics] + list(wanted.removed)
+    if len(set(names)) != len(names):
+        raise Invalid("nics", "a NIC twice", "each NIC once, reported or removed")
+    after, latest = revision(view.epoch, wanted.after), view.reports(who.name)
+    if after != view.at(key):
+        shown = view.shown_revision(key)
+        raise Refused("stale", f"the node's latest reports are of {shown}, not {wanted.after}", revision=shown)
+    about = wanted.about if wanted.about is not None else latest.about if latest else About()
+    changes: list[Put | Delete] = [Put(key, dump(Reports(request, view.epoch, now, about)))]
+    changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
+    changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
+    return Commit((Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))), tuple(changes))
+
+
+def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: float) -> Commit:
+    """Give the commit by which a node is alive as long as a lease. Raises Refused where another one is alive under its identity."""
+    node = view.node(who.name)
+    if who.role != "node" or node is None:
+        raise Refused("forbidden", f"{who.role} {who.name!a:.80} is no node that has joined", master="node")
+    key, other = keys.alive(node.uuid), view.alive(node.uuid)
+    if other is not None and other.incarnation != incarnation:
+        detail = (
+            f"another agent is alive as {node.name} since {other.since:.0f}: give one of the two a new identity (netcommon registry join)"
+        )
+        raise Refused("twin", detail, node=node.uuid)
+    value = dump(Alive(incarnation, other.since if other else now))
+    tests = (Expect(key, view.at(key)), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid))))
+    return Commit(tests, (Put(key, value, lease), Delete(keys.gone(node.uuid))))
+
+
+LONGEST_ABOUT = 256 << 10  #: bytes
+
+
+def _itself(draft: Draft, uuid: str, what: str) -> None:
+    if draft.who.role == "node" and draft.who.name != uuid:
+        raise Refused("forbidden", f"a node may {what} itself alone", master=f"node:{uuid}")
+
+
+def _named_once(draft: Draft, node: Node) -> None:
+    if [each for each in draft.members("node", node.name) if each != keys.node(node.uuid)]:
+        raise Refused("exists", f"there is a node {node.name} already", field="name")
+
+
+def _there(draft: Draft, uuid: str) -> Node:
+    node = draft.node(uuid)
+    if node is None:
+        raise Refused("missing", f"there is no node {uuid!a:.80}")
+    return node

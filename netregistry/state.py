@@ -1,0 +1,108 @@
+"""Tell the state of a NIC from what is wanted and what nodes have seen: pure, and stored nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from netregistry.model import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netregistry.model.nic import Nic, Report
+    from netregistry.view import View
+
+State = Literal["provisioning", "running", "stopped", "moving", "conflict", "unknown", "pending restart"]
+
+#: What cannot be put on a NIC that runs.
+RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
+#: Of these "" means that there is none: a node always says it, a Ganeti cluster too. Of the others it means that nobody says anything.
+SAID_EMPTY = ("ip", "vlan")
+
+
+class Conflict(NamedTuple):
+    """More than one NIC wants one MAC or address."""
+
+    claim: str  #: its key
+    holder: str
+    contenders: tuple[str, ...]
+
+
+class Shown(NamedTuple):
+    """What people see of a NIC beside what is wanted."""
+
+    state: State
+    nodes: tuple[str, ...] = ()  #: UUIDs of those where it is, as far as is known; the latest last
+    since: float = 0.0  #: seconds since the epoch; of ``unknown``: since when its node is
+    pending: tuple[str, ...] = ()  #: fields that need a restart
+    conflicts: tuple[Conflict, ...] = ()
+    refused: str = ""  #: why its node could not do what is wanted
+    applied: str = ""  #: EPOCH:REVISION of what is in force there
+    drift: tuple[str, ...] = ()
+
+
+def shown(view: View, nic: Nic) -> Shown:
+    """Tell the state of a wanted NIC."""
+    return _state(view, nic, [(node, report) for node, report, _revision in view.seen(nic.uuid) if view.node(node) is not None])
+
+
+def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
+    live = [(node, report) for node, report in reports if view.alive(node) is not None]
+    running = [(node, report) for node, report in live if report.state == "running"]
+    arriving = [(node, report) for node, report in live if report.state == "incoming"]
+    clashes = tuple(conflicts(view, nic))
+    there = running + arriving
+    if there:
+        nodes, latest = tuple(node for node, _report in there), there[-1][1]
+        pending = _pending(nic, running[-1][1]) if running else ()
+        state: State = "running"
+        if len(running) > 1 or clashes:
+            state = "conflict"
+        elif arriving:
+            state = "moving"
+        elif pending:
+            state = "pending restart"
+        return Shown(state, nodes, latest.since, pending, clashes, latest.refused, latest.applied, latest.drift)
+    if not reports:
+        return Shown("conflict" if clashes else "provisioning", (), nic.made, (), clashes)
+    node, latest = reports[-1]
+    if view.alive(node) is None:
+        gone, said = view.gone(node), view.reports(node)
+        since = gone.since if gone else said.time if said else 0.0
+        return Shown("unknown", (node,), since, (), clashes, latest.refused, latest.applied)
+    return Shown("conflict" if clashes else "stopped", (node,), latest.since, (), clashes, latest.refused, latest.applied)
+
+
+def _pending(nic: Nic, report: Report) -> tuple[str, ...]:
+    """Give the fields in which a NIC that runs is not as it is wanted."""
+    ganeti = nic.master.startswith("ganeti:")
+    found = []
+    for field in RESTART:
+        wanted, there = getattr(nic, field), getattr(report, field)
+        said = wanted and there if field not in SAID_EMPTY else wanted or ganeti
+        if said and wanted != there:
+            found.append(field)
+    return tuple(found)
+
+
+def conflicts(view: View, nic: Nic) -> Iterator[Conflict]:
+    """Give what of a NIC others want too."""
+    for key in keys.claims(nic):
+        claim = view.claim(key)
+        if claim is not None and claim.contenders:
+            yield Conflict(key, claim.holder, claim.contenders)
+
+
+def all_conflicts(view: View) -> Iterator[Conflict]:
+    """Give every MAC and address that more than one NIC wants, by key."""
+    for key in sorted(view.members("contended")):
+        claim = view.claim(key)
+        if claim is not None:
+            yield Conflict(key, claim.holder, claim.contenders)
+
+
+def missing_tags(view: View, node: str) -> tuple[str, ...]:
+    """Give the tags of networks that a node should provide and does not."""
+    wanted, said = view.node(node), view.reports(node)
+    provided = said.about.provided if said else ()
+    return tuple(tag for tag in (wanted.provides if wanted else ()) if tag not in provided)

@@ -1,0 +1,241 @@
+"""Hold a whole registry in memory, as it was at one revision of its store.
+
+How everything here reads and writes, so that the same code runs on any engine of a store (netregistry.stores.base):
+
+* **Reading**: a View is made of one listing, and kept by one watch from the revision behind it. It is a mirror: it changes by batches of
+  that watch alone, also by what this process has committed itself. History stays in the store.
+* **Writing**: a request is planned against the view, without the store: a Draft (netregistry.draft). The commit that comes of it tests one
+  key that every change of what is wanted advances, the ledger. So it is done only if nothing of what it was planned by has changed;
+  otherwise the view catches up and the request is planned anew. Nobody has to name what he has read: neither a network that somebody
+  deletes, nor the other primary NIC of an instance, nor an address that is free, can change in between.
+* **Reports** of nodes do not touch the ledger, for there are a thousand times as many: each tests the node's last one (reports/NODE).
+* **No answer** (Unknown) is decided by the ledger too: the same commit sent again fails if the first one was done, or if another was; then
+  history/REQUEST says which, and the first one can never be done later.
+
+A refusal is only as good as what it was judged by: before one is given the view catches up to the newest revision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from netregistry.model import keys, kinds
+from netregistry.model.claim import Claim
+from netregistry.model.codec import Invalid, load
+from netregistry.model.history import Ledger, Settings
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic, Report
+from netregistry.model.node import Alive, Gone, Node, Reports
+from netregistry.pool import Place, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netregistry.stores.base import Batch, Item
+
+T = TypeVar("T")
+
+
+class View:
+    """All that a registry's store holds but its history. ``epoch``: of the store."""
+
+    def __init__(self, epoch: str) -> None:
+        self.epoch, self.revision = epoch, 0
+        self.unreadable: dict[str, str] = {}  #: key -> what is wrong with its value: nothing of it counts
+        self._objects: dict[str, Any] = {}
+        self._revisions: dict[str, int] = {}
+        self._kinds: dict[str, dict[str, Any]] = {}  # first part of the key -> key -> object
+        # name of the group -> what it is of -> keys, in the order in which they came: no set, for a run is to be repeated
+        self._groups: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
+        self._pools: dict[tuple[str, int], Pool] = {}
+        self._due: list[tuple[float, str]] = []  # sorted: when something of a key ends
+
+    # -- kept by the store
+
+    def load(self, items: tuple[Item, ...], revision: int) -> None:
+        """Take in items of a listing, as they were at ``revision``."""
+        for key, value, written in items:
+            self._put(key, value, written)
+        self.revision = revision
+
+    def apply(self, batch: Batch) -> None:
+        """Take in one commit, or a heartbeat."""
+        for key, value in batch.changes:
+            self._put(key, value, batch.revision)
+        self.revision = max(self.revision, batch.revision)
+
+    def _put(self, key: str, value: bytes | None, revision: int) -> None:
+        kind = keys.kind(key)
+        made = keys.TYPES.get(kind)
+        if kind == "history" or made is None:
+            return
+        after = None
+        self.unreadable.pop(key, None)
+        if value is not None:
+            try:
+                after = load(made, value)
+                if made is Claim:
+                    tuple(_numbers(key, kind))
+            except (Invalid, ValueError) as error:
+                after, self.unreadable[key] = None, str(error)
+        before = self._objects.pop(key, None)
+        if before is not None:
+            self._forget(key, kind, before)
+        self._revisions.pop(key, None)
+        if value is not None:
+            self._revisions[key] = revision
+        if after is not None:
+            self._objects[key] = after
+            self._learn(key, kind, after)
+
+    def _learn(self, key: str, kind: str, value: Any) -> None:
+        self._kinds.setdefault(kind, {})[key] = value
+        for name, *of in groups(key, value):
+            self._groups.setdefault(name, {}).setdefault(tuple(of), {})[key] = None
+        if (end := due(value)) > 0:
+            insort(self._due, (end, key))
+        if isinstance(value, Claim):
+            for pool, number in _numbers(key, kind):
+                self._pools.setdefault(pool, Pool()).add(number, Place(value.standing, value.freed))
+
+    def _forget(self, key: str, kind: str, value: Any) -> None:
+        del self._kinds[kind][key]
+        for name, *of in groups(key, value):
+            members = self._groups[name][tuple(of)]
+            del members[key]
+            if not members:
+                del self._groups[name][tuple(of)]
+        if (end := due(value)) > 0:
+            del self._due[bisect_left(self._due, (end, key))]
+        if isinstance(value, Claim):
+            for pool, number in _numbers(key, kind):
+                self._pools[pool].remove(number, Place(value.standing, value.freed))
+
+    # -- read by everybody
+
+    def get(self, key: str) -> Any:
+        """Give the object at a key; None where there is none."""
+        return self._objects.get(key)
+
+    def at(self, key: str) -> int:
+        """Give the revision at which a key was written; 0 where it is not there."""
+        return self._revisions.get(key, 0)
+
+    def members(self, name: str, *of: str) -> tuple[str, ...]:
+        """Give the keys of a group (``groups`` below): ("network", UUID), ("instance", CLUSTER, NAME), ("seen", NIC), ..."""
+        return tuple(self._groups.get(name, {}).get(of, ()))
+
+    def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
+        """Give what there are groups of, of those with one name."""
+        return tuple(self._groups.get(name, ()))
+
+    def all(self, kind: str) -> dict[str, Any]:
+        """Give all objects whose key begins with ``kind``, by key. Not to be changed."""
+        return self._kinds.get(kind, {})
+
+    def pool(self, kind: str, scope: str, family: int = 0) -> Pool:
+        """Give the claimed numbers of a scope; of MACs there is one pool for all scopes."""
+        return self._pools.get((kind if kind == "macs" else scope, family), Pool())
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """Give the keys of which something has ended by then, the earliest first."""
+        return tuple(key for _end, key in self._due[: bisect_left(self._due, (now, "\x7f"))])
+
+    def next_due(self) -> float:
+        """Give the time at which something ends next; infinity where nothing does."""
+        return self._due[0][0] if self._due else float("inf")
+
+    @property
+    def ledger(self) -> Ledger:
+        return cast("Ledger", self.get(keys.LEDGER) or Ledger())
+
+    @property
+    def settings(self) -> Settings:
+        return cast("Settings", self.get(keys.SETTINGS) or Settings())
+
+    def network(self, uuid: str) -> Network | None:
+        return cast("Network | None", self.get(keys.network(uuid)))
+
+    def nic(self, uuid: str) -> Nic | None:
+        return cast("Nic | None", self.get(keys.nic(uuid)))
+
+    def node(self, uuid: str) -> Node | None:
+        return cast("Node | None", self.get(keys.node(uuid)))
+
+    def claim(self, key: str) -> Claim | None:
+        return cast("Claim | None", self.get(key))
+
+    def reports(self, node: str) -> Reports | None:
+        return cast("Reports | None", self.get(keys.reports(node)))
+
+    def alive(self, node: str) -> Alive | None:
+        return cast("Alive | None", self.get(keys.alive(node)))
+
+    def gone(self, node: str) -> Gone | None:
+        return cast("Gone | None", self.get(keys.gone(node)))
+
+    def seen(self, nic: str) -> Iterator[tuple[str, Report, int]]:
+        """Give the reports of a NIC: the node, what it says, and at which revision; the latest last."""
+        for key in sorted(self.members("seen", nic), key=self.at):
+            yield key.split("/")[1], self._objects[key], self.at(key)
+
+    def unheard(self) -> tuple[str, ...]:
+        """Give the live nodes of earlier epochs that have not reported in this one: what they have may be known to nobody."""
+        found = []
+        for key in self.all("alive"):
+            uuid = key.partition("/")[2]
+            node, reports = self.node(uuid), self.reports(uuid)
+            if node is not None and node.epoch != self.epoch and (reports is None or reports.epoch != self.epoch):
+                found.append(uuid)
+        return tuple(found)
+
+    def shown_revision(self, key: str) -> str:
+        """Give the revision of a key as it leaves the registry: EPOCH:REVISION."""
+        return f"{self.epoch}:{self.at(key)}"
+
+
+def due(value: Any) -> float:
+    """Give the time at which the leader has something to do with an object; 0: never."""
+    if isinstance(value, Nic):
+        return min((each.until for each in value.options if each.until), default=0.0)
+    return value.until if isinstance(value, Claim) else 0.0
+
+
+def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
+    """Give the groups that an object is in, by what it says."""
+    kind = keys.kind(key)
+    if isinstance(value, Claim):
+        if not value.holder:
+            yield "unheld", key.split("/", 2)[1]
+        if value.contenders:
+            yield ("contended",)
+    elif kind == "nics":
+        if value.network:
+            yield "network", value.network
+        if value.instance:
+            yield "instance", value.cluster, value.instance
+        if value.cluster:
+            yield "cluster", value.cluster
+        if value.master.startswith("node:"):
+            yield "mastered", value.master
+    elif kind == "networks":
+        yield "named", value.cluster, value.name
+        if value.cluster:
+            yield "cluster", value.cluster
+    elif kind == "nodes":
+        yield "node", value.name
+        if value.cluster:
+            yield "cluster", value.cluster
+    elif kind == "seen":
+        yield "seen", value.nic
+        yield "on", key.split("/")[1]
+
+
+def _numbers(key: str, kind: str) -> Iterator[tuple[tuple[str, int], int]]:
+    """Give the pool and the number of a claim."""
+    _, scope, what = key.split("/", 2)
+    if kind == "macs":
+        yield ("macs", 0), int(what.replace(":", ""), 16)
+    else:
+        yield (scope, kinds.family(what)), kinds.number(what)

@@ -1,0 +1,199 @@
+"""NICs: what claims what, who contends, one primary, and whose field is whose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netregistry.state import all_conflicts
+from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
+
+MAC, OTHER = "aa:00:00:00:00:01", "aa:00:00:00:00:02"
+
+
+@pytest.fixture
+def ganeti(registry: Registry) -> str:
+    """A NIC of a Ganeti cluster, in a network of its."""
+    network = registry.do("network.add", "", {"name": "net1", "subnet": "192.0.2.0/24", "gateway": "192.0.2.1"}, GANETI)["uuid"]
+    return registry.nic(GANETI, instance="web1", index=0, mac=MAC, ip="192.0.2.10", network=network, tags=["a"]).uuid
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "command"),
+    [
+        ("ip", "192.0.2.11", "gnt-instance modify --net 0:modify,ip=ADDRESS web1"),
+        ("mac", OTHER, "gnt-instance modify --net 0:modify,mac=MAC web1"),
+        ("vlan", ".10", "gnt-instance modify --net 0:modify,vlan=VLAN web1"),
+        ("tags", ["b"], "gnt-instance add-tags web1 TAG"),
+        ("model", "e1000", "gnt-instance modify web1"),
+    ],
+)
+def test_a_field_of_ganetis_is_ganetis(registry: Registry, ganeti: str, field: str, value: Any, command: str) -> None:
+    problem = registry.refused("nic.set", ganeti, {field: value})
+    assert (problem["status"], problem["master"], problem["field"], problem["command"]) == (403, "ganeti:gnt.example.com", field, command)
+    assert command in problem["detail"]
+    registry.do("nic.set", ganeti, {field: value}, GANETI)
+
+
+def test_the_operators_fields_are_the_operators(registry: Registry, ganeti: str) -> None:
+    options = [{"name": "isolated", "value": "yes"}]
+    registry.do("nic.set", ganeti, {"options": options, "primary": True, "addresses": ["192.0.2.20"], "reserved": True})
+    registry.do("nic.set", ganeti, {"ip": "192.0.2.10"})  # what it is already is no change
+    for field, value in (("options", []), ("primary", False), ("addresses", [])):
+        problem = registry.refused("nic.set", ganeti, {field: value}, GANETI)
+        assert problem["status"] == 403 and problem["field"] == field and "netcommon registry nic set" in problem["command"]
+    assert registry.refused("nic.set", ganeti, {"tags": []}, GANETI._replace(name="other.example.com"))["status"] == 403
+    assert registry.refused("nic.add", "", {"instance": "x", "primary": True}, GANETI)["field"] == "primary"
+
+
+def test_who_may_delete(registry: Registry, ganeti: str) -> None:
+    problem = registry.refused("nic.delete", ganeti)
+    assert problem["command"] == "gnt-instance modify --net 0:remove web1" and problem["master"] == "ganeti:gnt.example.com"
+    own = registry.nic()
+    assert registry.refused("nic.delete", own.uuid, None, GANETI)["command"] == f"netcommon registry nic delete {own.uuid}"
+    registry.do("nic.delete", ganeti, {"force": True})
+    registry.do("nic.delete", own.uuid)
+
+
+def test_a_nodes_own(registry: Registry) -> None:
+    first, second = registry.join(0, "c.example.com"), registry.join(1)
+    nic = registry.nic(first, mac=MAC, instance="a", link="br0")
+    assert (nic.master, nic.cluster) == (f"node:{NODES[0]}", "c.example.com")
+    problem = registry.refused("nic.set", nic.uuid, {"link": "br1"})
+    assert (problem["master"], problem["command"]) == (f"node:{NODES[0]}", "netcommon define, on node0")
+    assert registry.refused("nic.set", nic.uuid, {"link": "br1"}, second)["status"] == 403
+    assert registry.refused("nic.delete", nic.uuid, None, second)["status"] == 403
+    assert registry.refused("nic.set", nic.uuid, {"options": [{"name": "isolated", "value": "yes"}]}, first)["status"] == 403
+    registry.do("nic.set", nic.uuid, {"link": "br1", "ip": "192.0.2.1"}, first)
+    registry.do("nic.set", nic.uuid, {"ip": "192.0.2.2"})
+    registry.do("nic.delete", nic.uuid, None, first)
+    assert registry.refused("nic.add", "", {"mac": MAC}, node(2))["kind"] == "missing"
+
+
+@pytest.mark.parametrize("field", ["routes", "resolvers", "search", "mtu", "gateway", "gateway6"])
+def test_what_is_of_a_network_is_never_of_a_nic(registry: Registry, field: str) -> None:
+    nic = registry.nic(network=registry.network())
+    for problem in (
+        registry.refused("nic.set", nic.uuid, {field: 1500}),
+        registry.refused("nic.set", nic.uuid, {"options": [{"name": field, "value": "1500"}]}),
+    ):
+        assert problem["status"] == 403 and problem["command"] == f"netcommon registry network set blue {field}=..."
+
+
+def test_one_primary(registry: Registry) -> None:
+    first, second = registry.nic(instance="web1", primary=True), registry.nic(instance="web1")
+    others = [registry.nic(instance="web2", primary=True), registry.nic(instance="web1", primary=True, cluster="c.example.com")]
+    before = registry.local.view.revision
+    registry.do("nic.set", second.uuid, {"primary": True})
+    assert registry.local.view.revision == before + 1, "in the same commit"
+    assert [registry.wanted(each.uuid).primary for each in (first, second, *others)] == [False, True, True, True]
+    registry.do("nic.set", others[0].uuid, {"instance": "web1"})
+    assert [registry.wanted(each.uuid).primary for each in (first, second, others[0])] == [False, False, True]
+    assert registry.refused("nic.add", "", {"primary": True})["field"] == "primary"
+
+
+def test_what_is_taken_is_refused_by_its_holders_name(registry: Registry) -> None:
+    blue, green = registry.network(), registry.network("green")
+    nic = registry.nic(network=blue, ip="192.0.2.5", mac=MAC, instance="web1", index=1)
+    for body in ({"ip": "192.0.2.5"}, {"mac": MAC}, {"addresses": ["192.0.2.5"]}):
+        problem = registry.refused("nic.add", "", {"network": blue, **body})
+        assert (problem["kind"], problem["holder"]) == ("taken", nic.uuid) and "web1/1" in problem["detail"]
+    registry.nic(network=green, ip="192.0.2.5", mac=MAC)  # another network is another scope
+    assert registry.refused("nic.add", "", {"network": blue, "ip": "192.0.2.0"})["holder"] == blue
+    assert registry.refused("nic.add", "", {"network": blue, "ip": "198.51.100.1"})["field"] == "ip"
+
+
+def test_who_finds_contends_and_follows(registry: Registry) -> None:
+    """What an importer or a node has found is a conflict; it falls to the next when its holder goes, and is never free meanwhile."""
+    first = registry.join(0)
+    blue = registry.network()
+    key = f"addresses/{blue}/192.0.2.5"
+    holder = registry.nic(network=blue, ip="192.0.2.5")
+    assert registry.refused("nic.add", "", {"network": blue, "ip": "192.0.2.5"}, first)["kind"] == "taken", "a definition asks"
+    second = registry.nic(first, network=blue, ip="192.0.2.5", found=True)
+    third = registry.nic(GANETI, network=blue, ip="192.0.2.5")
+    (conflict,) = all_conflicts(registry.local.view)
+    assert (conflict.claim, conflict.holder, conflict.contenders) == (key, holder.uuid, (second.uuid, third.uuid))
+    registry.do("nic.delete", second.uuid, None, first)
+    claim = registry.claim(key)
+    assert claim and (claim.holder, claim.contenders) == (holder.uuid, (third.uuid,)), "it frees only what it owns"
+    registry.do("nic.delete", holder.uuid)
+    claim = registry.claim(key)
+    assert claim and (claim.holder, claim.contenders, claim.standing) == (third.uuid, (), "held")
+    assert list(all_conflicts(registry.local.view)) == []
+    assert registry.refused("nic.add", "", {"found": True})["field"] == "found"
+
+
+def test_a_nic_that_moves_to_another_network_takes_all_with_it(registry: Registry) -> None:
+    blue, green = registry.network(), registry.network("green")
+    nic = registry.nic(network=blue, ip="192.0.2.5", mac=MAC)
+    registry.do("nic.set", nic.uuid, {"network": green})
+    standing = {key: claim.standing for kind in ("macs", "addresses") for key, claim in registry.local.view.all(kind).items()}
+    assert standing == {
+        f"macs/{blue}/{MAC}": "quarantined",
+        f"macs/{green}/{MAC}": "held",
+        f"addresses/{blue}/192.0.2.5": "quarantined",
+        f"addresses/{green}/192.0.2.5": "held",
+    }
+
+
+def test_owners_and_clusters_of_a_network(registry: Registry) -> None:
+    blue = registry.network(owners=["ann", "bob"], cluster="c.example.com")
+    assert registry.refused("nic.add", "", {"network": blue, "owner": "eve"})["owners"] == ["ann", "bob"]
+    assert registry.refused("nic.add", "", {"network": blue, "owner": "ann", "cluster": "d.example.com"})["field"] == "network"
+    nic = registry.nic(network=blue, owner="ann")
+    assert nic.cluster == "c.example.com"
+    registry.do("network.set", blue, {"owners": ["bob"]})
+    registry.do("nic.set", nic.uuid, {"name": "eth0"})  # what has changed since is not held against another field
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ([{"name": "fly", "value": "yes"}], "options[0].name"),
+        ([{"name": "isolated", "value": "yes"}, {"name": "rate_in", "value": "fast"}], "options[1].value"),
+        ([{"name": "isolated", "value": "yes"}, {"name": "isolated", "value": "no"}], "options"),
+        ([{"name": "isolated"}], "options[0].value"),
+    ],
+)
+def test_options_are_those_of_nics(registry: Registry, options: object, field: str) -> None:
+    assert registry.refused("nic.add", "", {"options": options})["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"mac": "01:00:00:00:00:01"}, "mac"),
+        ({"ip": "192.0.2.0.1"}, "ip"),
+        ({"master": "registry"}, "master"),
+        ({"colour": "red"}, "colour"),
+        ({"uuid": "x"}, "uuid"),
+        ({"index": -1}, "index"),
+        ({"index": True}, "index"),
+        ({"addresses": ["192.0.2.1", "192.0.2.1"]}, "addresses"),
+        ({"cluster": NODES[0]}, "cluster"),
+        ({"network": NODES[0]}, "network"),
+        ({"network": []}, "network"),
+        ([], "body"),
+        (None, "body"),
+    ],
+)
+def test_what_is_wrong_is_named(registry: Registry, body: object, field: str) -> None:
+    problem = registry.refused("nic.add", "", body)
+    assert (problem["status"], problem["field"]) == (400, field) and problem["expected"]
+
+
+def test_who_may_what(registry: Registry) -> None:
+    reader = OPERATOR._replace(role="reader")
+    for action in ("nic.add", "network.add", "node.join", "settings.set", "claim.reserve", "quarantine.end"):
+        assert registry.refused(action, "", {}, reader)["status"] == 403
+    assert registry.refused("network.add", "", {"name": "x"}, node(0))["status"] == 403
+    assert registry.refused("quarantine.end")["status"] == 403
+    assert registry.refused("fly")["field"] == "action"
+
+
+@pytest.mark.parametrize("name", ["", "a b", NODES[0], "none"])
+def test_an_importer_is_of_a_cluster(registry: Registry, name: str) -> None:
+    assert registry.refused("nic.add", "", {}, GANETI._replace(name=name))["status"] == 403
+    assert registry.refused("nic.add", "", {}, node(0)._replace(name="x"))["status"] == 403

@@ -1,0 +1,77 @@
+"""What happens by time, with two that both try."""
+
+from __future__ import annotations
+
+from netregistry.local import Local
+from tests.support.registry import Registry
+
+
+def test_options_end_at_their_time(registry: Registry) -> None:
+    until = registry.time + 100
+    options = [{"name": "isolated", "value": "yes", "until": until}, {"name": "rate_in", "value": "8mbit"}]
+    nic = registry.nic(options=options)
+    registry.passes(99)
+    assert len(registry.wanted(nic.uuid).options) == 2
+    registry.passes(1)
+    assert [option.name for option in registry.wanted(nic.uuid).options] == ["rate_in"]
+    entry = max(registry.store.list("history/").items, key=lambda item: item.revision)
+    assert b'"role":"leader"' in entry.value and b"isolated" in entry.value
+
+
+def test_much_that_is_due_is_done_in_parts(registry: Registry) -> None:
+    blue = registry.network(subnet="192.0.0.0/16")
+    nics = [registry.nic(network=blue, allocate=["ipv4"]) for _ in range(130)]
+    for nic in nics:
+        registry.do("nic.delete", nic.uuid)
+    registry.passes(3600)
+    claims = [*registry.local.view.all("addresses").values(), *registry.local.view.all("macs").values()]
+    assert len(claims) == 260 and {claim.standing for claim in claims} == {"free"}
+
+
+def test_two_leaders_do_it_once(registry: Registry) -> None:
+    nic = registry.nic()
+    registry.do("nic.delete", nic.uuid)
+    other = Local(registry.store, lambda: registry.time, "other")
+    registry.time += 4000
+    # both have planned it before either has done it
+    one, two = registry.local.leader.work(), other.leader.work()
+    first = [next(one), next(two)]
+    for steps, begun, local in ((one, first[0], registry.local), (two, first[1], other)):
+        given = local.do(begun)
+        try:
+            while True:
+                given = local.do(steps.send(given))
+        except StopIteration:
+            pass
+    assert len([item for item in registry.store.list("history/").items if b"quarantine.end" in item.value]) == 1
+    assert other.view.claim(f"macs/none/{nic.mac}") == registry.claim(f"macs/none/{nic.mac}")
+
+
+def test_one_leads_until_its_lease_ends(registry: Registry) -> None:
+    other = Local(registry.store, lambda: registry.time, "other")
+    assert registry.local.run(registry.local.leader.elected(10.0)) > 0
+    assert other.run(other.leader.elected(10.0)) == 0
+    registry.passes(11)
+    assert other.run(other.leader.elected(10.0)) > 0
+
+
+def test_the_store_forgets_what_was_overwritten_an_hour_ago(registry: Registry) -> None:
+    nic = registry.nic()
+    revision = registry.local.view.revision
+    registry.do("nic.set", nic.uuid, {"name": "x"})
+    registry.passes(100)
+    assert registry.store.list("nics/", revision=revision).items
+    for _ in range(40):
+        registry.passes(100)
+    registry.do("nic.set", nic.uuid, {"name": "y"})
+    assert registry.local.view.nic(nic.uuid) == registry.wanted(nic.uuid)
+    registry.store.watch("", registry.local.view.revision)
+
+
+def test_nothing_due_is_nothing_done(registry: Registry) -> None:
+    registry.network()
+    registry.passes(10)
+    before = registry.local.view.revision
+    for _ in range(5):
+        registry.passes(10)
+    assert registry.local.view.revision == before

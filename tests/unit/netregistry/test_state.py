@@ -1,0 +1,155 @@
+"""The state of a NIC, from what is wanted and what nodes have seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netregistry.model.history import Identity
+from netregistry.refusal import Refused
+from netregistry.state import Shown, missing_tags, shown
+from tests.support.registry import GANETI, Registry
+
+LEASE = 20.0
+
+
+class Nodes:
+    """A NIC, and two nodes that are alive."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.nodes = [self.registry.join(number) for number in range(2)]
+        self.leases = [self.sign_on(number) for number in range(2)]
+        self.nic = self.registry.nic(mac="aa:00:00:00:00:01", instance="web1")
+
+    def sign_on(self, number: int, incarnation: str = "11111111-0000-4000-8000-000000000000") -> int:
+        return self.registry.local.sign_on(self.nodes[number], incarnation, LEASE)
+
+    def says(self, number: int, state: str, **more: Any) -> None:
+        assert self.registry.report(self.nodes[number], {"nic": self.nic.uuid, "state": state, "since": 5.0, **more}).status == 200
+
+    def dies(self, number: int) -> None:
+        """Only the others keep their leases."""
+        for other, lease in enumerate(self.leases):
+            if other != number:
+                self.registry.time += LEASE / 2
+                assert self.registry.store.keep(lease)
+        self.registry.passes(LEASE / 2 + 1)
+
+    @property
+    def shown(self) -> Shown:
+        return shown(self.registry.local.view, self.registry.wanted(self.nic.uuid))
+
+
+@pytest.fixture
+def two() -> Nodes:
+    return Nodes()
+
+
+def test_from_wanted_to_running_to_stopped(two: Nodes) -> None:
+    assert two.shown == Shown("provisioning", (), two.nic.made)
+    two.says(0, "running", applied="first:7")
+    assert (two.shown.state, two.shown.nodes, two.shown.since, two.shown.applied) == ("running", (two.nodes[0].name,), 5.0, "first:7")
+    two.says(0, "stopped")
+    assert (two.shown.state, two.shown.nodes) == ("stopped", (two.nodes[0].name,))
+
+
+def test_a_migration_and_its_late_source(two: Nodes) -> None:
+    two.says(0, "running")
+    two.says(1, "incoming")
+    assert (two.shown.state, two.shown.nodes) == ("moving", (two.nodes[0].name, two.nodes[1].name))
+    two.says(0, "stopped")
+    assert two.shown.state == "moving"
+    two.says(1, "running")
+    assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,))
+    two.says(0, "stopped", since=9.0)
+    assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,)), "what the source says late counts no more"
+
+
+def test_running_twice_is_a_conflict_and_a_dead_node_counts_towards_none(two: Nodes) -> None:
+    two.says(0, "running")
+    two.says(1, "running")
+    assert two.shown.state == "conflict"
+    two.dies(0)
+    assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,))
+
+
+def test_unknown_since_the_lease_ended(two: Nodes) -> None:
+    two.says(0, "running")
+    two.dies(0)
+    assert (two.shown.state, two.shown.nodes, two.shown.since) == ("unknown", (two.nodes[0].name,), two.registry.time)
+    assert [claim.standing for claim in two.registry.local.view.all("macs").values()] == ["held"], "it frees nothing"
+    two.registry.passes(100)
+    before = two.shown.since
+    assert two.shown.since == before != two.registry.time
+    two.sign_on(0)
+    assert two.shown.state == "running"
+
+
+def test_a_failover_is_where_it_was_seen_last(two: Nodes) -> None:
+    two.says(0, "running")
+    two.says(1, "running")
+    two.says(1, "stopped")
+    two.dies(0)
+    assert (two.shown.state, two.shown.nodes) == ("stopped", (two.nodes[1].name,))
+
+
+def test_pending_restart(two: Nodes) -> None:
+    two.says(0, "running", model="e1000")
+    assert two.shown.state == "running"
+    two.registry.do("nic.set", two.nic.uuid, {"ip": "192.0.2.1", "model": "virtio"})
+    assert (two.shown.state, two.shown.pending) == ("pending restart", ("ip", "model"))
+    two.says(0, "stopped")
+    assert (two.shown.state, two.shown.pending) == ("stopped", ())
+
+
+def test_that_ganeti_has_no_address_is_said_too(two: Nodes) -> None:
+    two.nic = two.registry.nic(GANETI, mac="aa:00:00:00:00:02")
+    two.says(0, "running", ip="192.0.2.1", mac="aa:00:00:00:00:02")
+    assert two.shown.pending == ("ip",)
+
+
+def test_two_that_want_one_mac(two: Nodes) -> None:
+    two.registry.nic(two.nodes[0], mac="aa:00:00:00:00:01", found=True)
+    assert two.shown.state == "conflict" and two.shown.conflicts[0].claim == "macs/none/aa:00:00:00:00:01"
+    two.says(0, "running")
+    assert two.shown.state == "conflict"
+
+
+def test_a_forgotten_node_counts_no_more_and_what_it_said_is_swept(two: Nodes) -> None:
+    registry = two.registry
+    two.says(0, "running")
+    own = registry.nic(two.nodes[0], mac="aa:00:00:00:00:09")
+    assert registry.refused("node.forget", two.nodes[0].name)["kind"] == "in-use"
+    two.dies(0)
+    assert registry.do("node.forget", two.nodes[0].name)["nics"] == [own.uuid]
+    assert two.shown.state == "provisioning"
+    registry.passes(1)
+    assert not [key for key in registry.everything() if two.nodes[0].name in key]
+    assert registry.report(two.nodes[0]).status == 403
+    with pytest.raises(Refused):
+        two.sign_on(0)
+
+
+def test_two_that_say_to_be_one_node(two: Nodes) -> None:
+    with pytest.raises(Refused) as refused:
+        two.sign_on(0, "21111111-0000-4000-8000-000000000000")
+    assert refused.value.kind == "twin" and "node0" in str(refused.value)
+    two.sign_on(0)  # itself again
+    two.dies(0)
+    two.sign_on(0, "21111111-0000-4000-8000-000000000000")
+
+
+def test_nodes_join_once_and_say_their_own_names(two: Nodes) -> None:
+    registry, first = two.registry, two.nodes[0]
+    assert registry.refused("node.join", "", {"uuid": first.name, "name": "x"}, first)["kind"] == "exists"
+    assert registry.refused("node.join", "", {"uuid": two.nodes[1].name, "name": "x"}, first)["status"] == 403
+    assert registry.refused("node.set", two.nodes[1].name, {"name": "x"}, first)["status"] == 403
+    assert registry.refused("node.set", first.name, {"name": "node1"}, first)["field"] == "name"
+    assert registry.refused("node.set", first.name, {"provides": ["a"]}, first)["command"].startswith("netcommon registry node set")
+    registry.do("node.set", first.name, {"name": "renamed"}, first)
+    registry.do("node.set", first.name, {"provides": ["external", "admin"]})
+    registry.report(first, about={"provided": ["admin"], "version": "1.0"})
+    assert missing_tags(registry.local.view, first.name) == ("external",)
+    assert missing_tags(registry.local.view, Identity("node", "x").name) == ()

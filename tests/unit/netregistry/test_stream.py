@@ -1,0 +1,129 @@
+"""What a node is told: whole values, networks before their NICs, and at any time what a new stream would say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netregistry.local import Local
+from netregistry.stores.base import Batch
+from netregistry.stream import Line, Stream
+from netregistry.view import View
+from tests.support.registry import GANETI, NODES, Registry, node
+
+CLUSTER = GANETI.name
+
+
+class Told:
+    """A stream, and what its hearer knows from its lines."""
+
+    def __init__(self, registry: Registry, number: int) -> None:
+        self.stream, self.known, self.lines = Stream(NODES[number]), {}, []  # type: ignore[var-annotated]
+        self.hear(self.stream.begin(registry.local.view))
+
+    def hear(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self.lines.append((line.event, line.what, line.uuid))
+            if line.event == "leave":
+                del self.known[line.what, line.uuid]
+            elif line.event != "ready":
+                assert (line.event == "enter") == ((line.what, line.uuid) not in self.known)
+                self.known[line.what, line.uuid] = line.value
+                if line.what == "nic" and line.value["network"]:
+                    assert ("network", line.value["network"]) in self.known, "a NIC came before its network"
+
+
+def fresh(view: View, number: int) -> dict[Any, Any]:
+    return {(line.what, line.uuid): line.value for line in Stream(NODES[number]).begin(view) if line.event != "ready"}
+
+
+class Heard(Registry):
+    def __init__(self, seed: int = 0) -> None:
+        self.told: list[Told] = []
+        super().__init__(None, self.hear, seed)
+
+    def hear(self, batch: Batch | None) -> None:
+        for told in self.told:
+            told.hear(told.stream.begin(self.local.view) if batch is None else told.stream.next(self.local.view, batch))
+
+
+def test_a_nic_that_moves_leaves_here_and_enters_there_whole() -> None:
+    registry = Heard()
+    first, second = registry.join(0, CLUSTER), registry.join(1, CLUSTER)
+    registry.told = here, there = Told(registry, 0), Told(registry, 1)
+    assert here.lines == [("ready", "", "")]
+    network = registry.do("network.add", "", {"name": "net1", "subnet": "192.0.2.0/24"}, GANETI)["uuid"]
+    nic = registry.nic(GANETI, network=network, instance="web1", ip="192.0.2.5", mac="aa:00:00:00:00:01")
+    assert len(here.lines) == 1, "what is nowhere yet concerns no node"
+    registry.do("nic.set", nic.uuid, {"options": [{"name": "isolated", "value": "yes"}]})
+    assert here.lines[1:] == there.lines[1:] == [("enter", "options", nic.uuid)], "the operator's values are there before the guest"
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    assert here.lines[2:] == [("enter", "network", network), ("leave", "options", nic.uuid), ("enter", "nic", nic.uuid)]
+    registry.do("network.set", network, {"mtu": 1400})
+    assert here.lines[5:] == [("change", "network", network)] and len(there.lines) == 2
+    registry.report(second, {"nic": nic.uuid, "state": "incoming"})
+    registry.report(first, removed=(nic.uuid,))
+    assert here.lines[6:] == [("enter", "options", nic.uuid), ("leave", "nic", nic.uuid), ("leave", "network", network)]
+    assert there.known["nic", nic.uuid]["ip"] == "192.0.2.5" and there.known["network", network]["mtu"] == 1400
+    registry.do("nic.delete", nic.uuid, None, GANETI)
+    assert here.known == there.known == {}
+
+
+def test_nothing_of_another_cluster() -> None:
+    registry = Heard()
+    registry.join(0, "other.example.com")
+    registry.told = (here,) = [Told(registry, 0)]  # type: ignore[assignment]
+    nic = registry.nic(cluster=CLUSTER, options=[{"name": "isolated", "value": "yes"}])
+    assert here.known == {}
+    registry.do("node.set", NODES[0], {"cluster": CLUSTER})
+    assert list(here.known) == [("options", nic.uuid)]
+
+
+@given(st.integers(0, 1 << 32))
+def test_at_any_time_it_has_told_what_a_new_one_would(seed: int) -> None:
+    registry, chance = Heard(seed), random.Random(seed)
+    nics = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(4)]
+    networks = [registry.network("a", cluster=CLUSTER), registry.network("b", "198.51.100.0/24")]
+    for number in range(2):
+        registry.join(number, CLUSTER)
+    registry.told = [Told(registry, number) for number in range(2)]
+    for _ in range(40):
+        uuid, number = chance.choice(nics), chance.randrange(2)
+        network = chance.choice([*networks, ""])
+        options = chance.choice([[], [{"name": "isolated", "value": chance.choice(["yes", "no"])}]])
+        registry.ask(
+            *chance.choice(
+                [
+                    ("nic.add", "", {"uuid": uuid, "network": network, "options": options, "cluster": CLUSTER}),
+                    ("nic.set", uuid, {"network": network}),
+                    ("nic.set", uuid, {"options": options}),
+                    ("nic.delete", uuid),
+                    ("network.set", networks[0], {"mtu": chance.choice([1400, 1500])}),
+                    ("network.delete", networks[1]),
+                    ("network.add", "", {"uuid": networks[1], "name": "b"}),
+                    ("node.set", NODES[number], {"cluster": chance.choice([CLUSTER, "other.example.com"])}),
+                ]
+            )
+        )
+        if chance.random() < 0.5:
+            reports = [{"nic": uuid, "state": "running"}] if chance.random() < 0.6 else []
+            registry.report(node(number), *reports, removed=() if reports else (uuid,))
+        for each, told in enumerate(registry.told):
+            assert told.known == fresh(registry.local.view, each)
+
+
+def test_a_view_made_anew_tells_what_differs() -> None:
+    registry = Heard()
+    first = registry.join(0)
+    nics = [registry.nic(first, mac=f"aa:00:00:00:00:0{number}") for number in range(3)]
+    told = Told(registry, 0)
+    registry.do("nic.delete", nics[0].uuid, None, first)
+    registry.do("nic.set", nics[1].uuid, {"name": "x"}, first)
+    again = Local(registry.store, lambda: registry.time)
+    del told.lines[:]
+    told.hear(told.stream.begin(again.view))
+    assert told.lines == [("change", "nic", nics[1].uuid), ("leave", "nic", nics[0].uuid), ("ready", "", "")]
