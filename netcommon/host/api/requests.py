@@ -211,7 +211,7 @@ class SetSysctl(NamedTuple):
 class PutOvsPort(NamedTuple):
     """Makes the port so, in one OVSDB transaction: a port of this owner on this bridge gets its VLANs and our external_ids in place,
     whatever else had the name is replaced. ``bridge`` may be a fake bridge, for a port without VLANs of its own (ovs-vsctl(8)).
-    Its limits are set too; no limit takes away ours, never those that others have set.
+    Its limits are set too; no limit takes ours away, and puts back those that others had set before, never those that they set since.
 
     Answers only after vswitchd has taken it (cur_cfg), or failed to: its error is the answer's text.
     """
@@ -224,10 +224,7 @@ class PutOvsPort(NamedTuple):
 
 
 class TakeOvsPort(NamedTuple):
-    """Puts our mark with this owner on the port ``name`` of the bridge, if it bears none; ENOENT where there is no such port.
-
-    Nothing else of it changes, so no frame is lost: only adopt asks for it, who knows whose port it is.
-    """
+    """Puts our mark on the port ``name`` of the bridge, if it bears none, and changes nothing else; ENOENT where there is no such port."""
 
     name: str
     bridge: str
@@ -236,6 +233,20 @@ class TakeOvsPort(NamedTuple):
     @property
     def gone(self) -> frozenset[int]:
         return frozenset()
+
+
+class ReleaseOvsPort(NamedTuple):
+    """Makes the port ``made`` of our mark what it was before it was taken (TakeOvsPort), ``found``; ENOENT where there is none.
+
+    Its VLANs, and those of its external_ids that ``made`` has; our limits go. What others have set meanwhile stays.
+    """
+
+    made: OvsPort
+    found: OvsPort
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
 
 
 class DeleteOvsPort(NamedTuple):
@@ -430,6 +441,7 @@ class LoadRules(NamedTuple):
         return frozenset({errno.ENOENT})
 
 
+OvsChange = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
 Request = (
     SetLink
     | AddRule
@@ -452,9 +464,7 @@ Request = (
     | SetPolicer
     | DeletePolicer
     | SetSysctl
-    | PutOvsPort
-    | TakeOvsPort
-    | DeleteOvsPort
+    | OvsChange
     | PutFlows
     | DeleteFlows
     | SendFrame
@@ -479,19 +489,13 @@ def achieved(request: Request, number: int) -> bool:
 RTNETLINK = "rtnetlink"
 SERVICES: dict[type[Request], str] = {
     SetSysctl: "procfs",
-    PutOvsPort: "ovsdb",
-    TakeOvsPort: "ovsdb",
-    DeleteOvsPort: "ovsdb",
-    PutFlows: "openflow",
-    DeleteFlows: "openflow",
+    **dict.fromkeys((PutOvsPort, TakeOvsPort, ReleaseOvsPort, DeleteOvsPort), "ovsdb"),
+    **dict.fromkeys((PutFlows, DeleteFlows), "openflow"),
     SendFrame: "packet",
-    PutFile: "files",
-    DeleteFile: "files",
-    StartDaemon: "daemons",
-    StopDaemon: "daemons",
+    **dict.fromkeys((PutFile, DeleteFile), "files"),
+    **dict.fromkeys((StartDaemon, StopDaemon, Hangup), "daemons"),
     NftChange: "nftables",
     LoadRules: "nft text",
-    Hangup: "daemons",
 }
 
 
