@@ -169,7 +169,7 @@ class DeleteClsact(NamedTuple):
 
 
 class SetPolicer(NamedTuple):
-    """Drops what comes in by the device (of a tap: what the guest sends) beyond ``rate`` bits a second, after ``burst`` bytes. EEXIST: it has one."""
+    """Drops what comes in by the device (a tap: what a guest sends) beyond ``rate`` bits a second, after ``burst``; EEXIST: it has one."""
 
     index: int  # type: ignore[assignment]
     rate: int
