@@ -199,7 +199,9 @@ def test_who_is_announced_looks_at_all_routes_twice(sim: Sim, monkeypatch: pytes
     asked: list[object] = []
     routes = MemoryView.routes
 
-    def counted(view: MemoryView, family: int, table: int | None = None, to: str | None = None, metric: int | None = None) -> Sequence[Route]:
+    def counted(
+        view: MemoryView, family: int, table: int | None = None, to: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
         asked.append((family, table, to))
         return routes(view, family, table, to, metric)
 
