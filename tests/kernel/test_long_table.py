@@ -121,8 +121,8 @@ def test_the_answer_is_that_of_the_whole_list(long: Node, family: int) -> None:
     """Destinations with routes drawn by seed: added, appended and put in front; and nothing is changed by asking."""
     dice = random.Random(family)
     lengths = (32, 32, 24, 31) if family == AF_INET else (128, 128, 64, 127)
-    network = "10.9.{}.0" if family == AF_INET else "2001:db8:9:{:x}::"
-    destinations = [f"{network.format(number)}/{dice.choice(lengths)}" for number in range(DRAWN)]
+    network = "10.{1}.{0}.0" if family == AF_INET else "2001:db8:9:{:x}::"
+    destinations = [str(ip_network(f"{network.format(number % 256, 9 + number // 256)}/{dice.choice(lengths)}")) for number in range(DRAWN)]
     made = 0
     for destination in destinations:
         for _each in range(dice.choice((0, 1, 1, 2, 3))):
@@ -180,11 +180,11 @@ def test_default_routes(long: Node, family: int) -> None:
     """Of each device one at least; of IPv4 all, which come first in the list."""
     option = _option(family)
     second = "198.18.1.2" if family == AF_INET else "2001:db8:ff1::2"
-    assert {route.index for route in LinuxHost().view().routes(family, MAIN, EVERYTHING[family])} == {
-        route.index for route in whole(family, EVERYTHING[family])
-    }
+    found, listed = LinuxHost().view().routes(family, MAIN, EVERYTHING[family]), whole(family, EVERYTHING[family])
+    assert led(found) == led(listed) and sorted(found) == sorted(listed)
     for words in (
         f"default via {second} metric 4000",
+        f"default metric 30 nexthop via {VIA[family]} nexthop via {second}",
         "default dev dark metric 7 proto static",
         "unreachable default metric 4294967295",
         "throw default metric 90",

@@ -162,7 +162,7 @@ class LongTable:
             if bits < length or (bits == length and found.metric > metric):
                 return []
             if bits == length:
-                return [found] if (found.protocol, found.metric) == (PROTOCOL, metric) else None
+                return [found] if (found.protocol, found.metric, found.paths) == (PROTOCOL, metric, ()) else None  # ours has one way
         return None
 
     def _defaults(self) -> Sequence[Route] | None:
@@ -179,7 +179,7 @@ class LongTable:
             if route is None or (isinstance(route, Route) and (route.nexthop or route.protocol == PROTOCOL or route.type != UNICAST)):
                 return None
             if isinstance(route, Route):
-                found[route] = None
+                found[route._replace(paths=tuple(sorted(route.paths)))] = None  # the one that was found stands first
         return sorted(found, key=lambda route: route.metric)
 
     def _default(self, said: bytes | Reply, index: int) -> Route | Reply | None:
