@@ -15,6 +15,7 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.led_away import led_away
+from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti
@@ -217,5 +218,5 @@ def _leads(ways: set[tuple[object, ...]], operation: Operation) -> bool:
 
 def _leads_to_another(view: View, way: tuple[object, ...]) -> bool:
     """Tell whether a route of ours leads to a device there; a blackhole leads to none."""
-    found = view.routes(*way)  # type: ignore[arg-type]
+    found = at(view, way)
     return any(route.protocol == PROTOCOL and route.type == UNICAST and view.link_at(route.index) is not None for route in found)

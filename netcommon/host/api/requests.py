@@ -54,6 +54,7 @@ class AddRoute(NamedTuple):
     """Adds a route, or replaces the one of the same destination, table and metric (NLM_F_REPLACE)."""
 
     route: Route
+    new: bool = False  #: it replaces none but ours (NLM_F_EXCL); EEXIST: somebody else has one there
 
     @property
     def gone(self) -> frozenset[int]:
@@ -168,10 +169,7 @@ class DeleteClsact(NamedTuple):
 
 
 class SetPolicer(NamedTuple):
-    """What comes in by the device (from a tap: what the guest sends) beyond ``rate`` bits a second is dropped, after ``burst`` bytes.
-
-    EEXIST: there is one already, which cannot be changed.
-    """
+    """Drops what comes in by the device (a tap: what a guest sends) beyond ``rate`` bits a second, after ``burst``; EEXIST: it has one."""
 
     index: int  # type: ignore[assignment]
     rate: int
