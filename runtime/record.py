@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
-SCHEMA = 7
+SCHEMA = 8
 
 #: The longest record that is read or written, in bytes; one that is changing holds two.
 LONGEST = 4 << 20
@@ -158,9 +158,14 @@ def _from_5(stored: dict[str, Any]) -> dict[str, Any]:
     return {"before": None, "wanted": []} | stored
 
 
+def _from_7(stored: dict[str, Any]) -> dict[str, Any]:
+    """Schema 7 had fewer fields in the operations of Open vSwitch, which are read with their defaults."""
+    return stored
+
+
 #: From each older schema to the next one.
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = dict(
-    enumerate((_from_0, _from_1, _from_2, _from_3, _from_4, _from_5, _from_6))
+    enumerate((_from_0, _from_1, _from_2, _from_3, _from_4, _from_5, _from_6, _from_7))
 )
 
 

@@ -87,8 +87,8 @@ IFLA_BRPORT_STATE, STATE = (1).to_bytes(2, byteorder), 8
 #: Datagrams that are read at a time: other descriptors are looked at in between.
 AT_ONCE = 4096
 
-#: What comes after the header: struct rtmsg (destination's length, protocol), struct ndmsg (state, its low byte).
-TYPE, DST_LEN, RT_PROTOCOL, ND_FAMILY, ND_STATE = 4, 16 + 1, 16 + 5, 16, 16 + 8 + (byteorder == "big")
+#: What comes after the header: struct rtmsg (family, destination's length, protocol), struct ndmsg (family, state's low byte).
+TYPE, FAMILY, DST_LEN, RT_PROTOCOL, ND_STATE = 4, 16, 16 + 1, 16 + 5, 16 + 8 + (byteorder == "big")
 NUD_NOARP = 0x40  #: of an entry that somebody has made, and that is not the device's own
 
 
@@ -102,23 +102,25 @@ FILTER: tuple[Instruction, ...] = (
     (LOAD_HALF, 0, 0, TYPE),
     (EQUAL, 5, 0, _host_order(RTM_NEWROUTE)),
     (EQUAL, 2, 0, _host_order(RTM_DELROUTE)),
-    (EQUAL, 11, 0, _host_order(RTM_NEWNEIGH)),
-    (EQUAL, 10, 14, _host_order(RTM_DELNEIGH)),
+    (EQUAL, 13, 0, _host_order(RTM_NEWNEIGH)),
+    (EQUAL, 12, 16, _host_order(RTM_DELNEIGH)),
     (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 5: a route that is gone: ours
-    (EQUAL, 12, 2, PROTOCOL),
+    (EQUAL, 14, 2, PROTOCOL),
     (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 7: a new one: not ours
-    (EQUAL, 11, 0, PROTOCOL),
+    (EQUAL, 13, 0, PROTOCOL),
     (LOAD_BYTE, 0, 0, DST_LEN),  # 9: of others a default one, or one to a single address that somebody has made: it may be a guest's
-    (EQUAL, 8, 0, 0),
-    (EQUAL, 1, 0, 32),
-    (EQUAL, 0, 7, 128),
-    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 13
+    (EQUAL, 10, 0, 0),
+    (EQUAL, 3, 0, 128),
+    (EQUAL, 0, 9, 32),
+    (LOAD_BYTE, 0, 0, FAMILY),  # 13: a /32 of IPv6 is a provider's network
+    (EQUAL, 0, 7, AF_INET),
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 15
     (EQUAL, 5, 4, RTPROT_KERNEL),
-    (LOAD_BYTE, 0, 0, ND_FAMILY),  # 15: a forwarding entry: a static one
+    (LOAD_BYTE, 0, 0, FAMILY),  # 17: a forwarding entry: a static one
     (EQUAL, 0, 3, AF_BRIDGE),
     (LOAD_BYTE, 0, 0, ND_STATE),
     (EQUAL, 0, 1, NUD_NOARP),
-    (RETURN, 0, 0, WHOLE),  # 19
+    (RETURN, 0, 0, WHOLE),  # 21
     (RETURN, 0, 0, NOTHING),
 )
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from netcommon.dns import guest as guests
 from netcommon.dns.guest import Guest
-from runtime.errors import HostRefused, NicInvalid, TryAgain
+from runtime.errors import HostRefused, NicInvalid, TryAgain, escaped
 
 FOLDER = "/var/lib/ganeti"
 
@@ -23,12 +23,25 @@ SOCKETS = "/var/run/ganeti/socket"
 MASTERS = ("ganeti-query", "ganeti-master", "ganeti-wconfd")  # pathutils.py of Ganeti 3.0
 
 
+class Instances(NamedTuple):
+    """The instances that a configuration has."""
+
+    guests: Mapping[str, Guest]  #: those whose names and addresses can be in the DNS
+    unread: frozenset[str] = frozenset()  #: the names of the others: they are there, and nothing else is known of them
+    nameless: int = 0  #: how many there are of which not even the name can be read
+    passed_over: tuple[str, ...] = ()  #: what is wrong with those that are not as Ganeti writes them, in words
+
+    def may_have(self, name: str) -> bool:
+        """Tell whether an instance of this name is there, or may be."""
+        return name in self.guests or name in self.unread or self.nameless > 0
+
+
 class Certain(NamedTuple):
     """The cluster, by a configuration that can be relied on for what is not in it."""
 
     cluster: str
     names: frozenset[str]  #: of all instances
-    guests: Mapping[str, Guest]  #: those whose names and addresses can be in the DNS
+    instances: Instances
 
 
 def is_master(master: str, folder: str) -> bool:
@@ -49,13 +62,13 @@ def master_name(folder: str) -> str:
     return next((line.strip() for line in _lines(f"{folder}/ssconf_master_node")), "")
 
 
-def configured(folder: str) -> dict[str, Guest] | None:
-    """Every instance of the cluster by name; None where the configuration is not here. Raises HostRefused where it makes no sense."""
+def configured(folder: str) -> Instances | None:
+    """Every instance of the cluster; None where the configuration is not here. Raises HostRefused where it makes no sense as a whole."""
     value = _read(folder)
     if value is None:
         return None
     try:
-        return _guests(value)
+        return _instances(value)
     except (KeyError, TypeError, AttributeError):
         raise HostRefused(f"{folder}/config.data is not as Ganeti 3 writes it") from None
 
@@ -71,8 +84,8 @@ def certain(folder: str, sockets: str) -> Certain:
     if value is None:
         raise HostRefused(f"{path} cannot be read: which instances there are is not known")
     try:
-        cluster, names = value["cluster"]["cluster_name"], frozenset(one["name"].lower() for one in value["instances"].values())
-        master, guests_of = value["nodes"][value["cluster"]["master_node"]]["name"], _guests(value)
+        cluster, found = value["cluster"]["cluster_name"], _instances(value)
+        master = value["nodes"][value["cluster"]["master_node"]]["name"]
     except (KeyError, TypeError, AttributeError):
         raise HostRefused(f"{path} is not as Ganeti 3 writes it") from None
     here = next((line.strip() for line in _lines(f"{folder}/ssconf_cluster_name")), "")
@@ -81,12 +94,16 @@ def certain(folder: str, sockets: str) -> Certain:
     if master != master_name(folder) or not is_master(master, folder):
         raise HostRefused(f"{path} has {master} for the master, and this node is another: nothing is removed by it")
     listed = frozenset(line.strip().lower() for line in _lines(f"{folder}/ssconf_instance_list") if line.strip())
-    if listed != names or not os.path.exists(f"{folder}/ssconf_instance_list"):
+    names = frozenset((*found.guests, *found.unread))
+    if found.nameless and names < listed and len(listed - names) == found.nameless:
+        found = found._replace(unread=found.unread | (listed - names), nameless=0)  # these are the ones
+        names = listed
+    if listed != names or found.nameless or not os.path.exists(f"{folder}/ssconf_instance_list"):
         text = f"{path} and {folder}/ssconf_instance_list differ by {len(listed ^ names)} instances: one of them is of another time"
         raise TryAgain(f"{text}, or a job is at work; nothing is removed by it")
     if not any(_answers(f"{sockets}/{name}") for name in MASTERS):
         raise HostRefused(f"no daemon of Ganeti's master answers in {sockets}: another node may be the master; nothing is removed")
-    return Certain(cluster, names, guests_of)
+    return Certain(cluster, names, found)
 
 
 def _answers(path: str) -> bool:
@@ -112,18 +129,34 @@ def _read(folder: str) -> Any:
         raise HostRefused(f"{path} is not JSON") from None
 
 
-def _guests(value: Any) -> dict[str, Guest]:
-    """The instances that can be in the DNS. Raises KeyError, TypeError or AttributeError."""
+def _instances(value: Any) -> Instances:
+    """The instances of a configuration. Raises KeyError, TypeError or AttributeError where it is none.
+
+    An instance that is not as Ganeti writes it, or has a NIC that is not, keeps no other from the DNS: nothing of its own is changed.
+    """
     cluster, networks = value["cluster"]["cluster_name"], value["networks"]
-    made = {}
-    for instance in value["instances"].values():
-        if one := _guest(instance, cluster, networks):
+    made, unread, problems, nameless = dict[str, Guest](), set[str](), list[str](), 0
+    for key, instance in value["instances"].items():
+        name = instance.get("name") if isinstance(instance, dict) else None
+        if not isinstance(name, str) or not name:
+            nameless += 1
+            problems.append(f"instance {escaped(key)} is not as Ganeti 3 writes it, it has no name: it is passed over")
+            continue
+        try:
+            one = _guest(instance, cluster, networks)
+        except (KeyError, TypeError, AttributeError) as error:
+            why = f"they have no {error}" if isinstance(error, KeyError) else "they are something else"
+            problems.append(f"the NICs of instance {escaped(name)} are not as Ganeti 3 writes them, {why}: it is passed over")
+            one = None
+        if one is None:
+            unread.add(name.lower())
+        else:
             made[one.name] = one
-    return made
+    return Instances(made, frozenset(unread), nameless, tuple(problems))
 
 
 def _guest(instance: Any, cluster: str, networks: Any) -> Guest | None:
-    """None for an instance whose name or addresses cannot be in the DNS: its hook has said so."""
+    """None for an instance whose name or addresses cannot be in the DNS: its hook has said so. Raises as ``_instances``."""
     nics = instance["nics"]
     subnets = [networks.get(nic.get("network"), {}).get("network6") for nic in nics]
     try:

@@ -59,7 +59,7 @@ def is_stale(one: Marked, known: Certain, intents: Mapping[str, Intent], policy:
         return False
     if instance not in known.names:
         return not (instance in intents and intents[instance].guest.nics)
-    guest = known.guests.get(instance)
+    guest = known.instances.guests.get(instance)
     return guest is not None and one.name not in wanted(guest, policy)
 
 

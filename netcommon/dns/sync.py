@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.dns import key, library
@@ -15,7 +15,7 @@ from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 
 if TYPE_CHECKING:
-    from netcommon.dns.ganeti import Certain
+    from netcommon.dns.ganeti import Certain, Instances
     from netcommon.dns.stale import Marked
 
 
@@ -33,7 +33,7 @@ def policy(settings: Settings) -> Policy:
 
 
 class Run:
-    """One run, until ``deadline`` by ``now`` (monotonic seconds). ``guests`` reads Ganeti's configuration, None where it is not here.
+    """One run, until ``deadline`` by ``now`` (monotonic seconds). ``instances`` reads Ganeti's configuration, None where it is not here.
     ``dry_run``: nothing is written, neither on record nor into the zones, and what would be done is said.
 
     Raises SettingsInvalid where the settings do not suffice, HostRefused where there is no dnspython.
@@ -46,12 +46,13 @@ class Run:
         log: Log,
         deadline: float,
         now: Callable[[], float],
-        guests: Callable[[], Mapping[str, Guest] | None],
+        instances: Callable[[], Instances | None],
         dry_run: bool = False,
     ) -> None:
         if not settings.dns_servers:
             raise SettingsInvalid("dns.zones are given, but no dns.servers")
-        self._cluster, self._policy, self._store, self._log, self._guests = settings.dns_cluster, policy(settings), store, log, guests
+        self._cluster, self._policy, self._store, self._log = settings.dns_cluster, policy(settings), store, log
+        self._read, self._said = instances, set[str]()
         self._dry_run = dry_run
         self._key = key.read(settings.dns_key_file)
         library.find()
@@ -91,6 +92,7 @@ class Run:
         from netcommon.dns.stale import by_instance, is_stale, marked
 
         known = certain()
+        self._say(known.instances)
         found = marked(self._servers, self._policy, self._cluster or known.cluster, self._log)
         intents, outcomes = self._intents(), list[Outcome]()
         for name, names in by_instance(one for one in found if not only or one.mark.instance == only).items():
@@ -126,14 +128,26 @@ class Run:
 
         Returns what is on record then, or would be.
         """
-        known, old = self._guests(), self._store.read(name)
-        if known is None or not (old or name in known):
+        known, old = self._read(), self._store.read(name)
+        if known is None:
             return old
-        guest = known.get(name) or Guest(name, old.guest.cluster if old else "")
+        self._say(known)
+        guest = known.guests.get(name)
+        if guest is None:
+            if old is None or known.may_have(name):
+                return old  # of an instance that is there, and cannot be read, nothing is known
+            guest = Guest(name, old.guest.cluster)
         if self._dry_run:
             return Intent(guest, tuple(sorted({*(old.names if old else ()), *wanted(guest, self._policy)})), old.former if old else ())
         record(self._store, Event(guest), self._policy)
         return self._store.read(name)
+
+    def _say(self, known: Instances) -> None:
+        """Log what of the configuration is passed over, once."""
+        for text in known.passed_over:
+            if text not in self._said:
+                self._said.add(text)
+                self._log.warning(text)
 
     def _one(self, name: str, refreshed: bool) -> Outcome:
         """Works on one instance under its lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import PROTOCOL
+from netcommon.operations.route import at
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def contested(node: Node, view: View, route: Operation, uuid: str) -> Iterator[s
     one whose down has begun is CLOSING; of one that is gone the device took the route along: those are said nothing of.
     """
     fields = route._asdict()
-    for other in view.routes(fields["family"], fields["number"], fields["destination"]):
+    for other in at(view, route.leads_to()):
         away = view.link_at(other.index) if other.protocol == PROTOCOL and other.index != fields["ifindex"] else None
         if away is None or away.holders > 0:
             continue

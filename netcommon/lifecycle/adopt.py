@@ -4,12 +4,11 @@ No guest notices, but that a routed one is told of another MAC of its gateway (n
 
 Each is brought up as usual, but for the site's scripts, which have run already: whatever holds is not changed by that. Then what
 Ganeti's script made for exactly this tap becomes ours, so that down removes it: its rule and route without our mark, and the tap's
-place in the bridge. The port of an openvswitch one gets our mark first: it is then kept as it is, and not made anew.
+place in the bridge. The port of an openvswitch one gets our mark first (netcommon.lifecycle.adopted_port).
 """
 
 from __future__ import annotations
 
-from netcommon.host.api.requests import TakeOvsPort
 from netcommon.lifecycle import adopted_gateway as gateway
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import at_work
@@ -21,11 +20,9 @@ from netcommon.lifecycle.renamed_device import name_of, on_device
 from netcommon.lifecycle.unguarded import UNGUARDED, opening
 from netcommon.lifecycle.up import up
 from netcommon.operations.base import to_json
-from netcommon.operations.link import device_link
 from netcommon.operations.rule import detached
 from netcommon.options.model import DEFAULTS
 from netcommon.options.sources import options_of
-from netcommon.plan.planner import alias
 from runtime import ganeti
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
@@ -147,8 +144,6 @@ def _one(node: Node, nic: Nic, matched: Match, make_call: Callable[[Nic], Call],
         call = make_call(nic)._replace(door=ADOPT)
         if at_work(node, nic.uuid):
             return made._replace(why="a hook is at work on it")
-        if nic.mode == "openvswitch":
-            _mark(node, nic)
         up(node, nic, call, run_scripts=False, fresh=True)
         if not _take_over(node, nic, call, link.address if link else ""):
             return made._replace(action=ALREADY, why="a hook was faster")
@@ -165,25 +160,6 @@ def _unguarded(nic: Nic, prefix: str) -> Nic:
     added = opening(prefix, nic.uuid)
     tags = " ".join(filter(None, (nic.environment.get("TAGS", ""), *added)))
     return nic._replace(tags=(*nic.tags, *added), environment={**nic.environment, "TAGS": tags})
-
-
-def _mark(node: Node, nic: Nic) -> None:
-    """Marks the device, where devices bear a mark, and its port of Open vSwitch.
-
-    The device comes first: gc leaves alone what belongs to a device with our mark.
-
-    Raises HostRefused or TryAgain.
-    """
-    view = node.host.view()
-    port, link = view.ovs_port(nic.interface), device_link(view, nic.interface)
-    if port is None or port.owner or port.bridge != nic.link:
-        return
-    own = alias(nic)._replace(ifindex=link.index)
-    own = own._replace(value=own.wanted)
-    requests = [*(own.apply() if execute.looked_after(node, own) else ()), TakeOvsPort(port.name, port.bridge, nic.uuid)]
-    for answer in node.host.execute(requests, stop=True):
-        if not answer.ok:
-            raise execute.refusal(own, answer)
 
 
 def _take_over(node: Node, nic: Nic, call: Call, mac: str = "", again: bool = False) -> bool:

@@ -16,7 +16,7 @@ from netcommon.options.sources import options_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
     from runtime.nic import Nic
@@ -44,25 +44,20 @@ def gateways_of(node: Node, view: View, nic: Nic) -> Gateways:
     nic = completed(nic, node.settings)
     options = options_of(nic, node.settings)
     link = view.link(nic.interface)
+    led = {family: _led(view, family, link) for family in (AF_INET, AF_INET6)}
     own, network = addresses_of(nic, options), nic.network
-    ipv4 = tuple(each for each in (network.gateway,) if each and not _leads_to(view, AF_INET, each, link))
+    ipv4 = tuple(each for each in (network.gateway,) if each and f"{each}/32" not in led[AF_INET])
     named = (network.gateway6, LINK_LOCAL_GATEWAY if options.gateway_link_local else "")
-    ipv6 = tuple(each for each in named if each and not _leads_to(view, AF_INET6, each, link))
-    used = [family for family in (AF_INET, AF_INET6) if family in own.families and own.hosts(family)]
-    used += [family for family in (AF_INET, AF_INET6) if link is not None and any(_to_guest(route, link) for route in view.routes(family))]
+    ipv6 = tuple(each for each in named if each and f"{each}/128" not in led[AF_INET6])
+    used = [family for family in led if led[family] or (family in own.families and own.hosts(family))]
     known = {AF_INET: bool(ipv4), AF_INET6: bool(network.gateway6 and ipv6)}
     return Gateways(ipv4, ipv6, all(known[family] for family in used))
 
 
-def _to_guest(route: Route, link: Link) -> bool:
-    """Tell whether it leads to the guest, and is not one of those that every device has."""
-    return link.index in (route.index, *route.paths) and route.type == UNICAST and not route.destination.startswith(("fe80:", "ff00:"))
-
-
-def _leads_to(view: View, family: int, address: str, link: Link | None) -> bool:
-    """Tell whether the node routes the address to the guest: it is the guest's own."""
-    bits = 32 if family == AF_INET else 128
-    return link is not None and any(_to_guest(route, link) and route.destination == f"{address}/{bits}" for route in view.routes(family))
+def _led(view: View, family: int, link: Link | None) -> set[str]:
+    """Return what the node routes to the guest, in any table: all that leads to its device, but for what every device has."""
+    routes = view.routes_of(family, 0, UNICAST, link.index) if link is not None else ()
+    return {route.destination for route in routes if not route.destination.startswith(("fe80:", "ff00:"))}
 
 
 def tell(node: Node, view: View, device: str, gateways: Gateways, before: str, call: Call) -> None:

@@ -54,6 +54,20 @@ class BringUp:
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
+        """Bring it up, as ``up`` has it; ``earlier``: on record of the NIC, ``other``: of another one on its device."""
+        if self.call.door != ADOPT or self.nic.mode != "openvswitch":
+            return self._run(earlier, other)
+        from netcommon.lifecycle.adopted_port import give_back, take
+
+        taken = take(self.node, self.nic)
+        try:
+            return self._run(earlier, other)
+        except BaseException:
+            if taken is not None:
+                give_back(self.node, self.nic, taken)
+            raise
+
+    def _run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
         link = device_link(view, nic.interface)
         refuse_port(view, link, nic.mode)
@@ -100,6 +114,9 @@ class BringUp:
     def plan(self, current: Record | None) -> list[Operation]:
         """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
         planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
+        if self.call.door == ADOPT and current is None:
+            view = execute.once(self.node)
+            planned = [operation.running(view) for operation in planned]
         if self.changes and current is not None:
             self.incoming = awaited(self.node, current)
         elif self._expected(current, planned):

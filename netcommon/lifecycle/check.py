@@ -15,11 +15,12 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.led_away import led_away
+from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti
-from runtime.errors import HostRefused, NetcommonError, TryAgain
-from runtime.record import CHANGING, CLOSING, UP
+from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
+from runtime.record import APPLYING, CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 #: How long the locks of a NIC are waited for that is to get its address back (seconds), also where the call has used its time.
 PATIENCE = 0.2
+
+#: The part of the time that a call has left which it gives to NICs that are to have an address back, and ``PATIENCE`` at least.
+SHARE = 0.1
 
 
 class Report(NamedTuple):
@@ -166,21 +170,30 @@ def _tell_ganeti(node: Node, record: Record, call: Call) -> None:
 def restore(node: Node, call: Call) -> None:
     """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. What fails is logged: it stays owed.
 
-    What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end.
+    What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end. The call gives a
+    share of its time: what is left then stays owed, for the next one. Raises Interrupted.
     """
+    now = node.clock.now()
+    until = now + max(PATIENCE, (call.deadline - now) * SHARE)
     try:
         for name, debt in node.store.owed.each():
+            if node.clock.now() >= until:
+                return
             try:
                 if not at_work(node, debt.uuid) and _restored(node, debt, call):
                     node.store.owed.settled(name)
+            except Interrupted:
+                raise
             except NetcommonError as error:
                 call.log.error(f"what {debt.nic.label} had taken from another NIC is not given back yet: {error}")
+    except Interrupted:
+        raise
     except NetcommonError as error:
         call.log.error(f"what other NICs are to have back cannot be told: {error}")
 
 
 def _restored(node: Node, debt: Record, call: Call) -> bool:
-    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where one of them is at work.
+    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where one is at work, or on its way up.
 
     Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
     """
@@ -188,11 +201,14 @@ def _restored(node: Node, debt: Record, call: Call) -> bool:
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
     destinations = {way for operation in execute.decode(debt)[0] if (way := operation.leads_to())} - kept
     others: list[tuple[Record, set[tuple[object, ...]]]] = []
-    for record in node.store.each([]) if destinations and debt.boot == node.identity.boot else ():
-        if record.state == UP and record.uuid != debt.uuid:
+    done, problems = True, list[str]()
+    for record in node.store.each(problems) if destinations and debt.boot == node.identity.boot else ():
+        if record.state in (UP, APPLYING, CHANGING) and record.uuid != debt.uuid:
             shared = destinations.intersection(one.leads_to() for one in execute.decode(record)[0])
-            others += [(record, shared)] if shared else []
-    done = True
+            others += [(record, shared)] if shared and record.state == UP else []
+            done = done and not (shared and record.state != UP and alive(node, execute.once(node), record))
+    for problem in problems:
+        call.log.warning(problem)
     for record, shared in sorted(others, key=lambda other: other[0].monotonic, reverse=True):
         view = execute.once(node)
         lost = {way for way in shared if not _leads_to_another(view, way)}
@@ -203,6 +219,8 @@ def _restored(node: Node, debt: Record, call: Call) -> bool:
             outcome = _repaired(node, record.key, named, partial(_leads, lost))
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
+        except Interrupted:
+            raise
         except TryAgain as error:
             call.log.warning(f"{record.nic.label} on {record.device} has not got its address back yet: {error}")
             done = False
@@ -217,5 +235,5 @@ def _leads(ways: set[tuple[object, ...]], operation: Operation) -> bool:
 
 def _leads_to_another(view: View, way: tuple[object, ...]) -> bool:
     """Tell whether a route of ours leads to a device there; a blackhole leads to none."""
-    found = view.routes(*way)  # type: ignore[arg-type]
+    found = at(view, way)
     return any(route.protocol == PROTOCOL and route.type == UNICAST and view.link_at(route.index) is not None for route in found)

@@ -172,8 +172,11 @@ def in_place(view: View, nic: Nic, link: Link) -> bool:
             table = table_number(view, nic.link, [])
         except HostRefused:
             return False
-        ways = [(family, to) for family in found.families for to in found.destinations(family)]
-        return any(route.index == link.index for family, to in ways for route in view.routes(family, table, to))
+        return any(
+            route.index == link.index and route.destination in found.destinations(family)
+            for family in found.families
+            for route in view.routes_of(family, 0, 0, link.index, table)
+        )
     return False  # only the site's script knows
 
 

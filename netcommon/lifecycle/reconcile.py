@@ -10,6 +10,7 @@ from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.link import shut
+from netcommon.operations.route import at
 from runtime.errors import HostRefused
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -219,7 +220,7 @@ def kept_up(node: Node, view: View, record: Record, operation: Operation) -> boo
         return False
     way = operation.leads_to()
     index = operation._asdict().get("ifindex")
-    return not way or all(route.index in (0, index) for route in view.routes(*way) if route.protocol == PROTOCOL)  # type: ignore[arg-type]
+    return not way or all(route.index in (0, index) for route in at(view, way) if route.protocol == PROTOCOL)
 
 
 def examine(

@@ -46,9 +46,11 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
             except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
-        give_back(node, call)
-        if attempt.settled is not None:
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
+        try:
+            if attempt.settled is not None:
+                run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
+        finally:
+            give_back(node, call)
         if failure is not None:
             raise failure
         return outcome

@@ -160,6 +160,10 @@ class Operation(Protocol):
         """Tell whether the guest knows it by its neighbour cache: changed while it runs, the guest must be told. Not by default."""
         return False
 
+    def running(self, view: View) -> Operation:
+        """Give it with what stands of it for a guest that runs already, which adopt takes over and a roll-back leaves as it was."""
+        return self
+
     def taken_over(self, view: View) -> Operation:
         """It again, as if it had been ours from the start, where Ganeti's script has done it on a new device. By default as it is."""
         return self

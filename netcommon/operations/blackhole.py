@@ -69,10 +69,11 @@ class Blackhole(BlackholeFields, Operation):
 
     def _there(self, view: View) -> Route | None:
         metric = self.route().metric
-        return next((route for route in view.routes(self.family, self.number, self.destination) if route.metric == metric), None)
+        routes = view.routes(self.family, self.number, self.destination, metric)
+        return next((route for route in routes if route.metric == metric), None)
 
     def apply(self) -> Sequence[Request]:
-        return [] if self.found == FOREIGN else [AddRoute(self.route())]
+        return [] if self.found == FOREIGN else [AddRoute(self.route(), new=True)]
 
     def differs(self, view: View) -> str:
         if moved := renumbered(view, self.table, self.number):

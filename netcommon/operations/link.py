@@ -66,7 +66,7 @@ def marked(link: Link) -> bool:
 
 def down_mark(uuid: str) -> str:
     """Give the alias of a device whose NIC was taken down while its record could not be written, and says still that it is up."""
-    return f"{uuid} down"
+    return f"{uuid} /down"  # no instance or device has a name that begins so
 
 
 def _bridge(link: Link) -> int:

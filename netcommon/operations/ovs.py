@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import OVS_MARK, STOPPED, OvsPort
-from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort, ReleaseOvsPort
 from netcommon.operations.base import Operation, Owned
 from netcommon.operations.link import device_link, link_of, marked
 from runtime.errors import HostRefused, TryAgain
@@ -52,6 +52,12 @@ class PortFields(NamedTuple):
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: limit of what the guest receives, kbit/s; 0: none
     ifindex: int = 0
+    kept: bool = False  #: adopt has found the port, with what follows; undone before that is over, it is so again
+    was_tag: int | None = None
+    was_trunks: tuple[int, ...] = ()
+    was_mode: str = ""
+    was_ids: tuple[tuple[str, str], ...] = ()
+    was_interface_ids: tuple[tuple[str, str], ...] = ()
 
 
 class Port(PortFields, Operation):
@@ -66,11 +72,22 @@ class Port(PortFields, Operation):
     MIGRATION = (
         "the bridge learns as a Linux bridge does. OVN tells by its own `requested-chassis` which of two ports of one `iface-id` counts"
     )
-    CHOSEN = frozenset({"ifindex"})
-    BEFORE = frozenset()
+    CHOSEN = frozenset({"ifindex", "kept", "was_tag", "was_trunks", "was_mode", "was_ids", "was_interface_ids"})
+    BEFORE = CHOSEN - {"ifindex"}
 
     def one_of_device(self) -> bool:
         return True
+
+    def running(self, view: View) -> Operation:
+        there = view.ovs_port(self.device)
+        if there is None or there.bridge != self.bridge or there.owner not in ("", self.owner):
+            return self
+        ids = tuple(pair for pair in there.external_ids if pair[0] != OVS_MARK)
+        was = {"was_tag": there.tag, "was_trunks": there.trunks, "was_mode": there.vlan_mode}
+        return self._replace(kept=True, **was, was_ids=ids, was_interface_ids=there.interface_ids)  # type: ignore[arg-type]
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(kept=False, was_tag=None, was_trunks=(), was_mode="", was_ids=(), was_interface_ids=())
 
     def network(self) -> tuple[object, ...]:
         return self.bridge, self.tag, self.trunks, self.vlan_mode
@@ -141,6 +158,9 @@ class Port(PortFields, Operation):
         return f"{limit}: the datapath of {switch.name} is in user space (datapath_type netdev)" if switch and switch.userspace else ""
 
     def revert(self, view: View) -> Sequence[Request]:
+        if self.kept:
+            found = OvsPort(self.device, self.bridge, self.was_tag, self.was_trunks, self.was_mode, self.was_ids, self.was_interface_ids)
+            return [ReleaseOvsPort(self.port(), found)]
         # A device that stays: closing it, vswitchd writes back the flags that it remembers, "up" too, over what we undo next.
         return [DeleteOvsPort(self.device, self.owner, wait=view.link_at(self.ifindex) is not None)]
 

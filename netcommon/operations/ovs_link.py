@@ -32,6 +32,7 @@ class ShutLinkFields(NamedTuple):
     ifindex: int = 0
     was: bool = False  #: up
     now: bool = False  #: up, and not the NIC's port
+    kept: bool = False  #: adopt has found a guest that runs; undone before that is over, its device is as it was
 
 
 class ShutLink(ShutLinkFields, Operation):
@@ -45,16 +46,19 @@ class ShutLink(ShutLinkFields, Operation):
     KIND = "ovs-link-shut"
     REPAIRED = "the device is down while it is no port in Open vSwitch"
     MIGRATION = "the tap is down until its flows are in"
-    CHOSEN = frozenset({"ifindex", "was", "now"})
-    BEFORE = frozenset({"was"})
+    CHOSEN = frozenset({"ifindex", "was", "now", "kept"})
+    BEFORE = frozenset({"was", "kept"})
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link = device_link(view, self.device)
         stray = link.up and _stray(view, self.device, self.bridge, self.owner) != ""
         return [self._replace(ifindex=link.index, was=link.up, now=stray)]
 
+    def running(self, view: View) -> Operation:
+        return self._replace(kept=True)
+
     def taken_over(self, view: View) -> Operation:
-        return self._replace(was=False)
+        return self._replace(was=False, kept=False)
 
     def apply(self) -> Sequence[Request]:
         """Nothing for a port that stays: an adopted guest loses no frame."""
@@ -67,7 +71,7 @@ class ShutLink(ShutLinkFields, Operation):
         return _stray(view, self.device, self.bridge, self.owner) if link.up else ""
 
     def revert(self, view: View) -> Sequence[Request]:
-        link = link_of(view, self.ifindex, self.device)
+        link = link_of(view, self.ifindex, self.device) if not self.kept else None
         return [SetLink(self.ifindex, up=self.was and not link.holders)] if link is not None and link.up else []
 
     def place(self) -> str:
@@ -122,6 +126,7 @@ class OpenLinkFields(NamedTuple):
     bridge: str
     owner: str  #: the NIC's UUID
     ifindex: int = 0
+    kept: bool = False  #: as in ShutLink
 
 
 class OpenLink(OpenLinkFields, Operation):
@@ -131,11 +136,17 @@ class OpenLink(OpenLinkFields, Operation):
     KIND = "ovs-link-open"
     REPAIRED = "the device is up as a port whose flows are there"
     MIGRATION = "of the tap alone; Open vSwitch learns where the guest is from its frames"
-    CHOSEN = frozenset({"ifindex"})
-    BEFORE = frozenset[str]()
+    CHOSEN = frozenset({"ifindex", "kept"})
+    BEFORE = frozenset({"kept"})
 
     def lets_in(self) -> bool:
         return True
+
+    def running(self, view: View) -> Operation:
+        return self._replace(kept=True)
+
+    def taken_over(self, view: View) -> Operation:
+        return self._replace(kept=False)
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         return [self._replace(ifindex=device_link(view, self.device).index)]
@@ -151,7 +162,7 @@ class OpenLink(OpenLinkFields, Operation):
         return _stray(view, self.device, self.bridge, self.owner) if link.up else "it is down"
 
     def revert(self, view: View) -> Sequence[Request]:
-        link = link_of(view, self.ifindex, self.device)
+        link = link_of(view, self.ifindex, self.device) if not self.kept else None
         return [SetLink(self.ifindex, up=False)] if link is not None and link.up else []
 
     def place(self) -> str:

@@ -8,7 +8,7 @@ from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OU
 from netcommon.operations.link import device_link, link_of, marked
 from netcommon.operations.table import MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
-from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
+from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ class ThroughTap(Operation, Protocol):
         if mine := own(view, self.family, self.destination, number):
             raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
-        for other in view.routes(self.family, number, self.destination):
+        for other in view.routes(self.family, number, self.destination, METRIC[self.family]):
             if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
                 continue  # ours comes first, or it leads to the guest all the same
             if other.protocol == PROTOCOL:
@@ -91,14 +91,14 @@ class ThroughTap(Operation, Protocol):
         return [replaced(self, number=number, ifindex=link.index, found=found)]
 
     def apply(self) -> Sequence[Request]:
-        return [] if self.found == FOREIGN else [AddRoute(self.route())]
+        return [] if self.found == FOREIGN else [AddRoute(self.route(), new=True)]
 
     def differs(self, view: View) -> str:
         if moved := renumbered(view, self.table, self.number):
             return moved
         if mine := own(view, self.family, self.destination, self.number):
             return mine
-        routes = view.routes(self.family, self.number, self.destination)
+        routes = view.routes(self.family, self.number, self.destination, METRIC[self.family])
         first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
         if first is not None:
             out = view.link_at(first.index)
@@ -112,7 +112,8 @@ class ThroughTap(Operation, Protocol):
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
         # the kernel alone would take another one too: IPv4's of any metric, IPv6's of any gateway
-        return [DeleteRoute(self.route())] if self.route() in view.routes(self.family, self.number, self.destination) else []
+        there = view.routes(self.family, self.number, self.destination, METRIC[self.family])
+        return [DeleteRoute(self.route())] if self.route() in there else []
 
     def identity(self) -> str:
         return _identity(self.route())
@@ -128,6 +129,12 @@ class ThroughTap(Operation, Protocol):
 
     def undo(self) -> str:
         return self.describe().replace(" route replace ", " route del ", 1)
+
+
+def at(view: View, way: tuple[object, ...]) -> Sequence[Route]:
+    """Return what is in the place of a guest's route, or comes before it; ``way``: as Operation.leads_to tells it."""
+    family, table, destination = cast("tuple[int, int, str]", way)
+    return view.routes(family, table, destination, METRIC[family])
 
 
 def own(view: View, family: int, destination: str, table: int) -> str:
@@ -179,7 +186,7 @@ class GuestRoute(GuestRouteFields, ThroughTap):
         return self._replace(found=ABSENT) if self.found == FOREIGN else self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        return self.apply() if self != before else ()
+        return [AddRoute(self.route())] if self != before and self.found != FOREIGN else []
 
     def sentence(self) -> str:
         return f"What is for {self.destination} goes to the guest, in {called(self.table, self.number)}."

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from netcommon.host.api.facts import OVS_MARK, OvsShaper
+from netcommon.host.api.facts import OVS_MARK, OvsPort, OvsShaper
 from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
 from tests.contract.ovs_by_hand import MARK, PLAIN, delete_port, intent, shapers
 from tests.contract.worlds import LinuxWorld, World, do, told, view
@@ -81,6 +81,69 @@ def test_limits_of_others_stay(tapped: World) -> None:
     assert do(tapped, PutOvsPort(LIMITED), PutOvsPort(PLAIN)) == [0, 0]
     if isinstance(tapped, LinuxWorld):
         assert shapers(tapped) == [""], "another's QoS row is there, though our limit took its place on our port"
+
+
+def limits(world: LinuxWorld) -> tuple[str, str, str]:
+    """What the database has: rate and burst of policing, and the QoS row."""
+    rate, burst = (world.ovs.vsctl("get", "Interface", "tap0", f"ingress_policing_{name}") for name in ("rate", "burst"))
+    return rate, burst, world.ovs.vsctl("get", "Port", "tap0", "qos")
+
+
+def others(world: LinuxWorld, rate: int = 77, burst: int = 8) -> tuple[str, str, str]:
+    """Somebody else limits the port."""
+    words = ["set", "Interface", "tap0", f"ingress_policing_rate={rate}", f"ingress_policing_burst={burst}", "--"]
+    words += ["set", "Port", "tap0", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb", f"other_config:max-rate={rate}000"]
+    world.ovs.vsctl(*words)
+    return limits(world)
+
+
+@pytest.mark.parametrize("values", [(LIMITED,), (LIMITED, MORE), (LIMITED, LIMITED), (PLAIN._replace(policing=77, burst=800), MORE)])
+def test_limits_of_others_come_back(tapped: World, values: tuple[OvsPort, ...]) -> None:
+    """With the end of ours, which took their place; each limit for itself."""
+    assert do(tapped, PutOvsPort(PLAIN)) == [0]
+    theirs = others(tapped) if isinstance(tapped, LinuxWorld) else None
+    for port in (*values, PLAIN):
+        assert do(tapped, PutOvsPort(port)) == [0]
+        assert intent(view(tapped).ovs_port("tap0")) == port
+    if isinstance(tapped, LinuxWorld):
+        assert limits(tapped) == theirs and shapers(tapped) == [""]
+        assert tapped.ovs.vsctl("get", "Interface", "tap0", "external_ids") == "{}"
+
+
+def test_limits_that_others_have_changed_meanwhile(tapped: World) -> None:
+    """Whatever they make of our policing is mended, and is no limit of theirs; another QoS is. What they leave for ours to end stays."""
+    if not isinstance(tapped, LinuxWorld):
+        return
+    assert do(tapped, PutOvsPort(PLAIN)) == [0]
+    others(tapped)
+    assert do(tapped, PutOvsPort(LIMITED)) == [0]
+    later = others(tapped, 99)
+    assert do(tapped, PutOvsPort(LIMITED)) == [0]
+    assert intent(view(tapped).ovs_port("tap0")) == LIMITED
+    tapped.ovs.vsctl("clear", "Port", "tap0", "qos")
+    assert do(tapped, PutOvsPort(LIMITED), PutOvsPort(PLAIN)) == [0, 0] and limits(tapped) == ("77", "8", later[2])
+    assert do(tapped, PutOvsPort(LIMITED)) == [0]
+    last = others(tapped, 55)
+    assert do(tapped, PutOvsPort(PLAIN)) == [0] and limits(tapped) == last
+
+
+@pytest.mark.parametrize("damage", ["gone", "no uuid", "no numbers"])
+def test_what_cannot_come_back(tapped: World, damage: str) -> None:
+    """No limit of anybody's is left then, and nothing is refused."""
+    if not isinstance(tapped, LinuxWorld):
+        return
+    assert do(tapped, PutOvsPort(PLAIN)) == [0]
+    qos = others(tapped)[2]
+    assert do(tapped, PutOvsPort(LIMITED)) == [0]
+    (made,) = (row["_uuid"][1] for row in tapped.ovs.rows("QoS", "_uuid", "external_ids") if row["external_ids"][1])
+    if damage == "gone":
+        tapped.ovs.vsctl("destroy", "QoS", qos)
+    elif damage == "no uuid":
+        tapped.ovs.vsctl("set", "QoS", made, 'external_ids:netcommon-qos-before="; no uuid"')
+    else:
+        tapped.ovs.vsctl("set", "Interface", "tap0", 'external_ids:netcommon-policing-before="99999999999 x"')
+    assert do(tapped, PutOvsPort(MORE), PutOvsPort(PLAIN)) == [0, 0]
+    assert limits(tapped) == (("0", "0", qos) if damage == "no numbers" else ("77", "8", "[]"))
 
 
 def test_a_qos_of_ours_that_another_port_uses(tapped: World) -> None:

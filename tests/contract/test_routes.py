@@ -65,6 +65,26 @@ def test_add_replaces(taps: World, family: int) -> None:
 
 
 @BOTH
+def test_a_new_one_replaces_ours_alone(taps: World, family: int) -> None:
+    """Whatever came since it was looked for stays; so does what is of another TOS or metric, which the new one stands beside."""
+    away, made = route(taps, family, index=index(taps, "tap1")), route(taps, family)
+    for protocol in (4, 186):
+        theirs = away._replace(protocol=protocol)
+        assert do(taps, AddRoute(theirs)) == [0]
+        assert told(taps, AddRoute(made, new=True)).errno == errno.EEXIST
+        assert do(taps, AddRoute(made, new=True), SetLink(made.index, up=True), stop=False) == [errno.EEXIST, 0]
+        assert view(taps).routes(family, 100) == [theirs]
+        assert do(taps, DeleteRoute(theirs)) == [0]
+    for before in ((), (made,), (away,)):
+        assert do(taps, *(AddRoute(each, new=True) for each in before)) == [0] * len(before)
+        assert do(taps, AddRoute(made, new=True), AddRoute(made, new=True)) == [0, 0]
+        assert view(taps).routes(family, 100) == [made]
+    other = away._replace(protocol=4, metric=7)
+    assert do(taps, AddRoute(other), DeleteRoute(made), AddRoute(made, new=True)) == [0, 0, 0]
+    assert sorted(view(taps).routes(family, 100)) == sorted([other, made])
+
+
+@BOTH
 def test_another_metric_is_another_route(taps: World, family: int) -> None:
     first, second = route(taps, family), route(taps, family, metric=7)
     assert do(taps, AddRoute(first), AddRoute(second)) == [0, 0]

@@ -333,7 +333,10 @@ def serial(machine: Machine, order: list[Placed], ended: list[Ended]) -> dict[st
     sim = machine.sim
     try:
         for place, step, way in order:
-            if way == "refused" or (step.what.startswith("down") and idle(ended[place])):
+            if way == "refused":
+                continue
+            if step.what.startswith("down") and idle(ended[place]):
+                down.left(sim.node, whose(step, ended[place]), Call(sim.log, sim.node.clock.now() + SECONDS, "test", step.context))
                 continue
             try:
                 carry_out(sim, sim.node, step)
@@ -350,6 +353,14 @@ def serial(machine: Machine, order: list[Placed], ended: list[Ended]) -> dict[st
 def idle(one: Ended) -> bool:
     """Whether the call found nothing to undo: the NIC that it meant when it began was not there then, or not any more."""
     return one.error is None and not one.result.changed and ("nothing to undo" in one.result.text or "down already" in one.result.text)
+
+
+def whose(step: Step, one: Ended) -> str:
+    """The UUID of the NIC that was not there, "" where the call did not tell: what was changed of one that leaves is forgotten then too."""
+    label, slash, rest = one.result.text.partition("/")
+    if slash and label == "web1":
+        return UUIDS[int(rest.split()[0])]
+    return UUIDS[step.number] if step.what == "down" else ""
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:

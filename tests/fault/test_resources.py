@@ -173,7 +173,7 @@ def test_each_folder_read_only(ready: Node, path: str) -> None:
     assert rundoor("kvm-ifup", nic, "tap0").status == 0
     with readonly(path):
         down = rundoor("kvm-ifdown", nic, "tap0", "hot-remove")
-        told = [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} down"]  # what its record cannot tell
+        told = [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} /down"]  # what its record cannot tell
         assert diff(host, snapshot(())) in ([], told if os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json") else []), down
         assert down.status in (0, *STATUS), down
     assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0

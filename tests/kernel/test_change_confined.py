@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import socket
 import struct
@@ -17,6 +18,7 @@ from netcommon.lifecycle.context import Call
 from netcommon.lifecycle.up import up
 from netcommon.log import recording
 from runtime.environment import nic_from_environment
+from runtime.errors import HostRefused
 from tests.kernel.test_doors_parallel import environment
 from tests.support import frames
 from tests.support.forged import ALL_NODES, ALL_NODES_MAC, BROADCAST, OTHER_IP6, UDP, ethernet, ipv4, ipv6, udp
@@ -48,12 +50,40 @@ class Settings(NamedTuple):
         return environment(0) | {**base, "TAGS": tags}
 
 
+BRIDGED = [
+    Settings("guarded"),
+    Settings("isolated", "isolated"),
+    Settings("isolated, unguarded", "isolated spoof_guard:no"),
+    Settings("away from the node", "node_access:none"),
+    Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
+    Settings("any MAC", "allow_mac_spoofing"),
+    Settings("any address", "allow_ip_spoofing"),
+    Settings("isolated, any MAC", "isolated allow_mac_spoofing"),
+    Settings("isolated, away from the node, any MAC and address", "isolated node_access:none allow_mac_spoofing allow_ip_spoofing"),
+    Settings("one service, any address", "node_access:udp/2000 allow_ip_spoofing"),
+    Settings("another service", "node_access:udp/2001"),
+    Settings("unguarded", "spoof_guard:no"),
+]
+ROUTED = [
+    Settings("guarded"),
+    Settings("any address", "allow_ip_spoofing"),
+    Settings("unguarded", "spoof_guard:no"),
+    Settings("strict, guarded", "rp_filter:strict"),
+    Settings("strict, any address", "rp_filter:strict allow_ip_spoofing"),
+    Settings("strict, unguarded", "rp_filter:strict spoof_guard:no"),
+    Settings("loose, any address", "rp_filter:loose allow_ip_spoofing"),
+    Settings("loose, unguarded", "rp_filter:loose spoof_guard:no"),
+    Settings("off, any address and MAC", "rp_filter:off allow_ip_spoofing allow_mac_spoofing"),
+    Settings("off, any MAC, no address of the node's", "rp_filter:off allow_mac_spoofing"),
+    Settings("of the node's addresses, unguarded", "accept_local spoof_guard:no"),
+    Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
+]
+
+
 class Place:
     """A guest that may send anything, and all who could get it."""
 
-    def __init__(
-        self, node: Node, base: Mapping[str, str], to: Sequence[tuple[str, str, str]], others: Mapping[str, Tap]
-    ) -> None:
+    def __init__(self, node: Node, base: Mapping[str, str], to: Sequence[tuple[str, str, str]], others: Mapping[str, Tap]) -> None:
         """``to``: names, addresses and MACs that the guest sends to; ``others``: the taps of other guests."""
         self.base, self.others = base, others
         self.guest = node.tap("tap0")
@@ -79,6 +109,17 @@ class Place:
                 pass  # its device is down
         return self._named(self._received())
 
+    def verdict(self) -> Arrived:
+        """Give what arrives of the frames now: what two probes in a row agree on.
+
+        A frame may come late, or with the next probe: the kernel leaves it on a device's queue while another processor, which has sent
+        something of its own by that device, is kept from going on.
+        """
+        last, found = None, self.probe()
+        while found != last:
+            last, found = found, self.probe()
+        return found
+
     def _named(self, received: Sequence[tuple[str, bytes]]) -> Arrived:
         return frozenset((frame, who) for frame in self.frames for who, data in received if frame.encode().ljust(48, b".") in data)
 
@@ -90,17 +131,27 @@ class Place:
             except BlockingIOError:
                 return found
 
-    def becomes(self, settings: Settings, probing: bool = True) -> Arrived:
-        """Make the NIC so, and give what has arrived meanwhile, with a probe after each request."""
+    def becomes(self, settings: Settings, probing: bool = True, refused: int = 0) -> Arrived:
+        """Make the NIC so, and give what has arrived meanwhile, with a probe after each request.
+
+        ``refused``: the number of a request, from 1, that the host refuses; raises HostRefused where that is on the way, and not of the way
+        back. ``self.requests``: how many there were; ``self.meanwhile``: what has arrived, where it raises too.
+        """
         found: set[tuple[str, str]] = set()
+        self.requests, self.meanwhile = 0, found
         with ours() as node:
             real = node.host.execute
 
             def execute(requests: Sequence[Request], stop: bool) -> list[Answer]:
                 answers: list[Answer] = []
                 for request in requests:
-                    tried = not (stop and any(not answer.ok for answer in answers))
-                    answers += real([request], stop) if tried else [NOT_TRIED]
+                    self.requests += 1
+                    if stop and any(not answer.ok for answer in answers):
+                        answers.append(NOT_TRIED)
+                    elif self.requests == refused:
+                        answers.append(Answer(errno.EPERM, "Operation not permitted"))
+                    else:
+                        answers += real([request], stop)
                     found.update(self.probe())
                 return answers
 
@@ -123,16 +174,40 @@ def no_frame_that_both_refuse(place: Place, all_settings: Sequence[Settings], co
     verdicts: dict[str, Arrived] = {}
     for settings in all_settings:
         place.becomes(settings, probing=False)
-        verdicts[settings.name] = place.probe()
+        verdicts[settings.name] = place.verdict()
     assert len(set(verdicts.values())) > len(all_settings) // 3, "many of them differ in what they let through"
     wrong = {}
     for before, after in sample(list(itertools.permutations(all_settings, 2)), count):
         place.becomes(before, probing=False)
-        place.probe()
+        place.verdict()
         passed = place.becomes(after)
         if more := passed - verdicts[before.name] - verdicts[after.name]:
             wrong[before.name, after.name] = sorted(more)
-        assert place.probe() == verdicts[after.name]
+        assert place.verdict() == verdicts[after.name]
+    assert wrong == {}
+
+
+def no_frame_on_the_way_back(place: Place, all_settings: Sequence[Settings], count: int) -> None:
+    """Refuse one request on the way from each to each other one: the NIC is as before (``count`` of these in an ordinary run)."""
+    verdicts: dict[str, Arrived] = {}
+    steps: list[tuple[Settings, Settings, int]] = []
+    for settings in all_settings:
+        place.becomes(settings, probing=False)
+        verdicts[settings.name] = place.verdict()
+    for before, after in sample(list(itertools.permutations(all_settings, 2)), count):
+        place.becomes(before, probing=False)
+        place.becomes(after)
+        steps += [(before, after, number) for number in range(1, place.requests + 1)]
+    assert len(steps) > count
+    wrong = {}
+    for before, after, number in sample(steps, count):
+        place.becomes(before, probing=False)
+        place.verdict()
+        with pytest.raises(HostRefused):
+            place.becomes(after, refused=number)
+        if more := place.meanwhile - verdicts[before.name] - verdicts[after.name]:
+            wrong[before.name, after.name, number] = sorted(more)
+        assert place.verdict() == verdicts[before.name], (before.name, after.name, number)
     assert wrong == {}
 
 
@@ -154,21 +229,13 @@ def bridged(node: Node) -> Iterator[Place]:
 def test_bridged(node: Node) -> None:
     """Change what its guest may send, whether it is isolated, and what it reaches of the node, in nftables and in the bridge."""
     with bridged(node) as place:
-        ways = [
-            Settings("guarded"),
-            Settings("isolated", "isolated"),
-            Settings("isolated, unguarded", "isolated spoof_guard:no"),
-            Settings("away from the node", "node_access:none"),
-            Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
-            Settings("any MAC", "allow_mac_spoofing"),
-            Settings("any address", "allow_ip_spoofing"),
-            Settings("isolated, any MAC", "isolated allow_mac_spoofing"),
-            Settings("isolated, away from the node, any MAC and address", "isolated node_access:none allow_mac_spoofing allow_ip_spoofing"),
-            Settings("one service, any address", "node_access:udp/2000 allow_ip_spoofing"),
-            Settings("another service", "node_access:udp/2001"),
-            Settings("unguarded", "spoof_guard:no"),
-        ]
-        no_frame_that_both_refuse(place, ways, 40)
+        no_frame_that_both_refuse(place, BRIDGED, 40)
+
+
+def test_bridged_refused(node: Node) -> None:
+    """The same, with a request refused: what is put back lets no frame pass either."""
+    with bridged(node) as place:
+        no_frame_on_the_way_back(place, BRIDGED, 12)
 
 
 @contextmanager
@@ -194,18 +261,12 @@ def test_routed(node: Node, default: str) -> None:
     sysctl("net/ipv4/conf/all/rp_filter", "0")
     sysctl("net/ipv4/conf/default/rp_filter", default)
     with routed(node) as place:
-        ways = [
-            Settings("guarded"),
-            Settings("any address", "allow_ip_spoofing"),
-            Settings("unguarded", "spoof_guard:no"),
-            Settings("strict, guarded", "rp_filter:strict"),
-            Settings("strict, any address", "rp_filter:strict allow_ip_spoofing"),
-            Settings("strict, unguarded", "rp_filter:strict spoof_guard:no"),
-            Settings("loose, any address", "rp_filter:loose allow_ip_spoofing"),
-            Settings("loose, unguarded", "rp_filter:loose spoof_guard:no"),
-            Settings("off, any address and MAC", "rp_filter:off allow_ip_spoofing allow_mac_spoofing"),
-            Settings("off, any MAC, no address of the node's", "rp_filter:off allow_mac_spoofing"),
-            Settings("of the node's addresses, unguarded", "accept_local spoof_guard:no"),
-            Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
-        ]
-        no_frame_that_both_refuse(place, ways, 20)
+        no_frame_that_both_refuse(place, ROUTED, 20)
+
+
+def test_routed_refused(node: Node) -> None:
+    """The same, with a request refused."""
+    sysctl("net/ipv4/conf/all/rp_filter", "0")
+    sysctl("net/ipv4/conf/default/rp_filter", "0")
+    with routed(node) as place:
+        no_frame_on_the_way_back(place, ROUTED, 12)

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,45 @@ def test_what_is_no_mark_as_we_write_it_is_left_alone(server: NameServer, instan
     said = "what stands at '_netcommon.h1.example.com' and 1 more is no mark as we write it: left alone"
     assert (done.status, done.stderr.count("\n"), said in done.stderr) == (0, 1, True), done
     assert names(server) == LEFT | {"h1", "h2"}
+
+
+def without_a_mac(instance: dict[str, Any]) -> None:
+    del instance["nics"][1]["mac"]
+
+
+def without_a_name(instance: dict[str, Any]) -> None:
+    del instance["name"]
+
+
+def with_a_strange_address(instance: dict[str, Any]) -> None:
+    """Its hook has said so, and has failed."""
+    instance["nics"][1]["ip"] = "nonsense"
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["on record", "unknown"])
+@pytest.mark.parametrize(("damage", "lines"), [(without_a_mac, 1), (without_a_name, 1), (with_a_strange_address, 0)])
+def test_an_instance_that_cannot_be_read(server: NameServer, damage: Callable[[dict[str, Any]], None], lines: int, recorded: bool) -> None:
+    """It is passed over with one line, and what it has in the DNS stays, whether it is on record here or not; the others are done."""
+    if recorded:
+        assert run_hook(event("modify", "web.example.com", [nic("192.0.2.10"), nic("192.0.2.11")])).status == 0
+    value = json.loads((GANETI / "config.data").read_text())
+    damage(value["instances"]["uuid-0"])
+    (GANETI / "config.data").write_text(json.dumps(value))
+    done = command("sync", "--all")
+    assert (done.status, done.stderr.count("\n"), done.stderr.count("passed over")) == (0, lines, lines), done
+    assert names(server) == LEFT
+    assert command("sync", "--all").stdout == "nothing to change\n" and names(server) == LEFT
+    assert run_hook(event("add", "new.example.com", [nic("192.0.2.50")])).status == 0
+    assert names(server) == {*LEFT, "new", "50"}
+
+
+def test_more_names_are_missing_than_instances_have_none(server: NameServer) -> None:
+    """Then nobody knows which of them is there."""
+    value = json.loads((GANETI / "config.data").read_text())
+    del value["instances"]["uuid-0"]["name"]
+    (GANETI / "config.data").write_text(json.dumps(value))
+    (GANETI / "ssconf_instance_list").write_text("gone.example.com\nweb.example.com\n")
+    assert command("sync", "--all").status == TEMPORARY and names(server) == ALL
 
 
 def another_masters() -> None:

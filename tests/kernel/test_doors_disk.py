@@ -71,7 +71,7 @@ def test_down_takes_the_guest_off_the_network(prepared: Node, plight: str, kind:
     with PLIGHTS[plight]():
         outcome = rundoor("kvm-ifdown", nic, "tap0", "hot-remove")
         kept = os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")
-        told = [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} down"]  # what its record cannot tell
+        told = [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} /down"]  # what its record cannot tell
         assert diff(network, snapshot(())) == (told if kept else []), outcome
     assert outcome.status in ((69, 75) if kept else (0,)), outcome
     assert outcome.status == 0 or "/run/netcommon" in outcome.stderr, outcome
@@ -96,7 +96,7 @@ def test_nothing_joins_a_nic_again_whose_down_could_not_be_written(prepared: Nod
             assert outcome.status == 69 and "Read-only" in outcome.stderr, outcome
         assert os.path.exists(f"/run/netcommon/nics/{nic['INTERFACE_UUID']}.json")
         apart = diff(network, snapshot(()))
-        assert apart == [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} down"]
+        assert apart == [f"+ links: tap0: ifalias = {nic['INTERFACE_UUID']} /down"]
         checked = cli("check", "tap0")
         assert checked.status == 1 and "was taken down" in checked.stdout, checked
         assert "up, taken down" in cli("list").stdout and "was taken down" in cli("explain", "tap0").stdout

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.dns import ganeti
-from netcommon.dns.guest import Guest
 from netcommon.dns.store import FOLDER, Store
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.locks import Locks
@@ -64,14 +61,15 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
     master = ganeti.master_name(folder)
     if master and not ganeti.is_master(master, folder):
         raise HostRefused(f"the master node is {master}", "run it there")
-    known: Mapping[str, Guest] | None = ganeti.configured(folder)
+    known = ganeti.configured(folder)
+    there = {*known.guests, *known.unread} if known is not None else set()
 
     def certain() -> ganeti.Certain:
         return ganeti.certain(folder, app.root.rstrip("/") + ganeti.SOCKETS)
 
     store = _store(app)
-    names = sorted({*store.names(), *(known or {})}) if everything else list(instances) or pending(store)
-    strange = [name for name in instances if store.read(name) is None and name not in (known or {})]
+    names = sorted({*store.names(), *there}) if everything else list(instances) or pending(store)
+    strange = [name for name in instances if store.read(name) is None and name not in there]
     if strange and known is None:
         raise _unknown(strange[0])
     run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known, dry_run)
@@ -79,7 +77,7 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
         outcomes: list[Outcome] = []
         if asked := [name for name in names if name not in strange]:
             try:
-                known = None if known is None else certain().guests
+                known = None if known is None else certain().instances
             except NetcommonError as why:
                 error = _uncertain("nothing on record was brought up to date", why)
                 outcomes += [Outcome(name, (), (error,)) for name in (("",) if everything else asked)]

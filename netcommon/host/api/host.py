@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 class RouteList(Protocol):
     """Routes of one table, or of all, as they were when they were listed."""
 
-    def to(self, destination: str) -> Sequence[Route]:
-        """Those to ``destination`` exactly."""
+    def all(self) -> Sequence[Route] | None:
+        """All of them; None where they are too many to be listed."""
+        ...
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        """Those to ``destination`` exactly; ``metric``: see View.routes."""
         ...
 
 
@@ -54,8 +58,11 @@ class Listed(NamedTuple):
     family: int
     table: int | None
 
-    def to(self, destination: str) -> Sequence[Route]:
-        return self.view.routes(self.family, self.table, destination)
+    def all(self) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table)
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination, metric)
 
 
 def least_mtu(ports: Iterable[Link], but: Collection[str]) -> int:
@@ -89,8 +96,13 @@ class View(Protocol):
         ...
 
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]: ...
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly."""
+    def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
+        """Unicast, blackhole and other routes of ``table`` (None: all), optionally only those to ``destination`` exactly.
+
+        ``metric``: what is asked is whether there is a route of ours with it, or what is in its place, or in IPv6 comes before it. Where
+        the table is too long to be listed the rest may be missing: what comes behind, and in IPv4 what has another metric. Of default
+        routes of IPv6 only the first by each device is told then.
+        """
         ...
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:

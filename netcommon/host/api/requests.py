@@ -54,6 +54,7 @@ class AddRoute(NamedTuple):
     """Adds a route, or replaces the one of the same destination, table and metric (NLM_F_REPLACE)."""
 
     route: Route
+    new: bool = False  #: it replaces none but ours (NLM_F_EXCL); EEXIST: somebody else has one there
 
     @property
     def gone(self) -> frozenset[int]:
@@ -168,10 +169,7 @@ class DeleteClsact(NamedTuple):
 
 
 class SetPolicer(NamedTuple):
-    """What comes in by the device (from a tap: what the guest sends) beyond ``rate`` bits a second is dropped, after ``burst`` bytes.
-
-    EEXIST: there is one already, which cannot be changed.
-    """
+    """Drops what comes in by the device (a tap: what a guest sends) beyond ``rate`` bits a second, after ``burst``; EEXIST: it has one."""
 
     index: int  # type: ignore[assignment]
     rate: int
@@ -207,7 +205,7 @@ class SetSysctl(NamedTuple):
 class PutOvsPort(NamedTuple):
     """Makes the port so, in one OVSDB transaction: a port of this owner on this bridge gets its VLANs and our external_ids in place,
     whatever else had the name is replaced. ``bridge`` may be a fake bridge, for a port without VLANs of its own (ovs-vsctl(8)).
-    Its limits are set too; no limit takes away ours, never those that others have set.
+    Its limits are set too; no limit takes ours away, and puts back those that others had set before, never those that they set since.
 
     Answers only after vswitchd has taken it (cur_cfg), or failed to: its error is the answer's text.
     """
@@ -220,10 +218,7 @@ class PutOvsPort(NamedTuple):
 
 
 class TakeOvsPort(NamedTuple):
-    """Puts our mark with this owner on the port ``name`` of the bridge, if it bears none; ENOENT where there is no such port.
-
-    Nothing else of it changes, so no frame is lost: only adopt asks for it, who knows whose port it is.
-    """
+    """Puts our mark on the port ``name`` of the bridge, if it bears none, and changes nothing else; ENOENT where there is no such port."""
 
     name: str
     bridge: str
@@ -232,6 +227,20 @@ class TakeOvsPort(NamedTuple):
     @property
     def gone(self) -> frozenset[int]:
         return frozenset()
+
+
+class ReleaseOvsPort(NamedTuple):
+    """Makes the port ``made`` of our mark what it was before it was taken (TakeOvsPort), ``found``; ENOENT where there is none.
+
+    Its VLANs, and those of its external_ids that ``made`` has; our limits go. What others have set meanwhile stays.
+    """
+
+    made: OvsPort
+    found: OvsPort
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENOENT})
 
 
 class DeleteOvsPort(NamedTuple):
@@ -426,6 +435,7 @@ class LoadRules(NamedTuple):
         return frozenset({errno.ENOENT})
 
 
+OvsChange = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
 Request = (
     SetLink
     | AddRule
@@ -448,9 +458,7 @@ Request = (
     | SetPolicer
     | DeletePolicer
     | SetSysctl
-    | PutOvsPort
-    | TakeOvsPort
-    | DeleteOvsPort
+    | OvsChange
     | PutFlows
     | DeleteFlows
     | SendFrame
@@ -475,19 +483,13 @@ def achieved(request: Request, number: int) -> bool:
 RTNETLINK = "rtnetlink"
 SERVICES: dict[type[Request], str] = {
     SetSysctl: "procfs",
-    PutOvsPort: "ovsdb",
-    TakeOvsPort: "ovsdb",
-    DeleteOvsPort: "ovsdb",
-    PutFlows: "openflow",
-    DeleteFlows: "openflow",
+    **dict.fromkeys((PutOvsPort, TakeOvsPort, ReleaseOvsPort, DeleteOvsPort), "ovsdb"),
+    **dict.fromkeys((PutFlows, DeleteFlows), "openflow"),
     SendFrame: "packet",
-    PutFile: "files",
-    DeleteFile: "files",
-    StartDaemon: "daemons",
-    StopDaemon: "daemons",
+    **dict.fromkeys((PutFile, DeleteFile), "files"),
+    **dict.fromkeys((StartDaemon, StopDaemon, Hangup), "daemons"),
     NftChange: "nftables",
     LoadRules: "nft text",
-    Hangup: "daemons",
 }
 
 

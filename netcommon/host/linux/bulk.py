@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from netcommon.host.api.host import NOT_TRIED
-from netcommon.host.api.requests import RTNETLINK, DeleteFlows, DeleteOvsPort, NftChange, PutFlows, PutOvsPort, TakeOvsPort, service
+from netcommon.host.api.requests import RTNETLINK, DeleteFlows, NftChange, OvsChange, PutFlows, service
 from netcommon.host.linux.sockets import merged
 from runtime.typed import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Unit = Sequence[Request]  #: what goes in one message
 
-OvsChange = (PutOvsPort, TakeOvsPort, DeleteOvsPort)
 FlowChange = (PutFlows, DeleteFlows)
 
 

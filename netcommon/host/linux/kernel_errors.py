@@ -73,7 +73,7 @@ def subject(request: Request, named: Named = named) -> str:
         case AddRule(rule) | DeleteRule(rule):
             by = f"iif {rule.iif}" if rule.iif else f"fwmark {rule.mark:#x}/{rule.mask:#x}"
             return f"rule {rule.preference} {by} lookup {rule.table}"
-        case AddRoute(route) | DeleteRoute(route):
+        case AddRoute(route, _) | DeleteRoute(route):
             device = f" dev {named(route.index)}" if route.index else ""
             return f"route {route.destination}{device} table {route.table}"
         case AddNeighbour(neighbour) | DeleteNeighbour(neighbour):

@@ -17,7 +17,7 @@ class MemoView:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._found: dict[tuple[int, int | None, str], Sequence[Route]] = {}
+        self._found: dict[tuple[int, int | None, str, int | None], Sequence[Route]] = {}
         self._links: dict[int | str, Link | None] = {}
 
     def link(self, name: str) -> Link | None:
@@ -33,13 +33,13 @@ class MemoView:
             self._links[index] = self._view.link_at(index)
         return self._links[index]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        """What is asked of a table is looked for in one list of it: the kernel tells a table only as a whole."""
+    def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
+        """What is asked of a table is looked for in one list of it: a table that is not too long is soonest told as a whole."""
         if destination is None:
             return self._view.routes(family, table)
-        question = family, table, destination
+        question = family, table, destination, metric
         if question not in self._found:
-            self._found[question] = self.route_list(family, table).to(destination)
+            self._found[question] = self.route_list(family, table).to(destination, metric)
         return self._found[question]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

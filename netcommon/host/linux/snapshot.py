@@ -88,14 +88,18 @@ class Snapshot:
             return rules
         return self._once(("iif", family), lambda: _grouped(rules, lambda rule: rule.iif)).get(iif, [])
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        routes = self._once(("routes", family), lambda: self._view.routes(family))
-        if destination is not None:
-            by_destination = self._once(("destination", family), lambda: _grouped(routes, lambda route: route.destination))
-            routes = by_destination.get(destination, [])
-        elif table is not None:
-            return self._once(("table", family), lambda: _grouped(routes, lambda route: route.table)).get(table, [])
-        return [route for route in routes if table in (None, route.table)]
+    def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
+        """Of a table that is too long to be listed each destination is asked for, once."""
+        if table is None:
+            routes = self._once(("routes", family), lambda: self._view.routes(family))
+            return [route for route in routes if destination in (None, route.destination)]
+        listed: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        routes_of = self._once(("table", family, table), listed.all)
+        if destination is None:
+            return self._once(("whole", family, table), lambda: self._view.routes(family, table) if routes_of is None else routes_of)
+        if routes_of is None:
+            return self._once((family, table, destination, metric), lambda: listed.to(destination, metric))
+        return self._once(("to", family, table), lambda: _grouped(routes_of, lambda route: route.destination)).get(destination, [])
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
         key = "sort", family, protocol, kind, index, table

@@ -10,13 +10,15 @@ import os
 import struct
 import time
 
-from netcommon.host.api.host import NOT_TRIED, Answer, Identity
-from netcommon.host.api.requests import SetLink
+from netcommon.host.api.facts import PROTOCOL
+from netcommon.host.api.host import DONE, NOT_TRIED, Answer, Identity
+from netcommon.host.api.requests import AddRoute, SetLink
 from netcommon.host.linux.kernel_errors import answer, subject
 from netcommon.host.linux.procfs import Proc
 from netcommon.host.rtnetlink.encode import encode, set_link
 from netcommon.host.rtnetlink.read import KernelView
 from netcommon.host.rtnetlink.socket import Netlink
+from runtime.errors import HostRefused, TryAgain
 from runtime.layout import Layout
 from runtime.paths import Paths
 from runtime.typed import TYPE_CHECKING
@@ -24,6 +26,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netcommon.host.api.facts import Route
     from netcommon.host.api.host import Service
     from netcommon.host.api.requests import Request
     from netcommon.host.linux.daemons import Daemons
@@ -156,11 +159,28 @@ class Sockets:
         answers: list[Answer] = []
         for position, unit in enumerate(units):
             said = broken[position] if position in broken else answer(unit[0], next(replies))
+            if said.errno == errno.EEXIST and isinstance(unit[0], AddRoute):
+                said = self._in_place_of_ours(unit[0].route, said)
             if said.ok or len(unit) == 1 or said.errno == errno.ETIMEDOUT:
                 answers += [said] * len(unit)
             else:
                 answers += self._one_by_one(unit, stop)
         return answers
+
+    def _in_place_of_ours(self, route: Route, refused: Answer) -> Answer:
+        """Let ``route`` take the place of ours, or be there already; ``refused`` where something in its place is not ours."""
+        view = KernelView(self.netlink)
+        try:
+            if route in view.routes(route.family, route.table, route.destination, route.metric):
+                return DONE
+            found = view.routes(route.family, route.table, route.destination)
+        except (HostRefused, TryAgain):
+            return refused
+        there = [each for each in found if each.metric == route.metric]
+        if not there or any(each.protocol != PROTOCOL for each in there):
+            return refused
+        again = AddRoute(route)
+        return answer(again, self.netlink.ask([encode(again)])[0])
 
     def _one_by_one(self, unit: Sequence[Request], stop: bool) -> list[Answer]:
         answers: list[Answer] = []

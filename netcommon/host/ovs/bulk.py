@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import OVS_MARK
 from netcommon.host.api.host import DONE
-from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort
+from netcommon.host.api.requests import DeleteOvsPort, PutOvsPort, ReleaseOvsPort
 from netcommon.host.ovs import rows as ovsrows
 from netcommon.host.ovs import transaction as ovschange
 from netcommon.host.ovs.rows import select
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from netcommon.host.api.host import Answer
-    from netcommon.host.api.requests import TakeOvsPort
+    from netcommon.host.api.requests import OvsChange
     from netcommon.host.ovs.client import Ovsdb
     from netcommon.host.ovs.rows import Operation
-
-    Change = PutOvsPort | TakeOvsPort | DeleteOvsPort
 
 #: So many ports at once: vswitchd takes them within the time limit of one also where it is slow.
 MOST = 64
 
 
-def execute_all(database: Ovsdb, changes: Sequence[Change]) -> list[Answer]:
+def execute_all(database: Ovsdb, changes: Sequence[OvsChange]) -> list[Answer]:
     """What became of each change, as ``database.execute`` says it."""
     found: dict[int, Answer] = {}
     if len({_name(change) for change in changes}) == len(changes) > 1:
@@ -41,7 +39,9 @@ def execute_all(database: Ovsdb, changes: Sequence[Change]) -> list[Answer]:
     return [found[number] if number in found else database.execute(change) for number, change in enumerate(changes)]
 
 
-def _name(change: Change) -> str:
+def _name(change: OvsChange) -> str:
+    if isinstance(change, ReleaseOvsPort):
+        return change.made.name
     return change.port.name if isinstance(change, PutOvsPort) else change.name
 
 

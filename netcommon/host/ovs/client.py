@@ -6,7 +6,7 @@ import errno
 
 from netcommon.host.api.facts import OVS_MARK, STOPPED, OvsPort
 from netcommon.host.api.host import DONE, Answer
-from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.api.requests import PutOvsPort, ReleaseOvsPort, TakeOvsPort
 from netcommon.host.ovs import rows as ovsrows
 from netcommon.host.ovs import transaction as ovschange
 from netcommon.host.ovs.jsonrpc import Lost
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.api.requests import OvsChange
     from netcommon.host.ovs.rows import Fake, Operation
 
 ATTEMPTS = 5  #: at a change that others' changes, or lost connections, get in the way of
@@ -42,8 +42,10 @@ class Ovsdb(OvsReader):
         super().__init__(path, timeout, clock, kept)
         self.attached = attached
 
-    def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
+        if isinstance(request, ReleaseOvsPort):
+            return self.release(request.made, request.found)
         if isinstance(request, TakeOvsPort):
             return self.take(request.name, request.bridge, request.owner)
         return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner, request.wait)
@@ -148,6 +150,29 @@ class Ovsdb(OvsReader):
             return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is marked is not known ({lost})")
         return DONE if failed < 0 else Answer(errno.EAGAIN, f"OVS port {name}: somebody else changes it just now ({why})")
 
+    def release(self, made: OvsPort, found: OvsPort) -> Answer:
+        """Gives a port back as it was found. See ReleaseOvsPort."""
+        soon = self._clock() + self._timeout
+        for _ in range(ATTEMPTS):
+            try:
+                inside = ovsrows.inside(made, self._fakes(soon)) if not (made.tag or made.trunks or made.vlan_mode) else None
+                real, was = made, found
+                if isinstance(inside, ovsrows.Fake):
+                    real, was = made._replace(bridge=inside.parent), found._replace(tag=inside.tag)
+                before = self._standing(real, soon)
+                if not before.interface:
+                    return Answer(errno.ENOENT, f"OVS port {made.name}: there is none of this NIC")
+                results, failed, _why = self._transact(ovschange.release(real, was, before), soon)
+                if failed < 0:
+                    self._let_go(self._count(results[-1], "next_cfg"), self._clock() + self._timeout * LET_GO)
+                    return DONE
+            except FileNotFoundError:
+                return self._none()
+            except Lost as lost:
+                if lost.late or self._clock() >= soon:
+                    return Answer(errno.ETIMEDOUT, f"OVS port {made.name}: whether it is given back is not known ({lost})")
+        return Answer(errno.EAGAIN, f"OVS port {made.name}: the database changes all the time")
+
     def _none(self) -> Answer:
         """Say that there is no socket. Of a switch that is only stopped nothing has gone."""
         if self.away():
@@ -251,14 +276,17 @@ class Ovsdb(OvsReader):
             select("Port", ovsrows.PORT_COLUMNS, named),
             select("Interface", ovsrows.INTERFACE_COLUMNS, named),
             select("Bridge", ["ports"], ["name", "==", port.bridge]),
-            select("QoS", ["_uuid"], ovschange.made_for(port.name, port.owner)),
+            select("QoS", ["_uuid", "external_ids"], ovschange.made_for(port.name, port.owner)),
             select("Port", ["name", "qos"], ovsrows.SHAPED_PORTS),
         ]
         rows = self._rows(asked, deadline)
         try:
-            return ovschange.standing(port, *rows)
+            found = ovschange.standing(port, *rows)
         except (MalformedError, KeyError) as problem:
             raise self._nonsense(problem) from problem
+        if found.qos_before and not self._rows([select("QoS", ["_uuid"], ["_uuid", "==", ["uuid", found.qos_before]])], deadline)[0]:
+            return found._replace(qos_before="")  # its owner has deleted it meanwhile
+        return found
 
     def _caught_up(self, deadline: float) -> bool:
         """Whether vswitchd has taken everything there is. Raises Lost and FileNotFoundError."""

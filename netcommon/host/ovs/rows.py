@@ -33,6 +33,10 @@ QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
 #: Our keys: of the port that a QoS row was made for, and of the policing that we have set on an Interface row.
 SHAPED, POLICED = "netcommon-port", "netcommon-policing"
 
+#: Our keys of what somebody else had set before, which comes back with the end of our limits: in a QoS row of ours the UUID of the one that
+#: the port had, in the Interface row rate and burst of its policing.
+SHAPED_BEFORE, POLICED_BEFORE = "netcommon-qos-before", "netcommon-policing-before"
+
 #: The condition that a port has a QoS.
 SHAPED_PORTS = ["qos", "!=", ["set", []]]
 
@@ -119,7 +123,7 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         trunks=numbers(port["trunks"]),
         vlan_mode=word(port["vlan_mode"]),
         external_ids=a_map(port["external_ids"]),
-        interface_ids=tuple(pair for pair in ids if pair[0] != POLICED),
+        interface_ids=tuple(pair for pair in ids if pair[0] not in (POLICED, POLICED_BEFORE)),
         error=word(interface["error"]) if interface else "",
         ofport=ofport[0] if ofport else 0,
         row=uuid(port["_uuid"]),

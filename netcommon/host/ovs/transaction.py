@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import OVS_MARK
-from netcommon.host.ovs.rows import POLICED, SHAPED, a_map, a_set, number, reference, uuid
+from netcommon.host.ovs.rows import POLICED, POLICED_BEFORE, SHAPED, SHAPED_BEFORE, a_map, a_set, number, reference, uuid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from netcommon.host.ovs.rows import Fake, Operation, Row
 
 OURS = "netcommon-"  #: what our keys in external_ids begin with
+
+HEX = "0123456789abcdef"
+DIGITS, MOST = 10, 0xFFFFFFFF  #: of a limit in the database
 
 COUNTING = 3  #: how many operations of a Change are for the whole transaction: the count for vswitchd, the comment, its number
 
@@ -28,6 +31,10 @@ class Standing(NamedTuple):
     marked: bool = False  #: we have set a policing once
     shapers: tuple[str, ...] = ()  #: the UUIDs of the QoS rows
     lent: tuple[str, ...] = ()  #: those of them that others' ports use
+    limits: tuple[int, int] = (0, 0)  #: rate and burst of its policing now
+    limits_before: tuple[int, int] = (0, 0)  #: those that somebody else had set before ours
+    qos: str = ""  #: the UUID of the QoS row that it has now
+    qos_before: str = ""  #: of the one that somebody else had given it before ours
 
 
 class Change(NamedTuple):
@@ -49,6 +56,7 @@ def standing(
     ``shapers``: the QoS rows that we made for it; ``users``: all ports that have a QoS.
     """
     made = tuple(sorted(uuid(each["_uuid"]) for each in shapers))
+    kept = next((word for each in shapers if (word := dict(a_map(each["external_ids"])).get(SHAPED_BEFORE, ""))), "")
     found = Standing(shapers=made, lent=lent(port.name, made, users))
     if not ports:
         return found
@@ -58,10 +66,14 @@ def standing(
     ours = port.owner != "" and ids.get(OVS_MARK) == port.owner
     here = any(uuid(each) == row for bridge in bridges for each in a_set(bridge["ports"]))
     if ours and here and own and [uuid(each) for each in a_set(ports[0]["interfaces"])] == own:
-        mark = dict(a_map(interfaces[0]["external_ids"])).get(POLICED, "")
-        policed = mark == str(number(interfaces[0]["ingress_policing_rate"]))
+        marks = dict(a_map(interfaces[0]["external_ids"]))
+        mark = marks.get(POLICED, "")
+        limits = number(interfaces[0]["ingress_policing_rate"]), number(interfaces[0]["ingress_policing_burst"])
+        policed = mark == str(limits[0])
         keys = tuple(sorted(key for key in ids if key.startswith(OURS)))
-        return found._replace(row=row, interface=own[0], keys=keys, policed=policed, marked=mark != "")
+        before = _limits(marks.get(POLICED_BEFORE, "")) if mark else limits
+        found = found._replace(row=row, interface=own[0], keys=keys, policed=policed, marked=mark != "", limits=limits)
+        return found._replace(limits_before=before, qos=reference(ports[0]["qos"]), qos_before=kept if _is_uuid(kept) else "")
     return found._replace(row=row)
 
 
@@ -69,6 +81,17 @@ def lent(name: str, shapers: Sequence[str], users: Sequence[Row]) -> tuple[str, 
     """Those of the QoS rows ``shapers`` of the port ``name`` that others' ports use. Raises MalformedError, KeyError."""
     used = {reference(row["qos"]) for row in users if row["name"] != name}
     return tuple(row for row in shapers if row in used)
+
+
+def _is_uuid(text: str) -> bool:
+    return [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12] and set(text) <= {*HEX, "-"}
+
+
+def _limits(words: str) -> tuple[int, int]:
+    """Rate and burst as POLICED_BEFORE has them; none where it is not as we have written it."""
+    found = words.split()
+    good = len(found) == 2 and all(each.isascii() and each.isdecimal() and len(each) <= DIGITS for each in found)
+    return (int(found[0]), int(found[1])) if good and max(map(int, found)) <= MOST else (0, 0)
 
 
 def put(port: OvsPort, fake: Fake | None, before: Standing, name: str = "") -> Change:
@@ -121,6 +144,26 @@ def take(port: OvsPort, row: Row, owner: str) -> list[Operation]:
     ]
 
 
+def release(made: OvsPort, found: OvsPort, before: Standing) -> list[Operation]:
+    """Gives the port ``made``, which stands in ``before``, back as it was ``found``. The first ones fail where it is another by now."""
+    this, its = ([["_uuid", "==", ["uuid", row]]] for row in (before.row, before.interface))
+    believed = {"_uuid": ["uuid", before.row], "interfaces": ["uuid", before.interface]}
+    keys, interface_keys = {key for key, _ in made.external_ids}, {key for key, _ in made.interface_ids}
+    ids = tuple(pair for pair in found.external_ids if pair[0] in keys and not pair[0].startswith(OURS))
+    interface_ids = tuple(pair for pair in found.interface_ids if pair[0] in interface_keys)
+    marks = (POLICED, POLICED_BEFORE) if before.marked else ()
+    rows = [_same("Port", list(believed), [believed], ["name", "==", made.name], owned_by(made.owner)), *_still(before, shaped=False)]
+    changes: list[Operation] = [
+        {"op": "update", "table": "Port", "where": this, "row": _vlans(found)},
+        {"op": "mutate", "table": "Port", "where": this, "mutations": _merged(ids, (*before.keys, *sorted(keys)))},
+        {"op": "mutate", "table": "Interface", "where": its, "mutations": _merged(interface_ids, (*marks, *sorted(interface_keys)))},
+    ]
+    if limits := _policing(made._replace(policing=0), before):
+        changes.append({"op": "update", "table": "Interface", "where": its, "row": limits})
+    shapers = [row for row in before.shapers if row not in before.lent]
+    return [*rows, *changes, *_unshaped(before.row, shapers, before.qos_before), *counted(f"port {made.name} given back")]
+
+
 def unlimited(row: str, interface: str, shapers: Sequence[str]) -> list[Operation]:
     """Takes our limits from a port that is about to be deleted, ``interface``: of policing too. The last is as in put.
 
@@ -147,11 +190,12 @@ def _shaped(port: OvsPort, before: Standing, name: str) -> tuple[dict[str, Any],
     """The Port row's column qos, where it is to be set, and the changes of QoS rows."""
     if not port.shaping:
         gone = [row for row in before.shapers if row not in before.lent]
-        return {}, _unshaped(before.row, gone)
+        return {}, _unshaped(before.row, gone, before.qos_before)
+    theirs = _others_qos(before)
     row = {
         "type": "linux-htb",
         "other_config": _map((("max-rate", str(port.shaping)),)),
-        "external_ids": _map(((OVS_MARK, port.owner), (SHAPED, port.name))),
+        "external_ids": _map(((OVS_MARK, port.owner), (SHAPED, port.name), *(((SHAPED_BEFORE, theirs),) if theirs else ()))),
     }
     if before.shapers:
         there = ["uuid", before.shapers[0]]
@@ -160,34 +204,54 @@ def _shaped(port: OvsPort, before: Standing, name: str) -> tuple[dict[str, Any],
     return {"qos": ["named-uuid", made]}, [{"op": "insert", "table": "QoS", "row": row, "uuid-name": made}]
 
 
-def _unshaped(row: str, shapers: Sequence[str]) -> list[Operation]:
-    """Takes the Port row's QoS away where it is one of ``shapers``, and deletes these."""
+def _others_qos(before: Standing) -> str:
+    """The UUID of the QoS row that somebody else has given the port; "" for none, and for a port that is made anew."""
+    if not before.interface:
+        return ""
+    return before.qos if before.qos and before.qos not in before.shapers else before.qos_before
+
+
+def _still(before: Standing, shaped: bool) -> list[Operation]:
+    """Fail where somebody else has given the port another QoS meanwhile, ``shaped``, or the one that it is to have again is gone."""
+    if shaped:
+        qos = ["uuid", before.qos] if before.qos else ["set", []]
+        return [_same("Port", ["qos"], [{"qos": qos}], ["_uuid", "==", ["uuid", before.row]])]
+    again = ["uuid", before.qos_before]
+    return [_same("QoS", ["_uuid"], [{"_uuid": again}], ["_uuid", "==", again])] if before.qos_before and before.shapers else []
+
+
+def _unshaped(row: str, shapers: Sequence[str], again: str = "") -> list[Operation]:
+    """Gives the Port row the QoS ``again`` ("": none) where it has one of ``shapers``, and deletes these."""
     operations: list[Operation] = []
     for each in shapers:
         shaper = ["uuid", each]
         if row:
             where = [["_uuid", "==", ["uuid", row]], ["qos", "includes", shaper]]
-            operations.append({"op": "update", "table": "Port", "where": where, "row": {"qos": ["set", []]}})
+            operations.append({"op": "update", "table": "Port", "where": where, "row": {"qos": ["uuid", again] if again else ["set", []]}})
         operations.append({"op": "delete", "table": "QoS", "where": [["_uuid", "==", shaper]]})
     return operations
 
 
 def _policing(port: OvsPort, before: Standing) -> dict[str, Any]:
-    """The Interface row's columns of policing, where they are to be set: never what others have set."""
+    """The Interface row's columns of policing, where they are to be set: with the end of ours, those that others had set before."""
     if port.policing or before.policed:
-        return {"ingress_policing_rate": port.policing, "ingress_policing_burst": port.burst if port.policing else 0}
+        rate, burst = (port.policing, port.burst) if port.policing else before.limits_before
+        return {"ingress_policing_rate": rate, "ingress_policing_burst": burst}
     return {}
 
 
-def _interface_ids(port: OvsPort) -> tuple[tuple[str, str], ...]:
-    return (*port.interface_ids, (POLICED, str(port.policing))) if port.policing else port.interface_ids
+def _interface_ids(port: OvsPort, before: Standing) -> tuple[tuple[str, str], ...]:
+    if not port.policing:
+        return port.interface_ids
+    theirs = ((POLICED_BEFORE, "{} {}".format(*before.limits_before)),) if any(before.limits_before) else ()
+    return (*port.interface_ids, (POLICED, str(port.policing)), *theirs)
 
 
 def _replaced(port: OvsPort, before: Standing, qos: dict[str, Any], name: str) -> tuple[list[Operation], list[Operation]]:
     stale = [{"_uuid": ["uuid", before.row]}] if before.row else []
     ids = _map(port.external_ids)
     made = {"name": port.name, "interfaces": ["named-uuid", f"made_interface{name}"], "external_ids": ids, **_vlans(port), **qos}
-    interface = {"name": port.name, "external_ids": _map(_interface_ids(port)), **_policing(port, before)}
+    interface = {"name": port.name, "external_ids": _map(_interface_ids(port, Standing())), **_policing(port, before)}
     changes: list[Operation] = [take_out(before.row)] if stale else []
     changes += [
         {"op": "insert", "table": "Interface", "row": interface, "uuid-name": f"made_interface{name}"},
@@ -207,7 +271,11 @@ def _updated(port: OvsPort, before: Standing, qos: dict[str, Any]) -> tuple[list
     rows = [
         _same("Port", list(believed), [believed], ["name", "==", port.name], owned_by(port.owner)),
         _here(port.bridge, before.row),
+        *_still(before, shaped=port.shaping > 0),
     ]
+    if port.policing and not before.marked:  # what others have set is kept, and must be what was read
+        limits = dict(zip(("ingress_policing_rate", "ingress_policing_burst"), before.limits, strict=True))
+        rows.append(_same("Interface", list(limits), [limits], ["_uuid", "==", ["uuid", before.interface]]))
     this = [["_uuid", "==", ["uuid", before.row]]]
     changes: list[Operation] = [
         {"op": "update", "table": "Port", "where": this, "row": {**_vlans(port), **qos}},
@@ -215,10 +283,10 @@ def _updated(port: OvsPort, before: Standing, qos: dict[str, Any]) -> tuple[list
     ]
     its = [["_uuid", "==", ["uuid", before.interface]]]
     if port.interface_ids or port.policing or before.marked:
-        ids = _merged(_interface_ids(port), (POLICED,) if before.marked else ())
+        ids = _merged(_interface_ids(port, before), (POLICED, POLICED_BEFORE) if before.marked else ())
         changes.append({"op": "mutate", "table": "Interface", "where": its, "mutations": ids})
-    if limits := _policing(port, before):
-        changes.append({"op": "update", "table": "Interface", "where": its, "row": limits})
+    if changed := _policing(port, before):
+        changes.append({"op": "update", "table": "Interface", "where": its, "row": changed})
     return rows, changes
 
 

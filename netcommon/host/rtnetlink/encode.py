@@ -150,7 +150,7 @@ def encode(request: object) -> Encoded:
     if isinstance(request, DeleteRule):
         return Encoded(RTM_DELRULE, 0, _rule(request.rule))
     if isinstance(request, AddRoute):
-        return Encoded(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, _route(request.route))
+        return Encoded(RTM_NEWROUTE, NLM_F_CREATE | (NLM_F_EXCL if request.new else NLM_F_REPLACE), _route(request.route))
     if isinstance(request, DeleteRoute):
         return Encoded(RTM_DELROUTE, 0, _route(request.route))
     if isinstance(request, AddNeighbour):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.datapath import DeviceState, Question, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
+    from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
     from netcommon.host.rtnetlink.socket import Netlink
 
@@ -41,6 +42,7 @@ NO_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EOPNOTSUPP})  #: IPv6 is off si
 NO_TABLE = NO_FAMILY | {errno.ENOENT, errno.ESRCH}  #: or the table was never made
 NO_WAY = NO_TABLE | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}  #: unreachable, prohibit, blackhole
 UNTOLD = frozenset({errno.EAGAIN, errno.EBUSY, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EPERM, errno.EOPNOTSUPP, errno.ENODEV})
+LONG = 1 << 18  #: bytes of a table's list, a few thousand routes, beyond which single destinations are asked for instead
 NAME_ROOM = 15  #: bytes of a device's name (IFNAMSIZ less the NUL)
 
 ALL_NODES = "ff02::1"  #: every IPv6 node on the link (RFC 4291, 2.7.1)
@@ -86,15 +88,24 @@ class KernelView:
         found = [_sane(decode.rule, body) for body in bodies]
         return [rule for rule in found if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+    def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
         if destination is not None:
-            return self.route_list(family, table).to(destination)
+            return self.route_list(family, table).to(destination, metric)
         found = self._dump("routes", encode.dump_routes(family, table or 0), gone=NO_TABLE)
         return _routes(self._netlink, found, family, table)
 
-    def route_list(self, family: int, table: int | None = None) -> KernelRoutes:
-        found = self._netlink.listing(encode.dump_routes(family, table or 0))
-        return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        request = encode.dump_routes(family, table or 0)
+        found: list[bytes] | Reply | None = None
+        if not table:
+            found = self._netlink.listing(request)
+        elif not self._netlink.long(request):
+            found = self._netlink.short(request, LONG)
+        if found is not None:
+            return KernelRoutes(family, table, _there("routes", found, NO_TABLE), self._netlink)
+        from netcommon.host.rtnetlink.long_table import LongTable  # few nodes have one
+
+        return LongTable(self._netlink, family, table or 0, lambda bodies: _routes(self._netlink, bodies, family, table))
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
         found = self._dump("routes", encode.dump_routes(family, table, protocol, kind, index), gone=NO_TABLE | {errno.ENODEV})
@@ -308,7 +319,12 @@ class KernelRoutes(NamedTuple):
     datagrams: Sequence[bytes]
     netlink: Netlink
 
-    def to(self, destination: str) -> Sequence[Route]:
+    def all(self) -> Sequence[Route]:
+        """Return all of them."""
+        return _routes(self.netlink, _sane(lambda datagrams: search(datagrams, b""), self.datagrams), self.family, self.table)
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        """Return those to ``destination``."""
         try:
             address, length = split_prefix(self.family, destination)
         except (OSError, ValueError):

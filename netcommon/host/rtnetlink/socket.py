@@ -26,7 +26,7 @@ from runtime.errors import HostRefused, TryAgain, escaped
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from netcommon.host.rtnetlink.attributes import Encoded
 
@@ -42,6 +42,7 @@ RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h
+ANEW = 64  #: of so many times that a listing is known to be too long it is begun once
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
 
@@ -50,6 +51,10 @@ class Reply(NamedTuple):
 
     errno: int = 0
     text: str = ""
+
+
+class _TooLongError(Exception):
+    """A listing is longer than it may be."""
 
 
 class Netlink:
@@ -66,6 +71,7 @@ class Netlink:
         self.dumps = 0  #: dumps asked for, again ones included
         self._socket: socket.socket | None = None
         self._sequence = 0
+        self._long: dict[Encoded, int] = {}  #: listings that were too long: how often that was asked
 
     def close(self) -> None:
         if self._socket is not None:
@@ -112,32 +118,88 @@ class Netlink:
             return body
         raise AssertionError("unreachable")  # pragma: no cover
 
-    def dump(self, request: Encoded, needle: bytes = b"") -> list[bytes] | Reply:
-        """The bodies of all objects (in whose bytes ``needle`` is), or the kernel's refusal.
+    def get_each(self, requests: Sequence[Encoded]) -> list[bytes | Reply]:
+        """As ``get``, for many objects. Raises TryAgain."""
+        found: list[bytes | Reply] = []
+        while len(found) < len(requests):
+            asked = requests[len(found) : len(found) + BATCH_MESSAGES // 4]  # an answer of a kilobyte or two takes more of the queue
+            last = self._send(asked, 0)
+            answers: dict[int, bytes | Reply] = {}
+            for kind, flags, got, body in self._messages():
+                if last - len(asked) < got <= last:
+                    answers[got] = reply_of(flags, body) if kind == NLMSG_ERROR else body
+                    if len(answers) == len(asked):
+                        break
+            found += [answers[got] for got in sorted(answers)]
+        return found
+
+    def first(self, request: Encoded, wanted: Callable[[bytes], bool]) -> list[bytes] | Reply:
+        """The bodies of the first objects of a dump, up to one that is not ``wanted``; the kernel is not waited for beyond, and the socket
+        is closed then. Raises TryAgain.
+        """
+        self.dumps += 1
+        sequence = self._send((request,), NLM_F_DUMP)
+        found: list[bytes] = []
+        for kind, flags, got, body in self._messages():
+            if got != sequence:
+                continue
+            if flags & NLM_F_DUMP_INTR:
+                raise TryAgain("the kernel's tables changed while they were read")
+            if kind == NLMSG_ERROR:
+                return reply_of(flags, body)
+            if kind == NLMSG_DONE:
+                failed = reply_of(flags, body, 4) if len(body) >= 4 else Reply()
+                return failed if failed.errno else found
+            if not wanted(body):
+                break
+            found.append(body)
+        self.close()
+        return found
+
+    def dump(self, request: Encoded, needle: bytes = b"", at: int | None = None) -> list[bytes] | Reply:
+        """The bodies of all objects (in whose bytes ``needle`` is, ``at`` that place if given), or the kernel's refusal.
 
         An interrupted dump is asked for again; raises TryAgain if that does not help: what is returned is complete.
         """
-        return self._whole(request, needle)
+        return self._whole(request, needle, at)
 
     def listing(self, request: Encoded) -> list[bytes] | Reply:
         """As ``dump``, but what was received of it as it is, datagram by datagram: for ``search``, as often as one likes."""
         return self._whole(request, None)
 
-    def _whole(self, request: Encoded, needle: bytes | None) -> list[bytes] | Reply:
+    def long(self, request: Encoded) -> bool:
+        """Tell whether a listing was too long for ``short`` before; now and then it is found out anew."""
+        asked = self._long.get(request, 0)
+        if asked:
+            self._long[request] = (asked + 1) % ANEW
+        return asked > 0
+
+    def short(self, request: Encoded, most: int) -> list[bytes] | Reply | None:
+        """As ``listing``, but None where it is longer than ``most`` bytes: it is given up there."""
+        try:
+            found = self._whole(request, None, most=most)
+        except _TooLongError:
+            self.close()  # the kernel goes on with a dump until it is read, or nobody is there to read it
+            self._long[request] = 1
+            return None
+        self._long.pop(request, None)
+        return found
+
+    def _whole(self, request: Encoded, needle: bytes | None, at: int | None = None, most: int = 0) -> list[bytes] | Reply:
         for _ in range(INTERRUPTED):
             self.dumps += 1
-            found, complete = self._dump(request, needle)
+            found, complete = self._dump(request, needle, at, most)
             if complete:
                 return found
         raise TryAgain("the kernel's tables changed each time while they were read")
 
-    def _dump(self, request: Encoded, needle: bytes | None) -> tuple[list[bytes] | Reply, bool]:
-        """The bodies with ``needle``, or (None) all datagrams; and whether they belong together."""
+    def _dump(self, request: Encoded, needle: bytes | None, at: int | None, most: int) -> tuple[list[bytes] | Reply, bool]:
+        """The bodies with ``needle``, or (None) all datagrams, of ``most`` bytes at the most; and whether they belong together."""
         sequence = self._send((request,), NLM_F_DUMP)
         found: list[bytes] = []
         datagrams: list[bytes] = []
         complete = True
-        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None):
+        for kind, flags, got, body in self._messages(needle, datagrams if needle is None else None, at, most):
             if got != sequence:
                 continue
             if flags & NLM_F_DUMP_INTR:
@@ -150,7 +212,7 @@ class Netlink:
                 if failed.errno:
                     return failed, True
                 break
-            if needle is not None and needle in body:
+            if needle is not None and (needle in body if at is None else body.startswith(needle, at)):
                 found.append(body)
             if not flags & NLM_F_MULTI:
                 break
@@ -195,10 +257,13 @@ class Netlink:
             raise _unanswered(problem, self.timeout, self.NAME) from problem
         return self._sequence
 
-    def _messages(self, needle: bytes | None = b"", kept: list[bytes] | None = None) -> Iterator[tuple[int, int, int, bytes]]:
+    def _messages(
+        self, needle: bytes | None = b"", kept: list[bytes] | None = None, at: int | None = None, most: int = 0
+    ) -> Iterator[tuple[int, int, int, bytes]]:
         """Type, flags, sequence number and body of what comes in, without end: see ``messages``. Raises TryAgain and closes when nothing
-        does. ``kept``: where each datagram goes, too.
+        does. ``kept``: where each datagram goes, too; _TooLongError is raised when that is more than ``most`` bytes.
         """
+        size = 0
         try:
             while True:
                 data, sender = self._open().recvfrom(RECEIVE)
@@ -206,7 +271,10 @@ class Netlink:
                     continue  # another process may write to our port; the kernel's is 0
                 if kept is not None and len(data) >= HEADER.size:
                     kept.append(data)
-                yield from messages(data, needle)
+                    size += len(data)
+                    if 0 < most < size:
+                        raise _TooLongError
+                yield from messages(data, needle, at)
         except OSError as problem:
             self.close()
             raise _unanswered(problem, self.timeout, self.NAME) from problem

@@ -112,8 +112,8 @@ class MemoryHost(Machine):
                 self.kernel.add_rule(rule._replace(plain=True))
             case DeleteRule(rule):
                 self.kernel.delete_rule(rule)
-            case AddRoute(route):
-                self.kernel.add_route(shown(route))
+            case AddRoute(route, new):
+                self.kernel.add_route(shown(route), new)
             case DeleteRoute(route):
                 self.kernel.delete_route(shown(route)._replace(metric=route.metric))
             case AddNeighbour(neighbour):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, Link, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, BridgeVlan, Link, Rule
 from netcommon.host.simulated.port import BridgePorts
 from netcommon.host.simulated.sysctl import Settings
 from netcommon.host.simulated.tc import TrafficControl
@@ -221,12 +221,14 @@ class Kernel:
                 return
         raise Refused(errno.ENOENT)
 
-    def add_route(self, route: Route) -> None:
-        """Adds or replaces; ``route`` as the kernel will show it (``shown``)."""
+    def add_route(self, route: Route, new: bool = False) -> None:
+        """Adds or replaces (``new``: one of ours alone); ``route`` as the kernel will show it (``shown``)."""
         if route.type != BLACKHOLE:
             self._check_way(route)
         for place, other in enumerate(self.routes):
             if route_key(other) == route_key(route):
+                if new and other.protocol != PROTOCOL:
+                    raise Refused(errno.EEXIST)
                 self.routes[place] = route
                 return
         self.routes.append(route)

@@ -6,16 +6,18 @@ import errno
 
 from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsPort, OvsShaper
 from netcommon.host.api.host import DONE, Answer
-from netcommon.host.api.requests import PutOvsPort, TakeOvsPort
+from netcommon.host.api.requests import PutOvsPort, ReleaseOvsPort, TakeOvsPort
 from netcommon.host.ovs.rows import Fake, inside, shown
 from netcommon.host.ovs.transaction import OURS
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from netcommon.host.api.requests import DeleteOvsPort
+    from netcommon.host.api.requests import OvsChange
     from netcommon.host.simulated.kernel import Kernel
 
 SYSTEM = "ovs-system"
+
+Pairs = tuple[tuple[str, str], ...]
 
 
 class Condition(NamedTuple):
@@ -141,8 +143,10 @@ class Switch:
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
             self._kernel.links[link.index] = link._replace(master=0, port_kind="")
 
-    def execute(self, request: PutOvsPort | TakeOvsPort | DeleteOvsPort) -> Answer:
+    def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
+        if isinstance(request, ReleaseOvsPort):
+            return self.release(request)
         if isinstance(request, TakeOvsPort):
             return self.take(request)
         return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner)
@@ -184,6 +188,30 @@ class Switch:
         self._ports[request.name] = self._ports[request.name]._replace(external_ids=tuple(sorted(ids.items())))
         return DONE
 
+    def release(self, request: ReleaseOvsPort) -> Answer:
+        """See ReleaseOvsPort."""
+        made, found = request
+        if not self.condition.there:
+            return self._none()
+        if not self.condition.database:
+            return Answer(errno.ETIMEDOUT, f"OVS port {made.name}: whether it is given back is not known")
+        fake = next((each for each in self.fakes if each.name == made.bridge), None)
+        port = self._ports.get(made.name)
+        if port is None or port.owner != made.owner or port.bridge != (fake.parent if fake else made.bridge):
+            return Answer(errno.ENOENT, f"OVS port {made.name}: there is none of this NIC")
+        self._ports[made.name] = port._replace(
+            tag=fake.tag if fake else found.tag,
+            trunks=tuple(sorted(found.trunks)),
+            vlan_mode=found.vlan_mode,
+            external_ids=_as_found(port.external_ids, made.external_ids, found.external_ids),
+            interface_ids=_as_found(port.interface_ids, made.interface_ids, found.interface_ids),
+            policing=0,
+            burst=0,
+            shaping=0,
+        )
+        self.shapers = [each for each in self.shapers if each != OvsShaper(made.name, made.owner)]
+        return DONE
+
     def delete(self, name: str, owner: str) -> Answer:
         """See DeleteOvsPort."""
         if not self.condition.there:
@@ -220,6 +248,13 @@ class Switch:
             if system is not None:
                 self._kernel.links[link.index] = link._replace(master=system.index, port_kind="openvswitch")
         return port._replace(error="", ofport=port.ofport if port.ofport > 0 else self._count)
+
+
+def _as_found(now: Pairs, made: Pairs, found: Pairs) -> Pairs:
+    """Put what we have set back to what was found; the rest is as it is now."""
+    keys = {key for key, _ in made}
+    stays = {key: value for key, value in now if key not in keys and not key.startswith(OURS)}
+    return tuple(sorted({**stays, **{key: value for key, value in found if key in keys and not key.startswith(OURS)}}.items()))
 
 
 def _row(count: int) -> str:

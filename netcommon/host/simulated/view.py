@@ -89,7 +89,7 @@ class MemoryView:
     def rules(self, family: int, iif: str | None = None) -> Sequence[Rule]:
         return [rule for rule in self._kernel.rules if rule.family == family and iif in (None, rule.iif)]
 
-    def routes(self, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
+    def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
         return [
             route
             for route in self._kernel.routes

@@ -241,8 +241,8 @@ def message(kind: int, body: bytes) -> bytes:
     return struct.pack("=IHHII", 16 + len(body), kind, 0, 0, 0) + body
 
 
-def route(length: int, protocol: int) -> bytes:
-    return struct.pack("=BBBBBBBBI", 2, length, 0, 0, 254, protocol, 0, 1, 0)
+def route(length: int, protocol: int, family: int = 2) -> bytes:
+    return struct.pack("=BBBBBBBBI", family, length, 0, 0, 254, protocol, 0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,9 @@ def route(length: int, protocol: int) -> bytes:
         (RTM_NEWROUTE, route(32, 174), False),
         (RTM_NEWROUTE, route(24, 186), False),
         (RTM_NEWROUTE, route(32, 4), True),
-        (RTM_NEWROUTE, route(128, 186), True),
+        (RTM_NEWROUTE, route(128, 186, 10), True),
+        (RTM_NEWROUTE, route(32, 186, 10), False),
+        (RTM_NEWROUTE, route(0, 186, 10), True),
         (RTM_NEWROUTE, route(32, 2), False),
         (RTM_NEWROUTE, route(33, 4), False),
         (RTM_NEWROUTE, route(0, 4), True),
@@ -259,7 +261,9 @@ def route(length: int, protocol: int) -> bytes:
         (RTM_DELROUTE, route(24, 174), True),
         (RTM_DELROUTE, route(24, 186), False),
         (RTM_DELROUTE, route(32, 186), True),
-        (RTM_DELROUTE, route(128, 2), False),
+        (RTM_DELROUTE, route(32, 186, 10), False),
+        (RTM_DELROUTE, route(32, 174, 10), True),
+        (RTM_DELROUTE, route(128, 2, 10), False),
         (RTM_DELROUTE, route(0, 186), True),
         (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x40, 0, 0), True),
         (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x02, 0, 0), False),

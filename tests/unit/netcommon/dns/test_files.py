@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.dns import key
-from netcommon.dns.ganeti import configured, is_master
+from netcommon.dns.ganeti import Instances, configured, is_master
 from netcommon.dns.guest import Event, Guest, Nic
 from netcommon.dns.records import Policy
 from netcommon.dns.store import Intent, Store
@@ -166,7 +166,21 @@ class TestGaneti:
         nics = [nic("192.0.2.10", NETWORK_SUBNET6="2001:db8::/64"), nic()]
         (tmp_path / "config.data").write_text(configuration({"web.example.com": nics, "bad_name": []}))
         first = Nic("192.0.2.10", "aa:00:00:00:00:00", "2001:db8::/64")
-        assert configured(str(tmp_path)) == {"web.example.com": WEB._replace(nics=(first, Nic("", "aa:00:00:00:00:01")))}
+        made = configured(str(tmp_path))
+        assert made == Instances({"web.example.com": WEB._replace(nics=(first, Nic("", "aa:00:00:00:00:01")))}, frozenset({"bad_name"}))
+
+    @pytest.mark.parametrize("nics", [[{"ip": "192.0.2.1"}], [{"mac": "aa:00:00:00:00:01"}, None], None, 5])
+    def test_an_instance_that_is_not_as_ganeti_writes_it_keeps_no_other_from_the_dns(self, tmp_path: Path, nics: object) -> None:
+        document = json.loads(configuration({"web.example.com": [nic("192.0.2.10")], "Bad.example.com": [nic("192.0.2.11")]}))
+        document["instances"]["uuid-1"]["nics"] = nics
+        document["instances"]["uuid-2"] = {"nics": []}
+        document["instances"]["uuid-3"] = None
+        (tmp_path / "config.data").write_text(json.dumps(document))
+        made = configured(str(tmp_path))
+        assert made is not None and list(made.guests) == ["web.example.com"] and made.unread == {"bad.example.com"} and made.nameless == 2
+        assert len(made.passed_over) == 3 and "Bad.example.com" in made.passed_over[0] and "uuid-2" in made.passed_over[1]
+        assert made.may_have("bad.example.com") and made.may_have("whatever.example.com")
+        assert not made._replace(nameless=0).may_have("whatever.example.com")
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"cluster": {"cluster_name": "c"}, "networks": {}, "instances": []})])
     def test_another_form_is_refused(self, tmp_path: Path, text: str) -> None:

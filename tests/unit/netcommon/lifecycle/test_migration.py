@@ -199,9 +199,11 @@ def test_who_is_announced_looks_at_all_routes_twice(sim: Sim, monkeypatch: pytes
     asked: list[object] = []
     routes = MemoryView.routes
 
-    def counted(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> Sequence[Route]:
-        asked.append((family, table, destination))
-        return routes(view, family, table, destination)
+    def counted(
+        view: MemoryView, family: int, table: int | None = None, to: str | None = None, metric: int | None = None
+    ) -> Sequence[Route]:
+        asked.append((family, table, to))
+        return routes(view, family, table, to, metric)
 
     monkeypatch.setattr(MemoryView, "routes", counted)
     sim.up(ROUTED)

@@ -14,15 +14,15 @@ import pytest
 import runtime.folder
 from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle import batch
+from netcommon.lifecycle import batch, check
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import alive
 from runtime.environment import DownHint
-from runtime.errors import HostRefused, NetcommonError
+from runtime.errors import HostRefused, Interrupted, NetcommonError
 from runtime.locks import DEVICE, UUID, number
 from runtime.nic import Nic
-from runtime.record import CHANGING, UP
+from runtime.record import APPLYING, CHANGING, UP
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
 
@@ -217,6 +217,50 @@ def test_one_that_is_at_work_gets_it_later(tmp_path: Path) -> None:
         assert sim.down(TAKES).changed
         assert leads_to(sim) == "" and owed(sim)
     sim.up(FIRST)
+    assert leads_to(sim) == "tap0" and not owed(sim)
+
+
+@pytest.mark.parametrize("state", [APPLYING, CHANGING])
+def test_one_that_is_not_up_yet_gets_it_later(tmp_path: Path, state: str) -> None:
+    """The other NIC's up runs the site's scripts, or its change was killed: what is owed is there when it is up."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    record = sim.record(FIRST.uuid)
+    sim.node.store.write(record._replace(state=state, before=record if state == CHANGING else None))
+    assert sim.down(TAKES).changed
+    assert leads_to(sim) == "" and owed(sim)
+    repair(sim.node, FIRST.uuid, sim.call()) if state == CHANGING else sim.up(FIRST)
+    sim.up(THIRD)
+    assert leads_to(sim) == "tap0" and not owed(sim)
+
+
+def test_a_call_gives_a_share_of_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be hundreds that are to have their addresses back: what is left stays owed."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    with monkeypatch.context() as none:
+        none.setattr(check, "PATIENCE", 0.0)
+        none.setattr(check, "SHARE", 0.0)
+        assert sim.down(TAKES).changed
+    assert leads_to(sim) == "" and owed(sim)
+    sim.up(THIRD)
+    assert leads_to(sim) == "tap0" and not owed(sim)
+
+
+def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several NICs none gets anything after that, and what is owed stays."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+
+    def ended(*_given: object) -> None:
+        raise Interrupted("ended by signal 15")
+
+    with monkeypatch.context() as signalled:
+        signalled.setattr(check, "_repaired", ended)
+        with pytest.raises(Interrupted):
+            sim.down(TAKES)
+    assert owed(sim)
+    sim.up(THIRD)
     assert leads_to(sim) == "tap0" and not owed(sim)
 
 

@@ -14,6 +14,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, BridgeVlan, Route, Rule
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request, SetLink
 from netcommon.lifecycle.check import check
+from netcommon.lifecycle.context import alive
 from netcommon.operations import kind
 from netcommon.operations.kinds import KINDS
 from netcommon.settings.model import Settings
@@ -412,3 +413,10 @@ def test_an_index_that_has_changed_has_ganetis_link_alone(tmp_path: Path, mode: 
         assert sim.record().nic.index == int(index)
     sim.down(nic(mode, INTERFACE_INDEX="1"))
     assert not folder.exists()
+
+
+def test_a_guest_called_down_is_alive(sim: Sim) -> None:
+    """What a device tells whose NIC was taken down is told by no name of an instance."""
+    sim.up(nic("bridged")._replace(instance="down", index=None))
+    assert alive(sim.node, sim.host.view(), sim.record())
+    assert sim.gc() == [] and check(sim.node, sim.host.view(), sim.record()).good

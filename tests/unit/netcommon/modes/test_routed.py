@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Link, Route, Rule
+from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SetLink
 from netcommon.host.linux.sockets import merged
 from netcommon.host.simulated.view import MemoryView
@@ -170,6 +171,24 @@ def test_two_nics_with_one_address_in_one_batch(sim: Sim) -> None:
     assert all(result.changed for _nic, result in batch.up_all(sim.node, [nic("routed"), other()], lambda _nic: sim.call()))  # type: ignore[union-attr]
     assert leads_to(sim) == [sim.index("tap1")]
     assert [line for line in sim.lines if "10.0.0.5/32 leads to tap0" in line and "two NICs have one address" in line]
+
+
+def test_a_route_that_came_since_it_was_looked_for_stays(sim: Sim) -> None:
+    """The NIC is refused, and leaves nothing; somebody else's route is as it was."""
+    before = sim.picture()
+    theirs: list[Route] = []
+
+    def comes(request: Request) -> Answer | None:
+        if isinstance(request, AddRoute):
+            theirs.append(request.route._replace(index=sim.index("eth-br0"), protocol=4))
+            sim.host.kernel.add_route(theirs[0])
+        return None
+
+    sim.host.fail = comes
+    with pytest.raises(HostRefused):
+        sim.up(nic("routed"))
+    sim.host.kernel.delete_route(*theirs)
+    assert sim.picture() == before
 
 
 def unheld(sim: Sim) -> None:
@@ -343,7 +362,7 @@ def test_a_table_is_listed_once_whatever_the_number_of_addresses(sim: Sim, monke
     def listed(view: MemoryView, family: int, table: int | None = None) -> object:
         lists.append((family, table))
         found = routes(view, family, table)
-        return SimpleNamespace(to=lambda destination: [route for route in found if route.destination == destination])
+        return SimpleNamespace(to=lambda destination, _metric: [route for route in found if route.destination == destination])
 
     def asked(view: MemoryView, family: int, table: int | None = None, destination: str | None = None) -> object:
         lists.append((family, table))

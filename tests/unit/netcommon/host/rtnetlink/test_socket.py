@@ -13,7 +13,7 @@ from netcommon.host.api.requests import SetLink
 from netcommon.host.rtnetlink import encode
 from netcommon.host.rtnetlink.attributes import HEADER, RUN, Encoded, search
 from netcommon.host.rtnetlink.read import KernelView
-from netcommon.host.rtnetlink.socket import BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
+from netcommon.host.rtnetlink.socket import ANEW, BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
 from runtime.errors import HostRefused, TryAgain
 
 KERNEL, STRANGER = (0, 0), (4711, 0)
@@ -217,6 +217,50 @@ def test_a_listing_holds_nothing_of_another_answer() -> None:
         return [*late, *dumped(numbers[0], 0)]
 
     assert Client(script).listing(QUESTION) == [data for _sender, data in dumped(1, 0)]
+
+
+def test_a_listing_that_is_too_long_is_given_up_and_not_begun_again_at_once() -> None:
+    """The kernel goes on with it as long as anybody reads: the socket is closed."""
+    client = Client(lambda _turn, numbers: dumped(numbers[0], 0))
+    size = sum(len(data) for _sender, data in dumped(1, 0))
+    assert client.short(QUESTION, size) == [data for _sender, data in dumped(1, 0)] and not client.long(QUESTION)
+    assert client.short(QUESTION, size - 1) is None and client.kernel.closed == 1
+    assert [client.long(QUESTION) for _time in range(ANEW + 1)].count(False) == 2, "once in so many times it is found out anew"
+    assert not client.long(Encoded(18, 0, b"another"))
+    assert client.short(QUESTION, size) is not None and not client.long(QUESTION)
+
+
+@pytest.mark.parametrize("how", ["enough", "end", "refused", "failed", "interrupted"])
+def test_the_first_ones_of_a_dump(how: str) -> None:
+    def script(turn: int, numbers: list[int]) -> list[Any]:
+        bodies = [told(NEWLINK, MULTI | INTERRUPT * (how == "interrupted"), numbers[0], body) for body in (b"yes1", b"yes2")]
+        last = {"enough": told(NEWLINK, MULTI, numbers[0], b"no  "), "refused": ack(numbers[0], errno.EPERM)}
+        code = pack("=i", -errno.EBUSY if how == "failed" else 0)
+        return [(KERNEL, b"".join([*bodies, last.get(how, told(DONE, MULTI, numbers[0], code))]))]
+
+    client = Client(script)
+    if how == "interrupted":
+        with pytest.raises(TryAgain):
+            client.first(QUESTION, lambda body: body.startswith(b"yes"))
+        return
+    found = client.first(QUESTION, lambda body: body.startswith(b"yes"))
+    assert found == {"refused": Reply(errno.EPERM), "failed": Reply(errno.EBUSY)}.get(how, [b"yes1", b"yes2"])
+    assert client.kernel.closed == (how == "enough")
+
+
+def test_many_questions_at_once() -> None:
+    """Each answer where its question stands, whatever its order, and whatever comes in between."""
+
+    def script(turn: int, numbers: list[int]) -> list[Any]:
+        said = [ack(number, errno.ENETUNREACH) if number % 3 == 0 else told(NEWLINK, 0, number, b"%4d" % number) for number in numbers]
+        return [(KERNEL, told(NEWLINK, 0, numbers[0] - 1, b"late")), (STRANGER, said[0]), *((KERNEL, each) for each in reversed(said))]
+
+    client = Client(script)
+    found = client.get_each([QUESTION] * 100)
+    assert found == [Reply(errno.ENETUNREACH) if number % 3 == 0 else b"%4d" % number for number in range(1, 101)]
+    assert client.get_each([]) == []
+    with pytest.raises(TryAgain):
+        Client(lambda _turn, numbers: [(KERNEL, ack(numbers[0], 1))]).get_each([QUESTION] * 2)
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
