@@ -281,10 +281,10 @@ def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -
     """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
 
     Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. Where the network changes
-    too the device is down meanwhile, and what was of its former port goes before it leaves that.
+    too the device is down meanwhile, and what was of its former port goes before it leaves that. A family that goes changes no network.
     """
     gone = Among(wanted).leaves(outdated)
-    stays = not any(operation.network() for operation in outdated)
+    stays = {operation.network() for operation in outdated} <= {(), *(operation.network() for operation in wanted)}
     late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
     return [operation for operation in gone if operation not in late], late
 

@@ -84,9 +84,9 @@ def _edited(recorded: Sequence[Operation], new: Sequence[Operation]) -> list[Ope
 def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Operation]) -> list[Operation]:
     """Put what is applied into an order in which no frame passes that both the old and the new refuse.
 
-    What keeps the guest to its own and was not there comes first, as what is firmer than before, then what of that is another now, side
-    by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no more goes last: see
-    ``early_and_late``.
+    First comes what decides where its frames go, what keeps the guest to its own and was not there, and what is firmer than before; then
+    what of that is another now, side by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no
+    more goes last: see ``early_and_late``.
 
     A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
     device is down meanwhile, or frames would go on into its new VLAN by the former rules.
@@ -99,7 +99,7 @@ def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Op
         if joins and (one.of_port() or any(service(request) != "nftables" for request in one.apply())):
             return 2
         old = before.in_place_of(one)
-        if old and one.firmer(old):
+        if (old and one.firmer(old)) or (one.unbroken() and not one.confines()):
             return 0
         if not one.confines() or (old and old.firmer(one)):
             return 2

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,8 +18,10 @@ from netcommon.host.api.requests import Request
 from netcommon.lifecycle.context import Call
 from netcommon.lifecycle.up import up
 from netcommon.log import recording
+from netcommon.settings.load import load
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused
+from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support import frames
 from tests.support.forged import ALL_NODES, ALL_NODES_MAC, BROADCAST, OTHER_IP6, UDP, ethernet, ipv4, ipv6, udp
@@ -33,6 +36,7 @@ from tests.support.tap import Tap
 OWN, FOREIGN, NOWHERE, NODE = "10.0.0.1", "10.0.0.9", "203.0.113.9", "10.0.0.254"
 MAC, ANOTHERS = "aa:00:00:00:00:00", "aa:00:00:00:00:99"
 
+OWN6, ANOTHER6 = "2001:db8::5", "2001:db8:2::1"  #: the guest's by an option, and another guest's
 GATEWAY_MAC = "fe:00:00:00:00:00"  #: of the host's side of its routed tap
 
 #: What arrived: the names of frames, each with that of who got it.
@@ -78,6 +82,17 @@ ROUTED = [
     Settings("of the node's addresses, unguarded", "accept_local spoof_guard:no"),
     Settings("away from the node, any address", "node_access:none allow_ip_spoofing"),
 ]
+#: In a routing table, with one family or two.
+TABLE = [
+    Settings("guarded"),
+    Settings("both families", f"addresses:{OWN6}"),
+    Settings("any address", "allow_ip_spoofing"),
+    Settings("unguarded", "spoof_guard:no"),
+    Settings("both families, unguarded", f"addresses:{OWN6} spoof_guard:no"),
+    Settings("any address, away from the node", "allow_ip_spoofing node_access:none"),
+    Settings("both families, away from the node", f"addresses:{OWN6} node_access:none"),
+    Settings("strict, unguarded", "rp_filter:strict spoof_guard:no"),
+]
 
 
 class Place:
@@ -97,8 +112,12 @@ class Place:
             for whom, address, gateway in to
             for name in [f"from {kind} address and {whose} MAC to {whom}"]
         }
-        name = "of IPv6 to the node"
-        self.frames[name] = ethernet(frames.IPV6, to_all_nodes(name.encode().ljust(48, b".")), MAC, ALL_NODES_MAC)
+        for name, source, destination, mac in (
+            ("of IPv6 to the node", OTHER_IP6, ALL_NODES, ALL_NODES_MAC),
+            ("of IPv6 to another guest", OTHER_IP6, ANOTHER6, GATEWAY_MAC),
+            ("from own IPv6 address to another guest", OWN6, ANOTHER6, GATEWAY_MAC),
+        ):
+            self.frames[name] = ethernet(frames.IPV6, udp6(source, destination, name.encode().ljust(48, b".")), MAC, mac)
 
     def probe(self) -> Arrived:
         """Send a frame of each kind; give what has arrived since the last probe."""
@@ -139,7 +158,7 @@ class Place:
         """
         found: set[tuple[str, str]] = set()
         self.requests, self.meanwhile = 0, found
-        with ours() as node:
+        with ours(load(Paths())) as node:
             real = node.host.execute
 
             def execute(requests: Sequence[Request], stop: bool) -> list[Answer]:
@@ -161,12 +180,12 @@ class Place:
         return frozenset(found)
 
 
-def to_all_nodes(payload: bytes) -> bytes:
-    """A datagram to all nodes of the link, from an address that the NIC does not have; UDP has a checksum there (RFC 8200)."""
+def udp6(source: str, destination: str, payload: bytes) -> bytes:
+    """A datagram of IPv6, which has a checksum (RFC 8200)."""
     datagram = udp(1000, 2000, payload)
-    ends = b"".join(socket.inet_pton(socket.AF_INET6, each) for each in (OTHER_IP6, ALL_NODES))
+    ends = b"".join(socket.inet_pton(socket.AF_INET6, each) for each in (source, destination))
     found = frames.checksum(ends + struct.pack("!II", len(datagram), UDP) + datagram)
-    return ipv6(OTHER_IP6, datagram[:6] + found + datagram[8:], UDP)
+    return ipv6(source, datagram[:6] + found + datagram[8:], UDP, destination)
 
 
 def no_frame_that_both_refuse(place: Place, all_settings: Sequence[Settings], count: int) -> None:
@@ -239,16 +258,18 @@ def test_bridged_refused(node: Node) -> None:
 
 
 @contextmanager
-def routed(node: Node) -> Iterator[Place]:
-    """A guest, another one to which it may send, and the network beyond the uplink."""
+def routed(node: Node, table: str = "main") -> Iterator[Place]:
+    """A guest, another one in table main, to which it may send from there alone, and the network beyond the uplink."""
     node.outside("up0")
     node.address("up0", f"{NODE}/24")
     node.forwarding(ipv6=True)
     other = node.tap("tap1")
-    base = {"MODE": "routed", "LINK": "main", "IP": OWN}
-    variables = environment(1) | base | {"IP": "10.0.0.2", "TAGS": "netcommon:*:spoof_guard:no"}
+    base = {"MODE": "routed", "LINK": table, "IP": OWN}
+    tags = f"netcommon:*:spoof_guard:no netcommon:*:addresses:{ANOTHER6}"
+    variables = environment(1) | base | {"LINK": "main", "IP": "10.0.0.2", "TAGS": tags}
     assert rundoor("kvm-ifup", variables).status == 0
-    run("ip", "neighbour", "replace", "10.0.0.2", "lladdr", "aa:00:00:00:00:01", "dev", "tap1")
+    for address in ("10.0.0.2", ANOTHER6):
+        run("ip", "neighbour", "replace", address, "lladdr", "aa:00:00:00:00:01", "dev", "tap1")
     to = [("the node", NODE, GATEWAY_MAC), ("another guest", "10.0.0.2", GATEWAY_MAC)]
     place = Place(node, base, to, {"another": other})
     with place.listener:
@@ -270,3 +291,34 @@ def test_routed_refused(node: Node) -> None:
     sysctl("net/ipv4/conf/default/rp_filter", "0")
     with routed(node) as place:
         no_frame_on_the_way_back(place, ROUTED, 12)
+
+
+@pytest.fixture
+def by(request: pytest.FixtureRequest, node: Node) -> None:
+    """Settings by which packets are looked up in their table by a rule for each tap, or by a mark that all have."""
+    if request.param == "mark":
+        Path("/etc/netcommon").mkdir(exist_ok=True)
+        Path("/etc/netcommon/config.toml").write_text("[rules]\nmark = 0xfff0000\n")
+
+
+def unreachable() -> None:
+    for family in ("-4", "-6"):
+        run("ip", family, "route", "add", "unreachable", "default", "table", "100")
+    sysctl("net/ipv4/conf/all/rp_filter", "0")
+    sysctl("net/ipv4/conf/default/rp_filter", "0")
+
+
+@pytest.mark.parametrize("by", ["rule", "mark"], indirect=True)
+def test_routed_table(node: Node, by: None) -> None:
+    """Add and take a family: no packet of it is looked up in table main."""
+    unreachable()
+    with routed(node, "100") as place:
+        no_frame_that_both_refuse(place, TABLE, 20)
+
+
+@pytest.mark.parametrize("by", ["rule", "mark"], indirect=True)
+def test_routed_table_refused(node: Node, by: None) -> None:
+    """The same, with a request refused."""
+    unreachable()
+    with routed(node, "100") as place:
+        no_frame_on_the_way_back(place, TABLE, 12)

@@ -122,9 +122,9 @@ def reaches(start: Namespace, *addresses: str, source: str = "") -> list[str]:
 
 
 @contextlib.contextmanager
-def ours() -> Iterator[OurNode]:
-    """The library's own look at the node."""
-    made = open_node(Paths(), Settings(), Clock())
+def ours(settings: Settings | None = None) -> Iterator[OurNode]:
+    """The library's own look at the node, with ``settings``, those of the package by default."""
+    made = open_node(Paths(), settings or Settings(), Clock())
     try:
         yield made
     finally:
