@@ -13,6 +13,7 @@ from netregistry.model import keys
 from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
+from netregistry.service import past
 from netregistry.service.answers import Heartbeat
 from netregistry.service.index import Index
 from netregistry.service.listings import Listings
@@ -49,13 +50,14 @@ class Registry:
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
         self.store, self.log = store, log
         self._parts: tuple[Index, Streams] | None = None
-        self.local = Local(store, now, version, self._heard)
+        self.local = Local(store, now, version, self._heard, past.MOST)
         self._index, self.streams = self._parts = Index(self.local.view), Streams(self.local.view, limits.streams)
         listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
         self.reader = Reader(lambda: self.local.view, self._index, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self.local.catch_up()  # what streams that an earlier service has begun are still to be told
 
     @property
     def leads(self) -> bool:
