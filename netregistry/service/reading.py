@@ -13,7 +13,7 @@ from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.service import answers, filters
-from netregistry.service.filters import USUAL, Filter, chosen
+from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
     from netregistry.service.index import Index
+    from netregistry.service.states import States
     from netregistry.stores.base import Store
     from netregistry.view import View
 
@@ -42,8 +43,8 @@ class Answer(NamedTuple):
 class Reader:
     """What there is to look at. ``view``: gives the view as it is by now."""
 
-    def __init__(self, view: Callable[[], View], index: Index, store: Store, listings: Listings, version: str) -> None:
-        self._now, self._index, self._store, self._listings, self._version = view, index, store, listings, version
+    def __init__(self, view: Callable[[], View], index: Index, states: States, store: Store, listings: Listings, version: str) -> None:
+        self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
 
     # -- lists
 
@@ -78,7 +79,7 @@ class Reader:
                 everything = sorted(view.all("seen"))
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
-            found = chosen(known, view, everything, asked)
+            found = chosen(known, Sight(view, self._states), everything, asked)
             rows = Rows(found, list(map(view.at, found)), list(map(view.get, found)))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 

@@ -18,6 +18,7 @@ from netregistry.service.answers import Heartbeat
 from netregistry.service.index import Index
 from netregistry.service.listings import Listings
 from netregistry.service.reading import Reader
+from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
 from netregistry.service.who import ORIGIN
 from netregistry.stores.sqlite import SqliteStore
@@ -49,11 +50,12 @@ class Registry:
 
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
         self.store, self.log = store, log
-        self._parts: tuple[Index, Streams] | None = None
+        self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, past.MOST)
-        self._index, self.streams = self._parts = Index(self.local.view), Streams(self.local.view, limits.streams)
+        view = self.local.view
+        index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
         listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
-        self.reader = Reader(lambda: self.local.view, self._index, store, listings, version)
+        self.reader = Reader(lambda: self.local.view, index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
