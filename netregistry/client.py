@@ -106,7 +106,7 @@ class Client:
         TryAgain: ``request_id``.
         """
         headers = {"Idempotency-Key": key or request_id()}
-        if method in ("PATCH", "DELETE"):
+        if method in ("PATCH", "DELETE") or match != ANY:
             headers["If-Match"] = match if match == ANY else f'"{match}"'
         if dry_run:
             query["dry_run"] = True

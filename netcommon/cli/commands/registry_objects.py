@@ -330,6 +330,29 @@ def node_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json
     show_change(said, f"node {item['node']['name']} changed", dry_run, as_json)
 
 
+@node.command("fence")
+@click.argument("name", metavar="NODE")
+@click.option("--force", is_flag=True, help="Also while its last sign of life still counts.")
+@dry_option
+@json_option
+@click.pass_obj
+def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Say of a node that is off that no NIC is there any more.
+
+    Turn it off first: the registry takes your word for it. What it has reported goes; when it comes back it reports anew.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        place, gone = f"nodes/{item['node']['uuid']}/fence", 0
+        while True:
+            said = asked.change("POST", place, None, item["revision"], dry_run, force=force)
+            value = said.body["body"] if dry_run else said.body
+            gone += len(value["nics"])
+            if dry_run or not value["left"]:
+                break
+    show_change(said, f"node {item['node']['name']} fenced: {gone} NICs are not there any more", dry_run, as_json)
+
+
 @node.command("forget")
 @click.argument("name", metavar="NODE")
 @force_option

@@ -188,7 +188,23 @@ class World:
         there = [uuid for uuid in NICS if service.view.nic(uuid)]
         absent = [uuid for uuid in NICS if uuid not in there]
         kind = pick(
-            ["add", "add", "add", "give", "give", "set", "move", "delete", "primary", "reserve", "release", "network", "report", "batch"]
+            [
+                "add",
+                "add",
+                "add",
+                "give",
+                "give",
+                "set",
+                "move",
+                "delete",
+                "primary",
+                "reserve",
+                "release",
+                "network",
+                "report",
+                "batch",
+                "fence",
+            ]
         )
         target = pick((absent if kind in ("add", "give") and pick([0, 1, 1, 1]) else there) or NICS)
         nic = service.view.nic(target)
@@ -203,6 +219,8 @@ class World:
             return Call(
                 self._id(), "report", "", {"after": after, "nics": [report], "removed": [pick([u for u in NICS if u != target])]}
             ), who
+        if kind == "fence":
+            return Call(self._id(), "node.fence", pick(NODES[:2]), None, "*"), OPERATOR
         body: Any = {"uuid": target, "instance": pick(INSTANCES)}
         if kind == "add":
             body |= {"mac": pick(MACS), "ip": pick(ADDRESSES), "network": pick([SMALL, SMALL, NETWORKS[1], ""])}
@@ -263,7 +281,17 @@ def test_the_histories_are_not_idle() -> None:
     worlds = [history(random.Random(seed), 1500, 2) for seed in range(8)]
     entries = [entry for world in worlds for entry in world.checker.entries.values()]
     done = {entry["action"] for entry in entries}
-    assert done >= {"nic.add", "nic.set", "nic.delete", "batch", "claim.reserve", "claim.release", "network.delete", "quarantine.end"}
+    assert done >= {
+        "nic.add",
+        "nic.set",
+        "nic.delete",
+        "batch",
+        "claim.reserve",
+        "claim.release",
+        "network.delete",
+        "quarantine.end",
+        "node.fence",
+    }
     contended = [change for entry in entries for change in entry["changes"] if change["after"] and change["after"].get("contenders")]
     assert contended and sum(len(world.answered) for world in worlds) > 100
     assert any(world.checker.reports for world in worlds) and any("floor" in world.checker.state["ledger"] for world in worlds)

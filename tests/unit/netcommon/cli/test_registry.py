@@ -121,6 +121,15 @@ def test_nodes(cli: Cli, service: Served) -> None:
     (row,) = cli("registry", "node", "list").stdout.splitlines()[1:]
     assert row.split()[:3] == ["node0", "gnt.example.com", "gone"] and "blue, green" in row
     assert NODES[0] in cli("registry", "node", "show", "node0").stdout
+    nic = service.client().change("POST", "nics", {}).body["uuid"]
+    service.client(f"node:{NODES[0]}").change(
+        "POST", f"nodes/{NODES[0]}/reports", {"after": f"{service.store.epoch}:0", "nics": [{"nic": nic, "state": "running"}]}
+    )
+    assert " unknown " in cli("registry", "nic", "list", "node=node0").stdout
+    assert "would be node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0", "--dry-run").stdout
+    assert "node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0").stdout
+    assert cli("registry", "nic", "list", "node=node0").stdout == "no nics\n"
+    assert " provisioning " in cli("registry", "nic", "list").stdout
     cli("registry", "node", "forget", "node0")
     assert cli("registry", "node", "list").stdout == "no nodes\n"
     said = cli.json("registry", "status")

@@ -45,7 +45,7 @@ def something(registry: Kept, chance: random.Random) -> None:
     uuid, number = chance.choice(NICS), chance.randrange(2)
     mac = chance.choice(["aa:00:00:00:00:01", "aa:00:00:00:00:02", "aa:00:00:00:00:03"])
     who = chance.choice([OPERATOR, GANETI, node(number)])
-    kind = chance.choice(["add", "set", "delete", "report", "report", "life", "life", "forget", "join", "time", "anew"])
+    kind = chance.choice(["add", "set", "delete", "report", "report", "life", "life", "forget", "fence", "join", "time", "anew"])
     if kind == "add":
         registry.ask("nic.add", "", {"uuid": uuid, "mac": mac, "found": who.role != "operator", "cluster": ""}, who)
     elif kind == "set":
@@ -58,8 +58,8 @@ def something(registry: Kept, chance: random.Random) -> None:
         registry.report(node(number), removed=(uuid,))
     elif kind == "life" and registry.local.view.node(NODES[number]):
         registry.local.sign_on(node(number), AGENTS[number], 20.0)
-    elif kind == "forget":
-        registry.ask("node.forget", NODES[number], {"force": chance.random() < 0.3})
+    elif kind in ("forget", "fence"):
+        registry.ask(f"node.{kind}", NODES[number], {"force": chance.random() < 0.3})
     elif kind == "join":
         registry.ask("node.join", "", {"uuid": NODES[number], "name": f"node{number}"}, node(number))
     elif kind == "time":
