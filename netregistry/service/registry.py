@@ -14,7 +14,7 @@ from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.service import past
-from netregistry.service.answers import Heartbeat
+from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.index import Index
 from netregistry.service.listings import Listings
 from netregistry.service.reading import Reader
@@ -148,6 +148,15 @@ class Registry:
         with tempfile.TemporaryDirectory(prefix=".backup-", dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
             self.store.backup(f"{folder}/registry.sqlite")
             return open(f"{folder}/registry.sqlite", "rb")
+
+    def compact(self) -> Compacted:
+        """Forget what was overwritten or removed up to now; give its sizes. Raises Refused, Unavailable."""
+        if not isinstance(self.store, SqliteStore):
+            raise Refused("missing", "this registry's store is compacted by its own means")
+        self.local.catch_up()
+        view = self.local.view
+        self.store.compact(view.revision)
+        return Compacted(*self.store.shrink(), f"{view.epoch}:{view.revision}")
 
     def close(self) -> None:
         """Stop leading, end the streams, close the store."""

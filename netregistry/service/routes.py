@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry import exchange
 from netregistry.actions import ACTIONS
 from netregistry.model import kinds
 from netregistry.model.claim import Claim
@@ -151,6 +152,8 @@ ROUTES = (
     Route("GET", "/v1/find", "find", "Find by any part of a name, MAC, address or UUID.", 200, _page(answers.FoundItem), FIND),
     Route("POST", "/v1/batch", "batch", "Do several requests together, or none.", 200, _anything, (DRY,), _batch, "batch"),
     Route("GET", "/v1/watch", "watch", "Tell a node what concerns it, as it changes.", 200, _of(Line), WATCH, media=LINES),
+    Route("GET", "/v1/export", "export", "Give all that is wanted, as lines of JSON.", 200, _of(exchange.Line), media=LINES),
+    Route("POST", "/v1/compact", "compact", "Forget what was overwritten, and make the file smaller.", 200, _of(answers.Compacted)),
     Route("GET", "/v1/backup", "backup", "Give a copy of the whole registry, an SQLite file.", 200, None, media=BINARY),
     Route("GET", "/healthz", "healthz", "Say whether the store can be read.", 200, None, media=TEXT),
     Route("GET", "/metrics", "metrics", "Give figures for Prometheus.", 200, None, media=TEXT),
