@@ -276,6 +276,46 @@ def test_nothing_is_lost_done_twice_or_had_twice(seed: int, services: int) -> No
     history(random.Random(seed), 400, services)
 
 
+@given(st.integers(0, 1 << 32), st.sampled_from([1.0, 60.0, 2000.0, 4000.0, 100_000.0]))
+def test_each_request_delivered_again_later_and_out_of_order_changes_nothing(seed: int, later: float) -> None:
+    """Also after what it has made was deleted, also where it was refused; and to a service that has not seen it, where it was done."""
+    chance = random.Random(seed)
+    world = World(chance, 1)
+    world.store.chance = random.Random(0)
+    world.store.chance.random = lambda: 1.0  # type: ignore[method-assign]
+    service = world.services[0]
+    sent: list[tuple[Call, Identity, Response]] = []
+    for _ in range(60):
+        call, who = world.request()
+        sent.append((call, who, service.answer(call, who)))
+        world.time += chance.choice([0.1, 1.0, 70.0])
+        if chance.random() < 0.2:
+            again(service, *chance.choice(sent))
+    world.time += later
+    world.store.tick()
+    service.work()
+    for each in (service, Local(world.store, lambda: world.time, "another")):
+        chance.shuffle(sent)
+        for call, who, response in sent:
+            if each is service or response.status < 300:
+                again(each, call, who, response)
+
+
+def again(service: Local, call: Call, who: Identity, response: Response) -> None:
+    """Deliver a request once more: nothing changes, and the answer is the first one, or that it is too late to tell."""
+    before = newest(service)
+    told = service.answer(call, who)
+    assert newest(service) == before
+    if told.status != 409 or not told.body["type"].endswith("outdated"):
+        stale = call.action == "report" and told.status == 412
+        assert stale or (told.status, told.body) == (response.status, response.body)
+
+
+def newest(service: Local) -> int:
+    service.catch_up()
+    return service.view.revision
+
+
 def test_the_histories_are_not_idle() -> None:
     """What they are to try does happen."""
     worlds = [history(random.Random(seed), 1500, 2) for seed in range(8)]
