@@ -86,11 +86,16 @@ class Client:
         return self._asked("GET", _target(place, query), None, {})
 
     def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give all items of a list, part by part. Raises as ``get`` does."""
+        """Give all items of a list. Raises as ``get`` does."""
+        for page in self.pages(place, **query):
+            yield from page["items"]
+
+    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Give a list part by part: each with its items and the revision. Raises as ``get`` does."""
         query.setdefault("limit", 1000)
         while True:
             page = self.get(place, **query).body
-            yield from page["items"]
+            yield page
             if not page["next"]:
                 return
             query["cursor"] = page["next"]

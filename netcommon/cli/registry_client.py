@@ -63,6 +63,12 @@ def nic_of(asked: Any, name: str) -> Item:
     return _one(asked, "nics", "nic", name, [{"instance": name}, {"name": name}])
 
 
+def whole(asked: Any, place: str, **query: Any) -> tuple[list[Item], str]:
+    """Give all items of a list, and the revision that it is of."""
+    pages = list(asked.pages(place, **query))
+    return [item for page in pages for item in page["items"]], pages[0]["revision"]
+
+
 def _one(asked: Any, place: str, kind: str, name: str, queries: Sequence[Mapping[str, str]]) -> Item:
     if validate.is_uuid(name.lower()):
         return dict(asked.get(f"{place}/{name.lower()}").body)

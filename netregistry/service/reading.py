@@ -81,7 +81,7 @@ class Reader:
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
             found = chosen(known, Sight(view, self._states), everything, asked)
-            rows = Rows(found, list(map(view.at, found)), list(map(view.get, found)))
+            rows = Rows(found, *view.columns(found))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 
     def _paged(self, what: str, rows: Rows, wanted: Mapping[str, Any], item: Callable[[View, Row], Any]) -> Answer:

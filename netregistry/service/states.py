@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from netregistry import state
@@ -9,7 +10,7 @@ from netregistry.model import keys
 from netregistry.model.claim import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from netregistry.state import State
     from netregistry.stores.base import Batch
@@ -21,14 +22,14 @@ class States:
 
     def __init__(self, view: View) -> None:
         self._states: dict[str, State] = {}
-        self._members: dict[State, set[str]] = {}
+        self._members: dict[State, list[str]] = {}  # sorted
         self.hear(view, None)
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
         if batch is None:
             self._states, self._members = {}, {}
-            affected: Iterable[str] = view.all("nics")
+            affected: Iterable[str] = sorted(view.all("nics"))
         else:
             affected = {key for change in batch.changes for key in _affected(view, change.key)}
         for key in affected:
@@ -40,19 +41,20 @@ class States:
         if before == after:
             return
         if before is not None:
-            self._members[before].discard(key)
+            members = self._members[before]
+            del members[bisect_left(members, key)]
         if after is None:
             del self._states[key]
         else:
             self._states[key] = after
-            self._members.setdefault(after, set()).add(key)
+            insort(self._members.setdefault(after, []), key)
 
     def of(self, key: str) -> State | None:
         """Give the state of a NIC by its key; None where there is none."""
         return self._states.get(key)
 
-    def members(self, wanted: State) -> Iterable[str]:
-        """Give the keys of the NICs in a state. Not to be changed."""
+    def members(self, wanted: State) -> Sequence[str]:
+        """Give the keys of the NICs in a state, in order. Not to be changed."""
         return self._members.get(wanted, ())
 
     def count(self, wanted: State) -> int:

@@ -212,7 +212,7 @@ def test_many_allocations_at_once(machine: Machine) -> None:
 
 
 def acknowledgements(trace: str, log: str) -> list[bool]:
-    """Read a trace of strace: for each answer to a change whether all that was written to ``log`` had been synchronised, and something had."""
+    """Tell of each answer to a change in a trace of strace: whether all that was written to ``log`` was synchronised, and something was."""
     found: list[bool] = []
     waiting: dict[str, str] = {}  # thread -> what it has begun to synchronise
     dirty, synchronised = False, False

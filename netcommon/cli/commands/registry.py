@@ -17,7 +17,7 @@ from netcommon import __version__
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text
+from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 
@@ -115,8 +115,7 @@ def find(app: App, part: str, as_json: bool) -> None:
 def conflicts(app: App, as_json: bool) -> None:
     """List MACs and addresses that more than one NIC wants."""
     with client(app) as asked:
-        revision = asked.get("conflicts", limit=1).revision
-        items = list(asked.all("conflicts"))
+        items, revision = whole(asked, "conflicts")
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["conflict"]
@@ -140,8 +139,8 @@ def history(app: App, name: str, since: str, action: str, as_json: bool) -> None
     query: dict[str, Any] = {"since": moment(since, app.clock.wall())} if since else {}
     query |= {key: value for key, value in (("target", name), ("action", action)) if value}
     with client(app) as asked:
-        revision = asked.get("history", limit=1).revision
-        items = sorted(asked.all("history", **query), key=lambda item: int(item["entry"]["number"]))
+        items, revision = whole(asked, "history", **query)
+    items.sort(key=lambda item: int(item["entry"]["number"]))
 
     def row(item: Any) -> tuple[Any, ...]:
         entry = item["entry"]

@@ -11,7 +11,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
-from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text
+from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
 from runtime import validate
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -48,9 +48,7 @@ def _filters(asked: Any, given: tuple[str, ...]) -> dict[str, str]:
 
 def _listed(app: App, place: str, given: tuple[str, ...], headings: tuple[str, ...], row: Callable[[Any], Any], as_json: bool) -> None:
     with client(app) as asked:
-        query = _filters(asked, given)
-        first = asked.get(place, **query, limit=1)
-        show_list(asked.all(place, **query), first.revision, headings, row, as_json, f"no {place}")
+        show_list(*whole(asked, place, **_filters(asked, given)), headings, row, as_json, f"no {place}")
 
 
 @click.group("network")

@@ -36,8 +36,8 @@ class Kept(Registry):
         assert {key: self.states.of(key) for key in view.all("nics")} == expected
         self.met |= set(expected.values())
         for each in self.met:
-            found = {key for key, said in expected.items() if said == each}
-            assert set(self.states.members(each)) == found and self.states.count(each) == len(found)
+            found = sorted(key for key, said in expected.items() if said == each)
+            assert list(self.states.members(each)) == found and self.states.count(each) == len(found)
 
 
 def something(registry: Kept, chance: random.Random) -> None:
