@@ -53,9 +53,9 @@ class Registry:
         self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, past.MOST)
         view = self.local.view
-        index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
+        self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
         listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
-        self.reader = Reader(lambda: self.local.view, index, self.states, store, listings, version)
+        self.reader = Reader(lambda: self.local.view, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
