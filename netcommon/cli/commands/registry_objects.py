@@ -48,7 +48,8 @@ def _filters(asked: Any, given: tuple[str, ...]) -> dict[str, str]:
 
 def _listed(app: App, place: str, given: tuple[str, ...], headings: tuple[str, ...], row: Callable[[Any], Any], as_json: bool) -> None:
     with client(app) as asked:
-        show_list(*whole(asked, place, **_filters(asked, given)), headings, row, as_json, f"no {place}")
+        items, revision = whole(asked, place, **_filters(asked, given))
+    show_list(sorted(items, key=row), revision, headings, row, as_json, f"no {place}")
 
 
 @click.group("network")

@@ -191,6 +191,7 @@ def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: 
         cli(*["registry", "network", "add", "blue", "subnet=192.0.2.0/24"])
         for number in range(3):
             cli(*["registry", "nic", "add", "network=blue", f"instance=web{number}", "index=0", "allocate=ipv4", "options.isolated=yes"])
+        assert [line.split()[0] for line in cli("registry", "nic", "list").stdout.splitlines()] == ["NIC", "web0/0", "web1/0", "web2/0"]
         cli("registry", "export", file)
         assert "name another file" in cli("registry", "export", file, status=69).stderr
         assert cli("registry", "export").stdout == Path(file).read_text()
