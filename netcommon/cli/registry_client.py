@@ -69,6 +69,22 @@ def whole(asked: Any, place: str, **query: Any) -> tuple[list[Item], str]:
     return [item for page in pages for item in page["items"]], pages[0]["revision"]
 
 
+def uuid_of(asked: Any, name: str) -> str:
+    """Give the UUID of the network, NIC or node that a name, address or MAC means; a UUID is given back. Raises NicInvalid."""
+    if validate.is_uuid(name.lower()):
+        return name.lower()
+    items = asked.get("find", text=name, limit=1000).body["items"]
+    found = {item["uuid"] for item in items if name.lower() in (item["label"].lower(), item["text"])}
+    if len(found) == 1:
+        return str(found.pop())
+    what = (
+        f"one of them, by its UUID: {', '.join(sorted(found)[:10])}"
+        if found
+        else "the name of a network, NIC or node: find looks for a part"
+    )
+    raise NicInvalid("NAME", name, what)
+
+
 def _one(asked: Any, place: str, kind: str, name: str, queries: Sequence[Mapping[str, str]]) -> Item:
     if validate.is_uuid(name.lower()):
         return dict(asked.get(f"{place}/{name.lower()}").body)

@@ -17,12 +17,13 @@ from netcommon import __version__
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, whole
+from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
+MOST_FOUND = 1000
 
 
 @click.group("registry")
@@ -101,12 +102,14 @@ def find(app: App, part: str, as_json: bool) -> None:
     Networks, NICs and nodes are looked at.
     """
     with client(app) as asked:
-        page = asked.get("find", text=part, limit=1000).body
+        page = asked.get("find", text=part, limit=MOST_FOUND).body
 
     def row(item: Any) -> tuple[Any, ...]:
         return item["kind"].removesuffix("s"), item["label"], item["text"], item["uuid"]
 
     show_list(page["items"], page["revision"], ("KIND", "NAME", "FOUND", "UUID"), row, as_json, "nothing has that")
+    if len(page["items"]) == MOST_FOUND:
+        say(f"netcommon: these are the first {MOST_FOUND}: give a longer part", err=True)
 
 
 @registry.command("conflicts")
@@ -126,19 +129,22 @@ def conflicts(app: App, as_json: bool) -> None:
 
 
 @registry.command("history")
-@click.argument("name", default="", metavar="[UUID]")
+@click.argument("name", default="", metavar="[NAME]")
 @click.option("--since", default="", metavar="TIME", help="Only what is not older: 90s, 10m, 2h, 1d, or a local time as 2026-11-22 04:41.")
 @click.option("--action", default="", metavar="ACTION", help="Only requests of this action, such as nic.set.")
+@click.option("--by", default="", metavar="WHO", help="Only requests of this operator, cluster or node.")
 @json_option
 @click.pass_obj
-def history(app: App, name: str, since: str, action: str, as_json: bool) -> None:
+def history(app: App, name: str, since: str, action: str, by: str, as_json: bool) -> None:
     """Show who changed what, when.
 
-    With the UUID of a network, NIC or node: what concerns that.
+    With the name of a network, NIC or node: what concerns that. What is deleted is named by its UUID.
     """
     query: dict[str, Any] = {"since": moment(since, app.clock.wall())} if since else {}
-    query |= {key: value for key, value in (("target", name), ("action", action)) if value}
+    query |= {key: value for key, value in (("action", action), ("by", by)) if value}
     with client(app) as asked:
+        if name:
+            query["target"] = uuid_of(asked, name)
         items, revision = whole(asked, "history", **query)
     items.sort(key=lambda item: int(item["entry"]["number"]))
 

@@ -62,6 +62,12 @@ def test_networks_and_nics_as_an_operator_types_them(cli: Cli, service: Served) 
     assert nic["nic"]["addresses"] == ["192.0.2.12"]
     assert "web1/0" in cli("registry", "find", "2.12").stdout
     assert "no conflicts" in cli("registry", "conflicts").stdout
+    for name in ("web1/0", "192.0.2.12", nic["nic"]["uuid"]):
+        said = cli("registry", "history", name).stdout
+        assert "nic.add" in said and "network.add" not in said
+    assert "network.add" in cli("registry", "history", "blue", "--by", "root").stdout
+    assert cli("registry", "history", "--by", "alice").stdout == "nothing was changed\n"
+    assert "find looks for a part" in cli("registry", "history", "web", status=64).stderr
     cli("registry", "nic", "delete", "web1/0")
     cli("registry", "network", "delete", "blue")
     history = cli("registry", "history").stdout
