@@ -3,6 +3,9 @@
 A node's own are the NICs that it has reported, and those whose master it is, with their networks. Of every other NIC of its cluster it is
 told the operator's values: they lie on a migration's target before the guest comes. A line is ``enter`` (the whole value), ``change`` (the
 whole value too: who has missed one loses nothing), ``leave`` or ``ready``.
+
+A stream keeps in mind which of the node's own it has told. Of the operator's values it keeps nothing: a cluster may have thousands, and
+thousands of nodes. What was told of these before a commit is worked out of what that has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from netregistry.model.node import Node
     from netregistry.stores.base import Batch
 
-What = Literal["nic", "network", "options"]
+What = Literal["nic", "network"]
 
 
 class Known(Protocol):
@@ -28,6 +31,7 @@ class Known(Protocol):
 
     epoch: str
     revision: int
+    replaced: dict[str, tuple[Any, int]]  #: what the latest commit has changed: object (or None) and revision before
 
     def get(self, key: str) -> Any: ...
 
@@ -52,21 +56,34 @@ class Line(NamedTuple):
     revision: str = ""
 
 
+class Before:
+    """What a view was before its latest commit."""
+
+    def __init__(self, view: Known) -> None:
+        self._view = view
+
+    def get(self, key: str) -> Any:
+        return self._view.replaced[key][0] if key in self._view.replaced else self._view.get(key)
+
+    def at(self, key: str) -> int:
+        return self._view.replaced[key][1] if key in self._view.replaced else self._view.at(key)
+
+
 class Stream:
-    """What one node has been told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
+    """What one node is told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._told: dict[tuple[What, str], int] = {}  # -> revision of the value
+        self._told: dict[tuple[What, str], int] = {}  # NICs and networks -> revision of the value
 
     def begin(self, view: Known) -> Iterator[Line]:
-        """Tell all that concerns the node, and that this was all; also again, of a view made anew: then what differs."""
-        wanted = self._all(view)
-        for what, uuid in wanted:
-            yield from self._tell(view, what, uuid, True)
-        for what, uuid in sorted((told for told in self._told if told not in wanted), key=lambda told: (told[0] == "network", told)):
-            yield from self._tell(view, what, uuid, False)
-        yield Line("ready", revision=f"{view.epoch}:{view.revision}")
+        """Tell all that concerns the node, and that this was all."""
+        yield from self._all(view, {})
+
+    def assume(self, view: Known) -> None:
+        """Take all that concerns the node for told."""
+        self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._networks(view)}
+        self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
 
     def next(self, view: Known, batch: Batch) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
@@ -78,7 +95,7 @@ class Stream:
         for change in batch.changes:
             kind, _, rest = change.key.partition("/")
             if kind == "nodes" and rest == self.node:
-                yield from self.begin(view)  # it may be in another cluster
+                yield from self._all(view, self._optioned_before(view))  # it may be in another cluster
                 return
             if kind == "nics":
                 nics[rest] = None
@@ -101,52 +118,88 @@ class Stream:
         for uuid in gone:
             yield from self._tell(view, "network", uuid, False)
 
+    # -- what is told
+
+    def _all(self, view: Known, optioned: dict[str, int]) -> Iterator[Line]:
+        """Tell all that concerns the node and was not told, and take back what concerns it no more.
+
+        ``optioned``: of which NICs the operator's values were told, and the revisions of these.
+        """
+        networks, own = self._networks(view), sorted(self._owns(view))
+        for uuid in networks:
+            yield from self._tell(view, "network", uuid, True)
+        for uuid in own:
+            yield from self._tell(view, "nic", uuid, True)
+        node, mine = view.node(self.node), frozenset(own)
+        wanted = [key.partition("/")[2] for key in sorted(view.members("optioned", node.cluster))] if node and node.cluster else []
+        beside = [uuid for uuid in wanted if uuid not in mine]
+        for uuid in beside:
+            yield from _line(view, "options", uuid, True, optioned.get(uuid))
+        kept = {("network", uuid) for uuid in networks} | {("nic", uuid) for uuid in own}
+        gone = sorted(uuid for what, uuid in self._told if what == "nic" and (what, uuid) not in kept)
+        for uuid in gone:
+            yield from self._tell(view, "nic", uuid, False)
+        for uuid in sorted(optioned.keys() - frozenset(beside)):
+            yield from _line(view, "options", uuid, False, optioned[uuid])
+        for uuid in sorted(uuid for what, uuid in self._told if what == "network" and (what, uuid) not in kept):
+            yield from self._tell(view, "network", uuid, False)
+        yield Line("ready", revision=f"{view.epoch}:{view.revision}")
+
     def _about(self, view: Known, uuid: str) -> Iterator[Line]:
-        nic = view.nic(uuid)
-        own = nic is not None and self._own(view, nic)
-        yield from self._tell(view, "options", uuid, nic is not None and not own and self._beside(view, nic))
-        yield from self._tell(view, "nic", uuid, own)
+        before, key = Before(view), keys.nic(uuid)
+        told = before.at(key) if self._beside(before, before.get(key)) else None
+        yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid)), told)
+        yield from self._tell(view, "nic", uuid, self._own(view, view.nic(uuid)))
 
-    def _tell(self, view: Known, what: What, uuid: str, concerned: bool) -> Iterator[Line]:
-        key = keys.network(uuid) if what == "network" else keys.nic(uuid)
-        told, at = self._told.get((what, uuid)), view.at(key)
-        if not concerned:
-            if told is not None:
-                del self._told[what, uuid]
-                yield Line("leave", what, uuid, revision=f"{view.epoch}:{view.revision}")
-        elif told != at:
-            self._told[what, uuid] = at
-            value = view.get(key)
-            said = write(value.options) if what == "options" else write(value)
-            yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}")
+    def _tell(self, view: Known, what: Literal["nic", "network"], uuid: str, concerned: bool) -> Iterator[Line]:
+        yield from _line(view, what, uuid, concerned, self._told.get((what, uuid)))
+        if concerned:
+            self._told[what, uuid] = view.at(keys.network(uuid) if what == "network" else keys.nic(uuid))
+        else:
+            self._told.pop((what, uuid), None)
 
-    def _all(self, view: Known) -> dict[tuple[What, str], None]:
-        """Give all that the node is to be told, in that order."""
-        found: dict[tuple[What, str], None] = {("network", uuid): None for uuid in self._networks(view)}
-        own = dict.fromkeys(sorted(self._owns(view)))
-        found |= {("nic", uuid): None for uuid in own}
-        node = view.node(self.node)
-        for key in sorted(view.members("optioned", node.cluster)) if node else ():
-            uuid = key.partition("/")[2]
-            if uuid not in own:
-                found["options", uuid] = None
-        return found
+    # -- what concerns the node
 
     def _owns(self, view: Known) -> Iterator[str]:
         """Give the node's own NICs."""
-        for key in (*view.members("on", self.node), *view.members("mastered", f"node:{self.node}")):
-            uuid = key.rpartition("/")[2]
-            if view.nic(uuid) is not None:
-                yield uuid
+        found = dict.fromkeys(
+            key.rpartition("/")[2] for key in (*view.members("on", self.node), *view.members("mastered", f"node:{self.node}"))
+        )
+        return (uuid for uuid in found if view.nic(uuid) is not None)
 
     def _networks(self, view: Known) -> dict[str, None]:
         """Give the networks of the node's own NICs."""
         found = sorted({nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None})
         return {uuid: None for uuid in found if uuid and view.network(uuid) is not None}
 
-    def _own(self, view: Known, nic: Nic) -> bool:
-        return view.get(keys.seen(self.node, nic.uuid)) is not None or nic.master == f"node:{self.node}"
+    def _own(self, view: Known | Before, nic: Nic | None) -> bool:
+        return nic is not None and (nic.master == f"node:{self.node}" or view.get(keys.seen(self.node, nic.uuid)) is not None)
 
-    def _beside(self, view: Known, nic: Nic) -> bool:
-        node = view.node(self.node)
-        return node is not None and node.cluster != "" and node.cluster == nic.cluster and bool(nic.options)
+    def _beside(self, view: Known | Before, nic: Nic | None) -> bool:
+        """Tell whether a NIC is one of the node's cluster that has options and is not its own."""
+        node: Node | None = view.get(keys.node(self.node))
+        if nic is None or node is None or not node.cluster or node.cluster != nic.cluster or not nic.options:
+            return False
+        return not self._own(view, nic)
+
+    def _optioned_before(self, view: Known) -> dict[str, int]:
+        """Give the NICs of which the operator's values were told before the latest commit, and the revisions of these."""
+        before = Before(view)
+        node: Node | None = before.get(keys.node(self.node))
+        if node is None or not node.cluster:
+            return {}
+        found = {*view.members("optioned", node.cluster), *(key for key in view.replaced if keys.kind(key) == "nics")}
+        return {key.partition("/")[2]: before.at(key) for key in sorted(found) if self._beside(before, before.get(key))}
+
+
+def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, concerned: bool, told: int | None) -> Iterator[Line]:
+    """Give the line by which something is told that was told at a revision (None: it was not), if one is needed."""
+    key = keys.network(uuid) if what == "network" else keys.nic(uuid)
+    at = view.at(key)
+    if not concerned:
+        if told is not None:
+            yield Line("leave", what, uuid, revision=f"{view.epoch}:{view.revision}")
+    elif told != at:
+        value = view.get(key)
+        said = write(value.options) if what == "options" else write(value)
+        yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}")

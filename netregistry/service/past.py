@@ -50,12 +50,14 @@ class Past:
         self._view = view
         self._objects: dict[str, tuple[Any, int]] = {}
         self._groups: dict[tuple[str, ...], dict[str, None]] = {}
+        self.replaced: dict[str, tuple[Any, int]] = {}
         for commit in reversed(commits):
             for change in commit.changes:
                 self._put(change.key, change.before, change.written)
 
     def advance(self, commit: Commit) -> None:
         """Take in the next commit."""
+        self.replaced = {change.key: (change.before, change.written) for change in commit.changes}
         for change in commit.changes:
             self._put(change.key, change.after, commit.batch.revision if change.after is not None else 0)
         self.revision = commit.batch.revision
@@ -126,8 +128,7 @@ class Recent:
             raise Refused("compacted", detail, field="from", revision=f"{view.epoch}:{view.revision}")
         missed = list(islice(self._commits, self._place(at), None))
         past = Past(view, missed, at)
-        for _line in stream.begin(past):
-            pass  # it has been told already
+        stream.assume(past)
         for commit in missed:
             past.advance(commit)
             yield from told(stream.next(past, commit.batch), past.epoch, past.revision)

@@ -111,11 +111,15 @@ class Streams:
         self._channels.pop(channel, None)
 
     def hear(self, view: View, batch: Batch | None) -> None:
-        """Tell everybody what the view has taken in: one commit; None: all of it anew."""
+        """Tell everybody what the view has taken in: one commit. None: all of it anew; everybody begins anew then, too."""
         self.recent.hear(view, batch)
+        if batch is None:
+            for channel in self.all():
+                self.close(channel, "the registry was read anew")
+            return
         encoded: dict[Line, bytes] = {}
         for channel in list(self._channels):
-            lines = channel.stream.begin(view) if batch is None else told(channel.stream.next(view, batch), view.epoch, batch.revision)
+            lines = told(channel.stream.next(view, batch), view.epoch, batch.revision)
             self._send(channel, list(_cached(lines, encoded)))
 
     def beat(self, view: View) -> None:

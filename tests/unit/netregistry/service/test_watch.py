@@ -102,7 +102,7 @@ def test_what_is_heard_in_pieces_is_what_is_heard_as_a_whole(seed: int) -> None:
     resumed = Stream(NODES[0])
     pieces.hear(registry.recent.resumed(registry.local.view, resumed, pieces.at))
     assert pieces.lines == registry.whole.lines
-    assert list(resumed.begin(registry.local.view))[:-1] == [], "it goes on as the one that was not cut off"
+    assert vars(resumed) == vars(registry.stream), "it goes on as the one that was not cut off"
 
 
 def test_what_is_not_remembered_is_refused() -> None:
@@ -277,6 +277,16 @@ def test_streams_end_when_the_service_does(tmp_path: Path) -> None:
         stream = Client(service.path).watch(NODES[0])
         until_ready(stream)
     assert [line["event"] for line in stream if line["event"] != "ready"] == []
+
+
+def test_streams_end_where_the_registry_is_read_anew() -> None:
+    """What they were told is kept nowhere as a whole: they begin anew, and compare."""
+    registry, woken = Remembered(0), []
+    registry.join(0)
+    streams, channel = Streams(registry.local.view, 10), Channel(NODES[0], "", lambda: woken.append(1))
+    streams.open(registry.local.view, channel, "")
+    streams.hear(registry.local.view, None)
+    assert "anew" in channel.ended and woken and streams.count == 0
 
 
 def test_no_stream_is_opened_after_the_last_one_was_ended(tmp_path: Path) -> None:
