@@ -14,7 +14,7 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
-from netcommon.operations.led_away import led_away
+from netcommon.operations.led_away import LedAway, led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
@@ -79,8 +79,9 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
     routed = there and record.nic.mode == "routed"
-    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
-    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else LedAway()
+    idle += strange.some
+    lost = (*strange.whole, *(dropped(view, record.device, operations) if routed else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 

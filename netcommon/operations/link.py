@@ -65,7 +65,7 @@ def marked(link: Link) -> bool:
 
 
 def too_narrow(bridge: str, link: Link, ports: Sequence[Link]) -> str:
-    """Say by which of ``ports``, each with a smaller MTU than ``link``, the longest frames of the guest cannot leave; "" by all they can."""
+    """Say by which of ``ports``, whose MTU is less than that of ``link``, the guest's longest frames cannot leave; "" where by all."""
     if not ports:
         return ""
     least = min(ports, key=lambda port: (port.mtu, port.index))
