@@ -137,7 +137,7 @@ def _mended(
     ``stored``: as it is on disk.
     """
     renamed = stored.device if record.device != stored.device else ""
-    held.keys(execute.keys_of(intended(node, record)))
+    held.keys(execute.locks_of(intended(node, record)))
     view = execute.once(node)
     mending = examine(node, view, record, call.log, wanted)
     if not (mending.needed or renamed):

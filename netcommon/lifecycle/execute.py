@@ -55,8 +55,13 @@ def once(node: Node) -> View:
 
 
 def keys_of(operations: Iterable[Operation]) -> list[str]:
-    """The shared keys of some operations, sorted, each once: in the order in which they are locked."""
+    """The shared keys of some operations, sorted, each once."""
     return sorted({key for operation in operations for key in operation.shared()})
+
+
+def locks_of(operations: Iterable[Operation]) -> list[str]:
+    """Name what is locked while some operations are resolved, applied or reverted, each once."""
+    return sorted({key for operation in operations for key in operation.locked()})
 
 
 def resolve(

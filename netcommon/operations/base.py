@@ -70,6 +70,14 @@ class Operation(Protocol):
         """
         return ()
 
+    def locked(self) -> tuple[str, ...]:
+        """Name what no two NICs may look for and take at a time, in the form of ``shared``: the shared keys, by default.
+
+        It names more where the last one to come has the thing, as with the route to an address: what it has taken from another NIC is
+        on record only if that NIC's was there when it looked.
+        """
+        return self.shared()
+
     def exclusive(self) -> bool:
         """Whether it may hold on one node only: on a migration's target it is owed until the guest is there. Not by default.
 
@@ -315,6 +323,9 @@ class Waiting(WaitingFields, Operation):
 
     def shared(self) -> tuple[str, ...]:
         return self.operation.shared()
+
+    def locked(self) -> tuple[str, ...]:
+        return self.operation.locked()
 
     def exclusive(self) -> bool:
         return self.operation.exclusive()
