@@ -205,7 +205,9 @@ class Store:
 
     def remove(self, record: Record) -> None:
         """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
-        self._layout.make("nics").remove(f"{record.key}.json")  # first, as in write
+        nics = self._layout.make("nics")
+        if self._owed is None or not self._owed.keep(record.key, nics):
+            nics.remove(f"{record.key}.json")  # first, as in write
         self._links.remove_device(record)
         self._links.remove_instance(record)
 

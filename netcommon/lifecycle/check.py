@@ -14,12 +14,13 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
+from netcommon.operations.base import OURS
 from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti
-from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
+from runtime.errors import FileRefused, HostRefused, Interrupted, NetcommonError, SettingsInvalid, TryAgain
 from runtime.record import APPLYING, CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -193,13 +194,18 @@ def restore(node: Node, call: Call) -> None:
 
 
 def _restored(node: Node, debt: Record, call: Call) -> bool:
-    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where one is at work, or on its way up.
+    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where that is to be tried again.
+
+    It is where one is at work or on its way up, where a file cannot be written, and while the settings cannot be read. What the host
+    itself refuses, such as an address that is the node's own by now, it would refuse each time: it is no debt any more, and ``check``
+    finds that the NIC lacks it.
 
     Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
     """
     now = node.store.read(debt.key)
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
-    destinations = {way for operation in execute.decode(debt)[0] if (way := operation.leads_to())} - kept
+    owing = (operation for operation in execute.decode(debt)[0] if operation._asdict().get("found") == OURS)
+    destinations = {way for operation in owing if (way := operation.leads_to())} - kept
     others: list[tuple[Record, set[tuple[object, ...]]]] = []
     done, problems = True, list[str]()
     for record in node.store.each(problems) if destinations and debt.boot == node.identity.boot else ():
@@ -221,10 +227,10 @@ def _restored(node: Node, debt: Record, call: Call) -> bool:
                 call.log.warning(f"has its address back: {outcome.text}")
         except Interrupted:
             raise
-        except TryAgain as error:
+        except (TryAgain, FileRefused, SettingsInvalid) as error:  # time heals them, or the administrator
             call.log.warning(f"{record.nic.label} on {record.device} has not got its address back yet: {error}")
             done = False
-        except NetcommonError as error:
+        except NetcommonError as error:  # check says that it has not what is on its record, and repair tries again
             call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")
     return done
 

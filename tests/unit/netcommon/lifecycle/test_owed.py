@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import runtime.folder
-from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle import batch, check
 from netcommon.lifecycle.change import change, setting
@@ -287,6 +287,60 @@ def test_it_is_given_back_although_it_could_not_be_noted(tmp_path: Path, monkeyp
     monkeypatch.setattr(runtime.folder.Folder, "write", full)
     sim.down(TAKES)
     assert leads_to(sim) == "tap0" and any("no space left" in line for line in sim.lines)
+
+
+class Full(Mortal):
+    """A filesystem without room: what needs some fails from the ``life``-th time on, ``often`` times."""
+
+    def __init__(self, sim: Sim, needing: Sequence[str], life: int | None = None, often: int = 1 << 30) -> None:
+        super().__init__(sim, life)
+        self.needing, self.often = needing, often
+
+    def step(self, what: str) -> None:
+        if what in self.needing:
+            self.steps.append(what)
+            if self.life is not None and self.life < len(self.steps) <= self.life + self.often:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("often", [1, 1 << 30])
+@pytest.mark.parametrize("needing", [("write",), ("create", "mkdir", "symlink", "link")], ids=["blocks", "inodes"])
+@pytest.mark.parametrize("leaves", ["down", "many downs"])
+def test_a_full_disk(tmp_path: Path, leaves: str, needing: Sequence[str], often: int) -> None:
+    """Whatever could not be written, as tmpfs refuses it: what is not given back stays owed, and the next call gives it back."""
+    doing = STORIES[leaves][1]
+
+    def begin(folder: str) -> Sim:
+        sim = Sim(str(tmp_path / folder))
+        taken(sim)
+        Path(sim.paths.state, "owed").mkdir(mode=0o755)
+        return sim
+
+    sim = begin("whole")
+    with Full(sim, needing) as full:
+        doing(sim)
+    sim.close()
+    assert full.steps
+    for life in range(len(full.steps)):
+        sim = begin(str(life))
+        with Full(sim, needing, life, often), suppress(NetcommonError):
+            doing(sim)
+        assert leads_to(sim) == "tap0" or owed(sim), life
+        sim.up(THIRD)
+        assert leads_to(sim) == "tap0" and not owed(sim), life
+        assert [record.uuid for record in sim.records()] == [FIRST.uuid, THIRD.uuid]
+        sim.close()
+
+
+def test_what_the_host_refuses_for_good_is_owed_no_more(tmp_path: Path) -> None:
+    """The address is the node's own by now: no call would succeed, and check says what the NIC lacks."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    sim.host.kernel.addresses.append(Address(AF_INET, "10.0.0.5", 32, sim.index("br0"), protocol=0))
+    assert sim.down(TAKES).changed
+    assert leads_to(sim) == "" and not owed(sim)
+    assert any("may have lost its address" in line for line in sim.lines)
+    assert not check.check(sim.node, sim.host.view(), sim.record(FIRST.uuid)).good
 
 
 def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
