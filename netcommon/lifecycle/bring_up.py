@@ -7,7 +7,7 @@ from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK,
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
-from netcommon.lifecycle.stale_state import refuse_port, sweep
+from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
 from netcommon.operations.base import ABSENT, OURS, replaced, to_json
 from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
@@ -199,7 +199,7 @@ class BringUp:
         """
         if not link.up or self.call.door == ADOPT or not any(one.opens() for one in resolved):
             return False
-        return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
+        return any(operation.replugs() for operation in resolved) or not in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
         if self.call.door == ADOPT:

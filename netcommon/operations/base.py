@@ -71,11 +71,7 @@ class Operation(Protocol):
         return ()
 
     def locked(self) -> tuple[str, ...]:
-        """Name what no two NICs may look for and take at a time, in the form of ``shared``: the shared keys, by default.
-
-        It names more where the last one to come has the thing, as with the route to an address: what it has taken from another NIC is
-        on record only if that NIC's was there when it looked.
-        """
+        """Name what no two NICs may look for and take at a time: the shared keys by default, and what the last one to come has."""
         return self.shared()
 
     def exclusive(self) -> bool:
@@ -391,11 +387,6 @@ def inherit(operation: Operation, earlier: Operation) -> Operation:
     if before.get("master") != operation._asdict().get("master"):
         kept.pop("found", None)  # on a bridge that was made anew nothing is ours yet
     return replaced(operation, **kept).inherited()
-
-
-def orphan(operation: Operation) -> Operation:
-    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
-    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation
 
 
 def to_json(operation: Operation) -> dict[str, object]:
