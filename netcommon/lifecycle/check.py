@@ -25,13 +25,17 @@ from runtime.record import APPLYING, CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.record import Record
+
+    #: The records that have something on record, by where that leads to (Operation.leads_to).
+    Having = Mapping[tuple[object, ...], Sequence[Record]]
 
 
 #: How long the locks of a NIC are waited for that is to get its address back (seconds), also where the call has used its time.
@@ -172,16 +176,21 @@ def restore(node: Node, call: Call) -> None:
     """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. What fails is logged: it stays owed.
 
     What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end. The call gives a
-    share of its time: what is left then stays owed, for the next one. Raises Interrupted.
+    share of its time: what is left then stays owed, for the next one. The records are read once, however much is owed, which may take that
+    time: then the call still gives back what it comes to first. Raises Interrupted.
     """
     now = node.clock.now()
     until = now + max(PATIENCE, (call.deadline - now) * SHARE)
     try:
-        for name, debt in node.store.owed.each():
+        debts = list(node.store.owed.each())
+        begin = int(now * 1000) % max(len(debts), 1)  # anywhere: one that takes all the time must not keep the others from what is theirs
+        having: Having | None = None
+        for name, debt in (*debts[begin:], *debts[:begin]):
             if node.clock.now() >= until:
                 return
+            having = _having(node, debts, call.log) if having is None else having
             try:
-                if not at_work(node, debt.uuid) and _restored(node, debt, call):
+                if not at_work(node, debt.uuid) and _restored(node, debt, having, call):
                     node.store.owed.settled(name)
             except Interrupted:
                 raise
@@ -193,7 +202,27 @@ def restore(node: Node, call: Call) -> None:
         call.log.error(f"what other NICs are to have back cannot be told: {error}")
 
 
-def _restored(node: Node, debt: Record, call: Call) -> bool:
+def _owing(node: Node, debt: Record) -> set[tuple[object, ...]]:
+    """Give where what ``debt`` is of leads to (Operation.leads_to); nothing of an earlier boot, whose routes have gone."""
+    operations = execute.decode(debt)[0] if debt.boot == node.identity.boot else ()
+    return {way for operation in operations if operation._asdict().get("found") == OURS and (way := operation.leads_to())}
+
+
+def _having(node: Node, debts: Sequence[tuple[str, Record]], log: Log) -> Having:
+    """Read all records; give those of NICs that are up, or on their way, which have on record what is owed."""
+    owed = {way for _name, debt in debts for way in _owing(node, debt)}
+    problems: list[str] = []
+    having: dict[tuple[object, ...], list[Record]] = {}
+    for record in node.store.each(problems) if owed else ():
+        if record.state in (UP, APPLYING, CHANGING):
+            for way in owed.intersection(operation.leads_to() for operation in execute.decode(record)[0]):
+                having.setdefault(way, []).append(record)
+    for problem in problems:
+        log.warning(problem)
+    return having
+
+
+def _restored(node: Node, debt: Record, having: Having, call: Call) -> bool:
     """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where that is to be tried again.
 
     It is where one is at work or on its way up, where a file cannot be written, and while the settings cannot be read. What the host
@@ -204,19 +233,17 @@ def _restored(node: Node, debt: Record, call: Call) -> bool:
     """
     now = node.store.read(debt.key)
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
-    owing = (operation for operation in execute.decode(debt)[0] if operation._asdict().get("found") == OURS)
-    destinations = {way for operation in owing if (way := operation.leads_to())} - kept
-    others: list[tuple[Record, set[tuple[object, ...]]]] = []
-    done, problems = True, list[str]()
-    for record in node.store.each(problems) if destinations and debt.boot == node.identity.boot else ():
-        if record.state in (UP, APPLYING, CHANGING) and record.uuid != debt.uuid:
-            shared = destinations.intersection(one.leads_to() for one in execute.decode(record)[0])
-            others += [(record, shared)] if shared and record.state == UP else []
-            done = done and not (shared and record.state != UP and alive(node, execute.once(node), record))
-    for problem in problems:
-        call.log.warning(problem)
-    for record, shared in sorted(others, key=lambda other: other[0].monotonic, reverse=True):
+    others: dict[str, tuple[Record, set[tuple[object, ...]]]] = {}
+    for way in _owing(node, debt) - kept:
+        for record in having.get(way, ()):
+            if record.uuid != debt.uuid:
+                others.setdefault(record.key, (record, set()))[1].add(way)
+    done = True
+    for record, shared in sorted(others.values(), key=lambda other: other[0].monotonic, reverse=True):
         view = execute.once(node)
+        if record.state != UP:
+            done = done and not alive(node, view, record)
+            continue
         lost = {way for way in shared if not _leads_to_another(view, way)}
         if not lost:
             continue

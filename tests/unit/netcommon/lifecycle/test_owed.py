@@ -247,6 +247,48 @@ def test_a_call_gives_a_share_of_its_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert leads_to(sim) == "tap0" and not owed(sim)
 
 
+def test_the_records_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is owed: a node of hundreds of NICs may owe hundreds."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    debt = sim.record(TAKES.uuid)
+    for number in range(5):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{number}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), number)
+    assert len(owed(sim)) == 5
+    read: list[str] = []
+    real = runtime.folder.Folder.read
+
+    def counted(self: runtime.folder.Folder, name: str, limit: int) -> bytes | None:
+        read.append(name)
+        return real(self, name, limit)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(runtime.folder.Folder, "read", counted)
+        check.restore(sim.node, sim.call())
+    assert not owed(sim) and read.count(f"{THIRD.uuid}.json") == 1
+
+
+def test_the_one_that_takes_all_the_time_keeps_no_other_from_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose locks are held for ever is waited for each time: a call begins anywhere, not with the same one."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    debt = sim.record(TAKES.uuid)
+    for number in range(3):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{number}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), number)
+    first: set[str] = set()
+    monkeypatch.setattr(check, "PATIENCE", 0.0)
+    monkeypatch.setattr(check, "SHARE", 0.0001)
+    monkeypatch.setattr(check, "_restored", lambda _node, one, *_more: first.add(one.uuid))
+    monkeypatch.setattr(check, "at_work", lambda *_given: False)
+    for number in range(3):
+        times = iter([number / 1000 + 0.0001, number / 1000 + 0.0001])
+        clock = sim.node.clock._replace(now=lambda times=times: next(times, 1e9))  # type: ignore[misc]
+        check.restore(sim.node._replace(clock=clock), sim.call())
+    assert len(first) == 3
+
+
 def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several NICs none gets anything after that, and what is owed stays."""
     sim = Sim(str(tmp_path))
