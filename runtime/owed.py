@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable
+from runtime.errors import FileRefused, HostRefused, RecordTooNew, RecordUnreadable
 from runtime.record import LONGEST, from_json, to_json
 from runtime.typed import TYPE_CHECKING
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Owed:
-    """The files of one layout. ``quarantine`` puts one aside that does not parse, and says why."""
+    """The files of one layout. ``quarantine`` puts one aside that does not parse, and says why; ``problems`` gathers what else is wrong."""
 
-    def __init__(self, layout: Layout, quarantine: Callable[[Folder, str, str], None]) -> None:
-        self._layout, self._quarantine = layout, quarantine
+    def __init__(self, layout: Layout, quarantine: Callable[[Folder, str, str], None], problems: list[str]) -> None:
+        self._layout, self._quarantine, self._problems = layout, quarantine, problems
         self._unwritten: dict[str, Record] = {}  #: what this process alone knows of
 
     def note(self, record: Record, now: float) -> None:
@@ -72,6 +72,9 @@ class Owed:
                 continue
             except RecordUnreadable as error:
                 self._quarantine(folder, name, str(error))
+                continue
+            except FileRefused as error:  # it keeps nobody from what the others say
+                self._problems.append(f"{error}: what it says is owed stays owed")
                 continue
             if record is not None:
                 yield name, record

@@ -14,7 +14,7 @@ import pytest
 import runtime.folder
 from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle import batch, check
+from netcommon.lifecycle import batch, check, down, up
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import alive
@@ -252,9 +252,9 @@ def test_the_records_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sim = Sim(str(tmp_path))
     taken(sim)
     debt = sim.record(TAKES.uuid)
-    for number in range(5):
-        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{number}-0000-4000-8000-00000000000a"})
-        sim.node.store.owed.note(debt._replace(nic=left), number)
+    for count in range(5):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{count}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), count)
     assert len(owed(sim)) == 5
     read: list[str] = []
     real = runtime.folder.Folder.read
@@ -274,16 +274,16 @@ def test_the_one_that_takes_all_the_time_keeps_no_other_from_its_own(tmp_path: P
     sim = Sim(str(tmp_path))
     taken(sim)
     debt = sim.record(TAKES.uuid)
-    for number in range(3):
-        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{number}-0000-4000-8000-00000000000a"})
-        sim.node.store.owed.note(debt._replace(nic=left), number)
+    for count in range(3):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{count}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), count)
     first: set[str] = set()
     monkeypatch.setattr(check, "PATIENCE", 0.0)
     monkeypatch.setattr(check, "SHARE", 0.0001)
     monkeypatch.setattr(check, "_restored", lambda _node, one, *_more: first.add(one.uuid))
     monkeypatch.setattr(check, "at_work", lambda *_given: False)
-    for number in range(3):
-        times = iter([number / 1000 + 0.0001, number / 1000 + 0.0001])
+    for count in range(3):
+        times = iter([count / 1000 + 0.0001, count / 1000 + 0.0001])
         clock = sim.node.clock._replace(now=lambda times=times: next(times, 1e9))  # type: ignore[misc]
         check.restore(sim.node._replace(clock=clock), sim.call())
     assert len(first) == 3
@@ -398,6 +398,46 @@ def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
     assert sim.down(TAKES).changed and leads_to(sim) == "tap0"
     assert [each.name for each in folder.iterdir()] == names[2:]
     assert sorted(each.read_text() for each in Path(sim.paths.state, "quarantine").iterdir()) == ["?", "{}"]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "ü" * 120, "\udcff.json", "a\nb", f"{UUIDS[1]}.{'9' * 200}.json"], ids=repr)
+def test_a_name_that_none_of_ours_has(tmp_path: Path, name: str) -> None:
+    """As long as a name may be, or no text: it is put aside once, in one line, and keeps nobody from anything."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    folder = Path(sim.paths.state, "owed")
+    folder.mkdir()
+    (folder / name).write_text("?")
+    (folder / name).chmod(0o600)
+    node = sim.node
+    assert up.up(node, THIRD, sim.call()).text
+    assert not list(folder.iterdir())
+    (aside,) = Path(sim.paths.state, "quarantine").iterdir()
+    assert aside.read_text() == "?" and len(os.fsencode(aside.name)) <= 255
+    (problem,) = node.store.problems
+    assert "moved to quarantine" in problem and problem.isprintable() and problem.isascii()
+    assert sim.down(TAKES).changed and leads_to(sim) == "tap0"
+
+
+def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input/output error: it is said, and what that file says stays owed."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    folder = Path(sim.paths.state, "owed")
+    folder.mkdir()
+    (folder / "0").touch(mode=0o600)
+    real = runtime.folder.Folder.read
+
+    def failing(self: runtime.folder.Folder, name: str, limit: int) -> bytes | None:
+        if name == "0":
+            raise runtime.folder.refused("cannot read", f"{self.path}/{name}", OSError(errno.EIO, os.strerror(errno.EIO)))
+        return real(self, name, limit)
+
+    monkeypatch.setattr(runtime.folder.Folder, "read", failing)
+    node = sim.node
+    assert down.down(node, hint(TAKES), sim.call("hot-remove")).changed
+    assert leads_to(sim) == "tap0" and owed(sim) == ["owed/0"]
+    assert any("Input/output error" in problem for problem in node.store.problems)
 
 
 def test_a_folder_that_is_none_fails_no_call(tmp_path: Path) -> None:
