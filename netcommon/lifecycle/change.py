@@ -22,7 +22,7 @@ from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import environment_of, is_twin, kept_uuid, nic_from_environment
+from runtime.environment import environment_of, is_twin, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -140,7 +140,7 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
     if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
-    kept = kept_uuid(record.nic)
+    kept = changed_options.kept_uuid(node, record.nic)
     wanted.refuse_newer(node.paths, kept)
     standing = _standing(record)
     nic = follow(node, view, standing).nic

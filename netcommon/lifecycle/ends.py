@@ -9,7 +9,7 @@ from netcommon.lifecycle.context import Outcome, about, alive, any_changed, lock
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
-from runtime.environment import is_twin, kept_uuid
+from runtime.environment import is_twin
 from runtime.errors import HostRefused, Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING
@@ -90,7 +90,7 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         return
     problems: list[str] = []
     try:
-        uuid = kept_uuid(record.nic)
+        uuid = changed_options.kept_uuid(node, record.nic)
         wanted.refuse_newer(node.paths, uuid)
         there = changed_options.read(node, uuid, problems)
         kept = there.force(now)

@@ -13,12 +13,12 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
 from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.changed_options import twin_of
+from netcommon.lifecycle.changed_options import kept_uuid, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
-from runtime.environment import is_twin, kept_uuid
-from runtime.errors import NicInvalid
+from runtime.environment import is_twin
+from runtime.errors import HostRefused, NicInvalid
 from runtime.record import CHANGING, UP, Record
 
 #: Units of --for, in seconds.
@@ -164,7 +164,10 @@ def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> li
     for record in meant:
         found[record.key] = record
         if is_twin(record.nic):
-            nic = node.store.read(kept_uuid(record.nic))
+            try:
+                nic = node.store.read(kept_uuid(node, record.nic))
+            except HostRefused:
+                continue  # of its NIC nothing is known: what is done about the twin says so, and keeps no other NIC from its change
             if nic is None:
                 raise NicInvalid("NIC", record.device, "a NIC that is up: this is an emulated twin, and its NIC is not")
             found[nic.key] = nic

@@ -229,3 +229,16 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     cli("define", "--remove", "--interface", "tap0")
     assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
+    """It is that of an emulated twin of Xen's, which does not tell its NIC: it is said of it alone."""
+    path = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
+    stored = json.loads(path.read_text())
+    del stored["nic"]["INTERFACE_INDEX"]
+    path.write_text(json.dumps({**stored, "environment": {"XENBUS_PATH": "backend/vif/1/0"}}))
+    done = cli("change", "tap0", "tap1", "rate_in=8mbit", status=69)
+    assert "web1/0 on tap0: rate_in is 8000000, was 0" in done.stdout
+    assert "tap1, an emulated twin, is damaged" in done.stderr and "tap0" not in done.stderr
+    assert "rate_in is 4000000" in cli("change", "--all", "rate_in=4mbit", status=69).stdout
+    assert "good" in cli("check", "tap1").stdout
