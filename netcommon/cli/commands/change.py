@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from netcommon.cli.app import App
+from netcommon.cli.duration import seconds_of
 from netcommon.cli.names import complete, matching, meant_by, order
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
-from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
+from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
 from netcommon.lifecycle.changed_options import twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.options.tags import KINDS, value_of
@@ -20,9 +21,6 @@ from netcommon.views.explain.model import shown
 from runtime.environment import is_twin, kept_uuid
 from runtime.errors import NicInvalid
 from runtime.record import CHANGING, UP, Record
-
-#: Units of --for, in seconds.
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 WHICH = "name NICs, or give --all: one of the two"
 
@@ -53,7 +51,7 @@ def command(
     and --tags-from, do what has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
     """
     app: App = ctx.obj
-    seconds = _seconds(duration) if duration else 0.0
+    seconds = seconds_of(duration) if duration else 0.0
     if not (words or every):
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
@@ -118,14 +116,6 @@ def _parted(words: Sequence[str], records: Sequence[Record], view: View) -> tupl
             value_of(option, value)
             sets[option] = value
     return names, sets
-
-
-def _seconds(text: str) -> float:
-    """Read a duration. Raises NicInvalid."""
-    number, unit = text[:-1], text[-1:]
-    if not (unit in UNITS and number.isascii() and number.isdecimal() and len(number) <= 12 and 0 < int(number) * UNITS[unit] <= LONGEST):
-        raise NicInvalid("--for", text, "a whole number and a unit: 90s, 30m, 2h, 7d or 4w, ten years at most")
-    return int(number) * UNITS[unit]
 
 
 def _tags(path: str) -> list[str]:
