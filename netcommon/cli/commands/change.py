@@ -195,7 +195,7 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
             if not row["error"]:
                 say(str(row["text"]))
             continue
-        head = f"{row['nic']} on {row['device']}: "
+        head = f"{row['nic']} on {one.device}: "
         if not one.any:
             say(f"{head}is so already")
             continue
@@ -214,9 +214,10 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
 
 
 def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, object]:
-    options, gone, made = one or ((), (), ())
+    device, options, gone, made = one or (row["device"], (), (), ())
     return {
-        **{name: row[name] for name in ("nic", "uuid", "device")},
+        **{name: row[name] for name in ("nic", "uuid")},
+        "device": device,
         "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in options],
         "undone": [operation.describe() for operation in gone],
         "done": [operation.describe() for operation in made],
