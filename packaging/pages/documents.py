@@ -124,7 +124,7 @@ class Listed(NamedTuple):
     ip: str
     mac: str
     vlan: str
-    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": described, and not up
+    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": not up; "of a newer version": its record is
     uuid: str
 
 

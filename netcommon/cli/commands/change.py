@@ -73,7 +73,7 @@ def command(
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
     tags = _tags(tags_from) if tags_from else None
-    records = _with_twins(node, meant_by(known, names, view), names) if names else _changeable(known)
+    records = _with_twins(node, meant_by(node.store, known, names, view), names) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
