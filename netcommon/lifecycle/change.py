@@ -15,7 +15,9 @@ from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
 from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
+from netcommon.lifecycle.stale_state import refuse_port
 from netcommon.log import recording
+from netcommon.operations.link import device_link
 from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     #: What is wanted of a NIC, made of what was wanted before.
     Edit = Callable[[Wanted], Wanted]
 
+    #: execute.resolve, or what takes and gives the same.
+    Resolve = Callable[[Node, View, Iterable[Operation], Sequence[Operation], str, Log], list[Operation]]
+
 #: The longest time for which an option may be changed (seconds): ten years.
 LONGEST = 10 * 366 * 86400.0
 
@@ -50,6 +55,7 @@ LONGEST = 10 * 366 * 86400.0
 class Difference(NamedTuple):
     """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
 
+    device: str  #: its name now
     options: tuple[tuple[str, object, object], ...]
     gone: tuple[Operation, ...]
     made: tuple[Operation, ...]
@@ -94,7 +100,8 @@ def change(
 
     An emulated twin of Xen's gets what is kept of its NIC, which is changed first, whatever ``edit`` wants.
 
-    ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
+    ``held_back``: only told what would differ; nothing is done, and what the host would refuse is raised as if it were.
+    ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have, SettingsInvalid where the settings cannot be read;
@@ -107,7 +114,7 @@ def change(
             raise _not_up(key)
         names = {seen.device, name_of(node, node.host.view(), seen)}
         if held_back is not None:
-            held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
+            held_back(_foretold(node, seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
             return Outcome(False, "")
         with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
             held.devices(names)
@@ -176,17 +183,34 @@ def _standing(record: Record) -> Record:
     return record.before or record
 
 
-def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
-    """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
+def _resolve_each(
+    node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
+) -> list[Operation]:
+    """Resolve what the host does not refuse, and give the rest as it is on record."""
+    return execute.resolve_each(node, view, planned, earlier, record_key, log)[0]
+
+
+def _foretold(node: Node, record: Record, nic: Nic, log: Log) -> Difference:
+    """Say what a change would lose and make; raise what it would raise for what can be seen of the host before it is touched."""
+    view = execute.once(node)
+    refuse_port(view, device_link(view, nic.interface), nic.mode)
+    return difference(node, view, record, nic, log, execute.resolve)
+
+
+def difference(node: Node, view: View, record: Record, nic: Nic, log: Log, resolve: Resolve = _resolve_each) -> Difference:
+    """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it.
+
+    ``resolve``: by default what the host refuses is as it is on record; execute.resolve raises it.
+    """
     standing = follow(node, view, _standing(record))
     recorded = execute.decode(standing)[0]
     later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
-    planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
+    planned = resolve(node, view, wanted_now, recorded, record.key, log)
     gone = execute.Among(planned).lacks(recorded)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(_differing(node, standing, nic), tuple(gone), tuple(made))
+    return Difference(standing.device, _differing(node, standing, nic), tuple(gone), tuple(made))
 
 
 def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, object, object], ...]:

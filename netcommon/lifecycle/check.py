@@ -114,11 +114,8 @@ def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bo
         if record is None or record.device != seen.device:
             return Outcome(False, f"{seen.nic.label} was changed by another call meanwhile")
         view = node.host.view()
-        if not alive(node, view, record):
-            why = taken_down(view, record) or f"its device {record.device} is gone"
-            return Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after")
-        if record.state not in (UP, CLOSING, CHANGING):
-            raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
+        if why := _gone(node, view, record):
+            return Outcome(False, f"{record.nic.label}: {why}")
         stored, record = record, follow(node, view, record)
         if record.device not in names:
             raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
@@ -132,6 +129,55 @@ def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bo
     if became.state == UP:
         run_effects.arrived(node, became, call.log)
     return Outcome(True, text)
+
+
+def _gone(node: Node, view: View, record: Record) -> str:
+    """Say why there is nothing to repair of ``record``; "" where there may be. Raises HostRefused for one that is not up."""
+    if not alive(node, view, record):
+        return f"{taken_down(view, record) or f'its device {record.device} is gone'}, which gc cleans up after"
+    if record.state not in (UP, CLOSING, CHANGING):
+        raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
+    return ""
+
+
+class Forecast(NamedTuple):
+    """Say what repair would do for one record, and what the host would refuse of it."""
+
+    text: str
+    steps: tuple[tuple[str, str], ...] = ()  #: what would be done, each with what is so instead
+    refused: str = ""
+
+
+def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
+    """Work out what repair would do, by the same means, for what can be seen of the host before it is touched. Changes nothing.
+
+    ``view`` may be a snapshot. Raises HostRefused or TryAgain where repair would do so before it does anything.
+    """
+    stored = node.store.read(key)
+    if stored is None:
+        return Forecast(f"there is no record {key}")
+    if why := _gone(node, view, stored):
+        return Forecast(f"{stored.nic.label}: {why}")
+    record = follow(node, view, stored)
+    refuse_strange(node, view, record)
+    name = f"{record.nic.label} on {record.device}"
+    if stored.state == CHANGING:
+        from netcommon.lifecycle.way_back import worked_out  # few records are in this state
+
+        hopeless = worked_out(node, view, record, log).hopeless
+        return Forecast(f"{name}: would be put back to what it was before a change that was cut off", (), "; ".join(hopeless))
+    mending = examine(node, view, record, log, lambda _operation: True)
+    steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
+    steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
+    steps += [(one.undo(), "it is elsewhere by now") for one in mending.outdated]
+    steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]
+    if mending.here:
+        text = "its guest has arrived: would do what is owed"
+    elif steps:
+        text = "would repair"
+    else:
+        text = "its record would say what holds, and nothing else is to be done" if mending.needed else "is as it should be"
+    return Forecast(f"{name}{' ' if text.startswith('is ') else ': '}{text}", tuple(steps), "; ".join(mending.refusals))
 
 
 def _mended(

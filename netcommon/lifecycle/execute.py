@@ -284,8 +284,7 @@ def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -
     too the device is down meanwhile, and what was of its former port goes before it leaves that. A family that goes changes no network.
     """
     gone = Among(wanted).leaves(outdated)
-    there = {operation.network() for operation in wanted}
-    stays = all(not operation.network() or operation.network() in there for operation in outdated)
+    stays = {operation.network() for operation in outdated} <= {(), *(operation.network() for operation in wanted)}
     late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
     return [operation for operation in gone if operation not in late], late
 

@@ -151,6 +151,11 @@ class Mending(NamedTuple):
         """Tell whether all that is to be done is to apply what is wanted."""
         return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.hindered or self.here)
 
+    @property
+    def refusals(self) -> list[str]:
+        """What cannot be made to hold, each once."""
+        return refusals(self.hopeless, self.hindered)
+
     def stored(self, *more: Operation) -> Record:
         """Give the record with what holds once it is done, and ``more``."""
         return self.record._replace(operations=(*self.unknown, *map(to_json, [*self.resolved, *more])))
@@ -187,13 +192,18 @@ class Mending(NamedTuple):
                 again.append(f"{operation.describe()}: {text}")
         if again or hindered or self.hopeless:
             failed = ["repaired, but it does not hold", *again] if again else []
-            raise HostRefused("; ".join([*self.hopeless, *dict.fromkeys(hindered), *failed]))
+            raise HostRefused("; ".join([*refusals(self.hopeless, hindered), *failed]))
 
     def text(self, todo: list[Operation], was: str = "") -> str:
         """Say what was done; ``was``: the name that the device had before."""
         did = "; ".join(step.describe() for step in todo or self.outdated) or "nothing more was to be done"
         why = "its guest has arrived: " if self.here else "repaired "
         return f"{self.record.nic.label} on {self.record.device}: {f'it was {was}, ' if was else ''}{why}{did}"
+
+
+def refusals(hopeless: Sequence[str], hindered: Sequence[str]) -> list[str]:
+    """List why something cannot be made to hold, each reason once."""
+    return [*hopeless, *dict.fromkeys(hindered)]
 
 
 def intended(node: Node, record: Record) -> list[Operation]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.lifecycle.reconcile import Mending
+    from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.record import Record
@@ -41,10 +43,10 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
         raise HostRefused(f"{record.device} is gone: what is left of {record.nic.label} is gc's to clean up")
     followed = follow(node, view, record)
     made = fresh(followed)
-    before = _put_back(view, followed.before or followed, made)
+    before = _before(view, followed)
     owe(node, record, map(to_json, made), call.log)
     held.anew(execute.locks_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
-    mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
+    mending = worked_out(node, execute.once(node), followed, call.log, before)
     if mending.hopeless:
         raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
     mending = mending._replace(hindered=())  # what others have put there keeps the NIC from nothing that it had
@@ -90,8 +92,17 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     return back
 
 
-def _put_back(view: View, before: Record, made: Sequence[Operation]) -> Record:
+def worked_out(node: Node, view: View, followed: Record, log: Log, before: Record | None = None) -> Mending:
+    """Work out what it takes to make again what a NIC was before its change was cut off. Changes nothing.
+
+    ``followed``: its record, under the name that its device has now; ``before``: what it was, where that was told apart already.
+    """
+    return examine(node, view, before or _before(view, followed), log, _all, execute.decode(followed)[0])
+
+
+def _before(view: View, followed: Record) -> Record:
     """Give the record as it was, with what is told anew where the change has told something else."""
+    before, made = followed.before or followed, fresh(followed)
     operations, unknown = execute.decode(before)
     again = [operation.put_back(view, made) for operation in operations]
     return before if again == operations else before._replace(operations=(*unknown, *map(to_json, again)))

@@ -121,13 +121,39 @@ def test_an_option_before_the_equals_sign(cli: Cli) -> None:
 
 
 def test_a_word_that_may_be_both(cli: Cli) -> None:
-    """It is refused, with the UUID by which the NIC is to be named; where that is given too it is the option."""
+    """Where it is all that could name a NIC it is refused, with the UUID by which that one is to be named."""
     uuid = called(cli, "isolated=yes")
-    for words in (("isolated=yes",), ("tap0", "isolated=yes"), ("isolated=yes", "rate_in=8mbit"), ("--all", "isolated=yes")):
+    for words in (("isolated=yes",), ("isolated=yes", "rate_in=8mbit"), ("isolated=yes", "--unset", "rate_in")):
         assert uuid in cli("change", *words, status=64).stderr
     assert not Path(cli.paths.wanted).exists()
-    assert "on isolated=yes: isolated is true" in cli("change", uuid.upper(), "isolated=yes").stdout
+    done = cli("change", uuid.upper(), "isolated=yes")
+    assert "on isolated=yes: isolated is true" in done.stdout and done.stderr == ""
     assert [each.name for each in Path(cli.paths.wanted).glob("*.json")] == [f"{uuid}.json"]
+
+
+@pytest.mark.parametrize("words", [("tap0", "isolated=yes"), ("isolated=yes", "web1/0"), ("--all", "isolated=yes")])
+def test_the_name_of_a_nic_keeps_nobody_from_an_option(cli: Cli, words: tuple[str, ...]) -> None:
+    """Who has named it so is told how it is named."""
+    uuid = called(cli, "isolated=yes")
+    done = cli("change", *words)
+    assert "web1/0 on tap0: isolated is true" in done.stdout and uuid in done.stderr
+    kept = {UUIDS[0], *((UUIDS[1], uuid) if "--all" in words else ())}
+    assert {each.stem for each in Path(cli.paths.wanted).glob("*.json")} == kept
+
+
+@pytest.mark.parametrize(("instance", "word"), [("rate_in=8mbit", "rate_in=8mbit"), ("addresses=10.0.0.9", "addresses=10.0.0.9/7")])
+def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: str, word: str) -> None:
+    """Two NICs with one INSTANCE/INDEX: a name that is refused for itself."""
+    records = Path(cli.paths.state, "nics")
+    called(cli, "vm=3")
+    stored = json.loads((records / f"{UUIDS[2]}.json").read_bytes())
+    for number in (2, 3):
+        stored["nic"] |= {"INSTANCE": instance, "INTERFACE_INDEX": "7", "INTERFACE_UUID": UUIDS[number]}
+        (records / f"{UUIDS[number]}.json").write_text(json.dumps(stored))
+    status = 0 if word == instance else 64  # that is no address
+    said = cli("change", "tap0", word, status=status).stderr
+    assert f"{UUIDS[2]}, {UUIDS[3]}" in said
+    assert ("expected" in said) is bool(status) and "several" not in said
 
 
 def test_neither_an_option_nor_a_nic(cli: Cli) -> None:

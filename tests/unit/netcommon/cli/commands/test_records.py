@@ -241,3 +241,45 @@ def test_a_renamed_device_has_its_new_name_everywhere(cli: Cli) -> None:
     assert cli.json("check", "guest1")[0]["good"]
     cli("down", "guest1", "--force")
     assert [nic["state"] for nic in cli.json("list")] == ["defined"]
+
+
+NAMES = ("tap0", UUIDS[0], "web1/0", "web1")
+#: What is done with one NIC; those of the second row take no instance.
+BY_NAME = [
+    *(
+        ("check",),
+        ("check", "--json"),
+        ("repair",),
+        ("repair", "--dry-run"),
+        ("change", "rate_in=8mbit"),
+        ("change", "rate_in=8mbit", "--dry-run"),
+    ),
+    *(("show",), ("explain",), ("plan",), ("trace",), ("up",), ("down",)),
+]
+
+
+@pytest.mark.parametrize("command", BY_NAME, ids=" ".join)
+def test_a_record_of_a_newer_version_has_one_status(two: Cli, command: tuple[str, ...]) -> None:
+    """Whatever the NIC is called by, and whichever command is to do something with it, which it does not."""
+    path = Path(two.paths.state, "nics", f"{UUIDS[0]}.json")
+    path.write_bytes(json.dumps(json.loads(path.read_bytes()) | {"schema": 99}).encode())
+    before = path.read_bytes()
+    two.host.requests.clear()
+    for name in NAMES[: 4 if command[0] in ("check", "repair", "change") else 3]:
+        assert f"{path}: schema 99 is newer" in two(command[0], name, *command[1:], status=69).stderr
+    assert path.read_bytes() == before and two.host.requests == []
+    if command[0] in ("check", "repair", "change"):
+        two(command[0], "tap1", *command[1:])
+
+
+def test_a_record_of_a_newer_version_is_no_definition_that_waits(two: Cli) -> None:
+    path = Path(two.paths.state, "nics", f"{UUIDS[0]}.json")
+    path.write_bytes(json.dumps(json.loads(path.read_bytes()) | {"schema": 99}).encode())
+    assert {row["device"]: row["state"] for row in two.json("list")} == {"tap0": "of a newer version", "tap1": "up"}
+    Path(two.paths.state, "nics", "notes.json").write_text("an administrator's")
+    said = {row["text"]: row["remedy"] for row in two.json("doctor", status=1) if row["topic"] == "records"}
+    (newer, strange) = sorted(said, key=lambda text: "notes" in text)
+    assert "schema 99" in newer and "install the version that wrote it" in said[newer] and "gc" not in said[newer]
+    assert "notes.json" in strange and "remove it" in said[strange] and "gc" not in said[strange]
+    two("gc")
+    assert path.exists(), "whatever the remedy, it stays"
