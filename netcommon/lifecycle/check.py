@@ -166,7 +166,7 @@ def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
     mending = examine(node, view, record, log, lambda _operation: True)
     steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
     steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
-    steps += [(one.undo(), "it is elsewhere by now") for one in mending.outdated]
+    steps += [(one.undo(), "it is elsewhere by now") for one in execute.Among(mending.resolved).leaves(mending.outdated)]
     steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]
     if mending.here:
         text = "its guest has arrived: would do what is owed"
