@@ -42,6 +42,7 @@ class View:
 
     def __init__(self, epoch: str) -> None:
         self.epoch, self.revision = epoch, 0
+        self.replaced: dict[str, tuple[Any, int]] = {}  #: what the latest commit has changed: object (or None) and revision before
         self.unreadable: dict[str, str] = {}  #: key -> what is wrong with its value: nothing of it counts
         self._objects: dict[str, Any] = {}
         self._revisions: dict[str, int] = {}
@@ -61,6 +62,7 @@ class View:
 
     def apply(self, batch: Batch) -> None:
         """Take in one commit, or a heartbeat."""
+        self.replaced = {key: (self._objects.get(key), self.at(key)) for key, _value in batch.changes}
         for key, value in batch.changes:
             self._put(key, value, batch.revision)
         self.revision = max(self.revision, batch.revision)
@@ -217,6 +219,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "instance", value.cluster, value.instance
         if value.cluster:
             yield "cluster", value.cluster
+        if value.cluster and value.options:
+            yield "optioned", value.cluster
         if value.master.startswith("node:"):
             yield "mastered", value.master
     elif kind == "networks":

@@ -10,6 +10,7 @@ from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadab
 from runtime.layout import Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
+from runtime.names import file_name
 from runtime.owners import Owners
 from runtime.record import APPLYING, CHANGING, LONGEST, UP, from_json, to_json
 from runtime.typed import TYPE_CHECKING
@@ -164,7 +165,7 @@ class Store:
         if self._owed is None:
             from runtime.owed import Owed  # on most nodes nothing ever is
 
-            self._owed = Owed(self._layout, self._put_aside)
+            self._owed = Owed(self._layout, self._put_aside, self.problems)
         return self._owed
 
     def newer(self) -> dict[str, str]:
@@ -226,7 +227,9 @@ class Store:
 
     def remove(self, record: Record) -> None:
         """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
-        self._layout.make("nics").remove(f"{record.key}.json")  # first, as in write
+        nics = self._layout.make("nics")
+        if self._owed is None or not self._owed.keep(record.key, nics):
+            nics.remove(f"{record.key}.json")  # first, as in write
         self._links.remove_device(record)
         self._links.remove_instance(record)
 
@@ -258,13 +261,13 @@ class Store:
             self._put_aside(nics, name, why)
 
     def _put_aside(self, folder: Folder, name: str, why: str) -> None:
-        where = f"{folder.path}/{name}"
+        where = f"{folder.path}/{name}" if name.isascii() and name.isprintable() else escaped(f"{folder.path}/{name}", 400)
         if self.readonly:
             self.problems.append(f"{where} does not parse: {why}")
             return
         try:
             kept = self._layout.make("quarantine")
-            stem = f"{name}.{int(folder.modified(name))}"
+            stem = f"{file_name(name)}.{int(folder.modified(name))}"  # room for the time and the counter, however long the name
             number = 0
             while kept.exists(f"{stem}.{number}"):
                 number += 1

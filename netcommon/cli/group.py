@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agent": ("agent", "Run the node's agent, or show how it is."),
         "upgrade": ("upgrade", "Write the records of earlier versions in today's form."),
         "dns": ("dns", "Show and update the records of Ganeti's instances in the DNS."),
+        "registry": ("registry", "Serve and ask the registry of a cluster: networks, NICs, addresses, nodes."),
         "completion": ("completion", "Print the shell's completion script."),
     },
 }

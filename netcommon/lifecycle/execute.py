@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.host import View
 from netcommon.host.api.requests import NftChange, achieved
 from netcommon.host.linux.memo_view import MemoView
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from netcommon.effects.base import Effect
-    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import Answer
     from netcommon.host.api.requests import Request
     from netcommon.lifecycle.context import Node
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
-
-#: Of routes that come and go with a device's addresses, and with its being up (rtnetlink(7)).
-RTPROT_KERNEL = 2
 
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
@@ -55,8 +50,13 @@ def once(node: Node) -> View:
 
 
 def keys_of(operations: Iterable[Operation]) -> list[str]:
-    """The shared keys of some operations, sorted, each once: in the order in which they are locked."""
+    """The shared keys of some operations, sorted, each once."""
     return sorted({key for operation in operations for key in operation.shared()})
+
+
+def locks_of(operations: Iterable[Operation]) -> list[str]:
+    """Name what is locked while some operations are resolved, applied or reverted, each once."""
+    return sorted({key for operation in operations for key in operation.locked()})
 
 
 def resolve(
@@ -351,16 +351,6 @@ def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
 
 class Changed(TryAgain):
     """Say that what was there a moment ago is not any more."""
-
-
-def in_use(view: View, link: Link) -> bool:
-    """Tell whether the device has addresses or routes of others: it loses them when it goes down."""
-    from netcommon.options.addresses import link_local
-
-    if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
-        return True
-    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes_of(family, 0, 0, link.index))
-    return any(route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
 
 
 def in_order(operations: Sequence[Operation]) -> list[Operation]:

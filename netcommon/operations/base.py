@@ -70,6 +70,10 @@ class Operation(Protocol):
         """
         return ()
 
+    def locked(self) -> tuple[str, ...]:
+        """Name what no two NICs may look for and take at a time: the shared keys by default, and what the last one to come has."""
+        return self.shared()
+
     def exclusive(self) -> bool:
         """Whether it may hold on one node only: on a migration's target it is owed until the guest is there. Not by default.
 
@@ -316,6 +320,9 @@ class Waiting(WaitingFields, Operation):
     def shared(self) -> tuple[str, ...]:
         return self.operation.shared()
 
+    def locked(self) -> tuple[str, ...]:
+        return self.operation.locked()
+
     def exclusive(self) -> bool:
         return self.operation.exclusive()
 
@@ -380,11 +387,6 @@ def inherit(operation: Operation, earlier: Operation) -> Operation:
     if before.get("master") != operation._asdict().get("master"):
         kept.pop("found", None)  # on a bridge that was made anew nothing is ours yet
     return replaced(operation, **kept).inherited()
-
-
-def orphan(operation: Operation) -> Operation:
-    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
-    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation
 
 
 def to_json(operation: Operation) -> dict[str, object]:

@@ -46,6 +46,10 @@ class StaticEntry(StaticEntryFields, Operation):
     BEFORE = frozenset({"found"})
     VALUES = (("found", FINDINGS),)
 
+    def locked(self) -> tuple[str, ...]:
+        """Of two NICs with one MAC that come at a time the second is refused, as one that comes later is."""
+        return (f"fdb-{self.bridge}-{self.mac}",)
+
     def exclusive(self) -> bool:
         """The guest's address is where the guest is: while it migrates in, behind the uplink."""
         return True

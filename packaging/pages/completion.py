@@ -38,12 +38,14 @@ def bash(root: Command) -> Iterator[str]:
     yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words="" nics=""'
     yield "    COMPREPLY=()"
     yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
-    groups = [one for one in root.inner if one.inner]
+    groups = [one for one in leaves(root) if one.inner]
     yield '        case "$command/$word" in'
     yield "            /-*) ;;"
     yield '            /*) command="$word" ;;'
     for group in groups:
-        yield f'            {"|".join("/".join(inner.words) for inner in group.inner)}) command="{group.words[0]} $word" ;;'
+        above = " ".join(group.words)
+        patterns = [f'"{above}"/{inner.words[-1]}' for inner in group.inner]
+        yield f'            {"|".join(patterns)}) command="{above} $word" ;;'
     yield "        esac"
     yield "    done"
     yield '    case "$command $prev" in'

@@ -303,6 +303,52 @@ class Agent(NamedTuple):
 
 
 #: schema -> its version, its type, and the commands that print it.
+class Registry(NamedTuple):
+    """What a registry has, each item as its HTTP interface gives it (docs/reference/registry-api.md)."""
+
+    revision: str  #: EPOCH:REVISION of all of it
+    items: tuple[Any, ...]
+
+
+class RegistryChange(NamedTuple):
+    """What a change has done, or with --dry-run would do."""
+
+    revision: str  #: EPOCH:REVISION of what was changed; "" of a rehearsal
+    done: bool  #: false: a rehearsal
+    value: Any  #: what was changed, as it is then
+    changes: tuple[Any, ...]  #: of a rehearsal: each key before and after
+
+
+class RegistryFile(NamedTuple):
+    """A registry's file that was made."""
+
+    path: str
+    epoch: str  #: which begins with it; "" of a copy
+
+
+class RegistryStatus(NamedTuple):
+    """How a registry's service is."""
+
+    program: str  #: its version
+    epoch: str
+    revision: str
+    leader: bool  #: this service does what must happen by time
+    networks: int
+    nics: int
+    nodes: int
+    alive: int  #: nodes
+    conflicts: int
+    streams: int
+    history: int  #: requests that are remembered
+    unreadable: tuple[str, ...]  #: keys whose values cannot be read
+    waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
+
+
+LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
+CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
+CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "delete"))
+CHANGING += ("registry node set", "registry node forget")
+
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
     "netcommon-define": (1, Define, ("define",)),
@@ -325,4 +371,8 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-config": (1, Config, ("config",)),
     "netcommon-doctor": (1, Doctor, ("doctor",)),
     "netcommon-install": (1, Install, ("install",)),
+    "netcommon-registry": (1, Registry, (*LISTING, "registry find", "registry conflicts", "registry history")),
+    "netcommon-registry-change": (1, RegistryChange, CHANGING),
+    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
+    "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
 }

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from netcommon.cli.app import App
+from netcommon.cli.duration import seconds_of
 from netcommon.cli.names import complete, matching, meant_by, order
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
-from netcommon.lifecycle.change import LONGEST, Difference, change, refuse, setting, unchanged
+from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
 from netcommon.lifecycle.changed_options import twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
@@ -21,9 +22,6 @@ from netcommon.views.explain.model import shown
 from runtime.environment import is_twin, kept_uuid
 from runtime.errors import NicInvalid, escaped
 from runtime.record import CHANGING, UP, Record
-
-#: Units of --for, in seconds.
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 WHICH = "name NICs, or give --all: one of the two"
 
@@ -56,7 +54,7 @@ def command(
     A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
     app: App = ctx.obj
-    seconds = _seconds(duration) if duration else 0.0
+    seconds = seconds_of(duration) if duration else 0.0
     if not (words or every):
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
@@ -134,14 +132,6 @@ def _called(records: Sequence[Record], word: str, view: View) -> set[str]:
         return {record.uuid for record in matching(records, word, view=view)}
     except NicInvalid:
         return {record.uuid for record in records if record.nic.label == word}
-
-
-def _seconds(text: str) -> float:
-    """Read a duration. Raises NicInvalid."""
-    number, unit = text[:-1], text[-1:]
-    if not (unit in UNITS and number.isascii() and number.isdecimal() and len(number) <= 12 and 0 < int(number) * UNITS[unit] <= LONGEST):
-        raise NicInvalid("--for", text, "a whole number and a unit: 90s, 30m, 2h, 7d or 4w, ten years at most")
-    return int(number) * UNITS[unit]
 
 
 def _tags(path: str) -> list[str]:

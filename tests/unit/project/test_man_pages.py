@@ -34,7 +34,7 @@ def test_they_are_as_the_program_is() -> None:
 def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
     shutil.copytree(ROOT / "docs" / "reference", tmp_path / "docs" / "reference", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("runtime", "netagent"):
+    for name in ("runtime", "netagent", "netregistry"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "netcommon", tmp_path / "netcommon", ignore=shutil.ignore_patterns("__pycache__"))
     help_of_up = tmp_path / "netcommon" / "cli" / "commands" / "up.py"
@@ -119,7 +119,10 @@ def completed(node: Path, *words: str) -> list[str]:
         (("expl",), ["explain"]),
         (("",), sorted(COMMANDS)),
         (("--v",), ["--verbose", "--version"]),
-        (("-v", "re"), ["repair"]),
+        (("-v", "re"), ["registry", "repair"]),
+        (("registry", "net"), ["network"]),
+        (("registry", "network", "s"), ["set", "show"]),
+        (("registry", "nic", "allocate", "--d"), ["--dry-run"]),
         (("agent", ""), ["run", "status"]),
         (("dns", "s"), ["sync"]),
         (("dns", "sync", "--a"), ["--all"]),
