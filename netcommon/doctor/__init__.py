@@ -24,6 +24,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("uplinks", uplinks.check),
     ("uplinks", uplinks.probes),
     ("reverse path", dropped.reverse_path),
+    ("bridges", dropped.bridges),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),

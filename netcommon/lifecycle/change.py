@@ -53,16 +53,26 @@ LONGEST = 10 * 366 * 86400.0
 
 
 class Difference(NamedTuple):
-    """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
+    """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come.
+
+    What goes because another comes in its place is never undone: it holds until that does.
+    """
 
     device: str  #: its name now
     options: tuple[tuple[str, object, object], ...]
-    gone: tuple[Operation, ...]
+    gone: tuple[Operation, ...]  #: what is undone
+    replaced: tuple[Operation, ...]
     made: tuple[Operation, ...]
+    released: tuple[Operation, ...] = ()  #: what goes from its record alone: others need it, or it is as it was before us already
 
     @property
     def any(self) -> bool:
-        return bool(self.options or self.gone or self.made)
+        return bool(self.options or self.changes)
+
+    @property
+    def changes(self) -> bool:
+        """Tell whether anything becomes another on the host."""
+        return bool(self.gone or self.replaced or self.made or self.released)
 
 
 def setting(node: Node, sets: Mapping[str, str], unset: Iterable[str], seconds: float = 0.0) -> Edit:
@@ -194,7 +204,12 @@ def _foretold(node: Node, record: Record, nic: Nic, log: Log) -> Difference:
     """Say what a change would lose and make; raise what it would raise for what can be seen of the host before it is touched."""
     view = execute.once(node)
     refuse_port(view, device_link(view, nic.interface), nic.mode)
-    return difference(node, view, record, nic, log, execute.resolve)
+    found = difference(node, view, record, nic, log, execute.resolve)
+    undoing = execute.undo(node, view, found.gone, record.key, recording()[0])
+    ended = [operation for operation, _what in (*undoing.pairs, *undoing.failures)]
+    things = {operation.identity() for operation in ended} - {""}  # one of two operations about a thing may undo it for both
+    gone = [one for one in found.gone if one in ended or one.identity() in things]
+    return found._replace(gone=tuple(gone), released=tuple(one for one in found.gone if one not in gone))
 
 
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log, resolve: Resolve = _resolve_each) -> Difference:
@@ -207,10 +222,13 @@ def difference(node: Node, view: View, record: Record, nic: Nic, log: Log, resol
     later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
     planned = resolve(node, view, wanted_now, recorded, record.key, log)
-    gone = execute.Among(planned).lacks(recorded)
+    among = execute.Among(planned)
+    outdated = among.lacks(recorded)
+    gone = among.leaves(outdated)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(standing.device, _differing(node, standing, nic), tuple(gone), tuple(made))
+    replaced = tuple(operation for operation in outdated if operation not in gone)
+    return Difference(standing.device, _differing(node, standing, nic), tuple(gone), replaced, tuple(made))
 
 
 def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, object, object], ...]:
@@ -347,7 +365,7 @@ def differ(node: Node, records: Iterable[Record]) -> int:
             continue
         try:
             found = difference(node, view, record, follow(node, view, record).nic, log)
-            number += bool(found.made or found.gone)
+            number += found.changes
         except NetcommonError:
             number += 1
     return number

@@ -15,6 +15,7 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import OURS
+from netcommon.operations.bridge import shut_off
 from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
@@ -85,7 +86,7 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     down = "" if there else taken_down(view, record)
     routed = there and record.nic.mode == "routed"
     strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
-    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
+    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()), *(shut_off(view, operations) if there else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 
@@ -169,7 +170,7 @@ def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
     mending = examine(node, view, record, log, lambda _operation: True)
     steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
     steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
-    steps += [(one.undo(), "it is elsewhere by now") for one in mending.outdated]
+    steps += [(one.undo(), "it is elsewhere by now") for one in execute.Among(mending.resolved).leaves(mending.outdated)]
     steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]
     if mending.here:
         text = "its guest has arrived: would do what is owed"

@@ -51,6 +51,8 @@ class Foretold(NamedTuple):
     device: str
     options: tuple[OptionChange, ...]
     undone: tuple[str, ...]  #: what would be undone, as it was done
+    released: tuple[str, ...]  #: what would go from its record alone, and stay: others need it, or somebody else has it by now
+    replaced: tuple[str, ...]  #: in whose place something that would be done comes: it holds until then
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
     error: str = ""  #: why it cannot be told, and would fail; "" where it can
 

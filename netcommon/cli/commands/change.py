@@ -16,6 +16,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
 from netcommon.lifecycle.changed_options import kept_uuid, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
+from netcommon.operations.base import Operation
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
 from runtime.environment import is_twin
@@ -207,13 +208,12 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
         if not one.any:
             say(f"{head}is so already")
             continue
-        say(head + ("would change" if one.made or one.gone else "would be on record, and change nothing"))
+        say(head + ("would change" if one.changes else "would be on record, and change nothing"))
         for name, before, after in one.options:
             say(f"  {name} = {shown(name, after)}, is {shown(name, before)}")
-        for operation in one.gone:
-            say(f"  undone: {operation.describe()}")
-        for operation in one.made:
-            say(f"  done: {operation.describe()}")
+        for what, operations in _operations(one).items():
+            for operation in operations:
+                say(f"  {what}: {operation.describe()}")
     failed = [row for row in results.rows if row["error"]]
     if results.rows and not failed:
         return results.status
@@ -221,14 +221,18 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
     return results.show(as_json)
 
 
+def _operations(one: Difference) -> Mapping[str, Sequence[Operation]]:
+    """List what becomes of operations, by the word for it."""
+    return {"undone": one.gone, "released": one.released, "replaced": one.replaced, "done": one.made}
+
+
 def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, object]:
-    device, options, gone, made = one or (row["device"], (), (), ())
+    one = one or Difference(str(row["device"]), (), (), (), ())
     return {
         **{name: row[name] for name in ("nic", "uuid")},
-        "device": device,
-        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in options],
-        "undone": [operation.describe() for operation in gone],
-        "done": [operation.describe() for operation in made],
+        "device": one.device,
+        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
+        **{what: [operation.describe() for operation in operations] for what, operations in _operations(one).items()},
         "error": row["error"],
     }
 

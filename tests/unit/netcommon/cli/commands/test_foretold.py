@@ -173,3 +173,52 @@ def test_a_change_that_was_cut_off(cli: Cli) -> None:
     store.write(record._replace(state=CHANGING, before=record), record)
     store.close()
     assert "would be put back" in cli("repair", "tap1", "--dry-run").stdout
+
+
+def said(cli: Cli, *words: str) -> dict[str, list[str]]:
+    """What would become of operations, by the word for it; people are told the same."""
+    (row,) = cli.json("change", *words, "--dry-run")
+    found = {what: row[what] for what in ("undone", "released", "replaced", "done")}
+    lines = cli("change", *words, "--dry-run").stdout.splitlines()
+    for what, texts in found.items():
+        assert [line.removeprefix(f"  {what}: ") for line in lines if line.startswith(f"  {what}: ")] == texts
+    return found
+
+
+def really(cli: Cli, *words: str) -> set[str]:
+    """What the log says that was undone by it."""
+    cli.log.lines.clear()
+    cli("change", *words)
+    return {line.partition(" undone: ")[2] for line in cli.log.lines} - {""}
+
+
+def test_what_is_replaced_is_not_undone(cli: Cli) -> None:
+    cli("change", "tap2", "rate_in=8mbit")
+    would = said(cli, "tap2", "rate_in=6mbit", "addresses=10.0.0.9")
+    assert would["undone"] == would["released"] == [] and len(would["replaced"]) == len(would["done"]) == 2
+    assert any("8000000bit" in one for one in would["replaced"]) and any("6000000bit" in one for one in would["done"])
+    assert really(cli, "tap2", "rate_in=6mbit", "addresses=10.0.0.9") == set()
+
+
+def test_what_others_need_is_not_undone(cli: Cli) -> None:
+    """The tables of the spoof guard are of all NICs on them: the last one takes them along."""
+    would = said(cli, "tap2", "spoof_guard=no", "isolated=yes")
+    assert would["released"] == ["nft: table bridge netcommon-delivery with the delivery rule of the spoof guard"]
+    assert would["replaced"] == [] and would["undone"] and len(would["done"]) == 1
+    assert really(cli, "tap2", "spoof_guard=no", "isolated=yes") == set(would["undone"])
+    would = said(cli, "tap0", "spoof_guard=no")
+    assert would["released"] == [] and set(would["undone"]) == really(cli, "tap0", "spoof_guard=no")
+
+
+def test_flows_that_another_operation_deletes(cli: Cli) -> None:
+    """They are deleted by what has waited for the port to go, and are not there any more."""
+    cli.host.add_ovs_bridge("ovs0")
+    cli.host.add_tap("tap3", holder=77)
+    made = ("--instance", "ovs", "--index", "0", "--mac", "aa:00:00:00:00:04", "--ip", "10.0.0.8")
+    cli("define", "--interface", "tap3", "--mode", "openvswitch", "--link", "ovs0", *made)
+    cli("up", "tap3")
+    assert cli.host.openflow.all
+    would = said(cli, "tap3", "spoof_guard=no")
+    assert would["released"] == would["replaced"] == would["done"] == [] and any("add-flows" in one for one in would["undone"])
+    cli("change", "tap3", "spoof_guard=no")
+    assert not cli.host.openflow.all

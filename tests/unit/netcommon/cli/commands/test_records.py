@@ -283,3 +283,35 @@ def test_a_record_of_a_newer_version_is_no_definition_that_waits(two: Cli) -> No
     assert "notes.json" in strange and "remove it" in said[strange] and "gc" not in said[strange]
     two("gc")
     assert path.exists(), "whatever the remedy, it stays"
+
+
+def test_a_bridge_that_is_down(two: Cli) -> None:
+    """All that was done holds, and the guest has no network: whoever looks is told, and a NIC that comes up says it. Repair leaves it."""
+    bridge = two.host.view().link("br0")
+    assert bridge
+    two.host.execute([SetLink(bridge.index, up=False)], stop=True)
+    two.host.requests.clear()
+    why, remedy = "bridge br0 is down, and forwards nothing", "ip link set dev br0 up"
+    done = two("check", status=1).stdout
+    assert f"{UUIDS[0]}): all of it holds, but the kernel drops what it sends\n  {why}: {remedy}\n" in done
+    assert [row["dropped"] for row in two.json("check", status=1)] == [[{"why": why, "remedy": remedy}], []]
+    assert why in two("explain", "tap0").stdout and why in two("tree").stdout
+    (finding,) = [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]
+    assert (finding["level"], finding["text"], finding["remedy"]) == ("error", f"no network for web1/0: {why}", remedy)
+    two.log.lines.clear()
+    assert two("repair", "tap0").stdout == "web1/0 on tap0 is as it should be\n" and two.host.requests == []
+    two("down", "tap0", "--force")
+    two.log.lines.clear()
+    two("up", "tap0")
+    assert [line.partition("tap=tap0 ")[2] for line in two.log.lines if line.startswith("warning")] == [f"{why}: {remedy}"]
+    two.host.execute([SetLink(bridge.index, up=True)], stop=True)
+    two("check")
+    assert not [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]
+
+
+def test_a_port_of_another_bridge_is_drift_and_no_more(two: Cli) -> None:
+    """What the bridge on record is like is of no account then."""
+    port, other = two.host.view().link("tap0"), two.host.add_bridge("br9", up=False)
+    assert port
+    two.host.execute([SetLink(port.index, master=other.index)], stop=True)
+    assert two.json("check", "tap0", status=1)[0]["dropped"] == []
