@@ -75,9 +75,10 @@ class LazyGroup(click.Group):
     """Commands by COMMANDS; turns the errors of this project into exit statuses."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from netcommon.cli.output import JSON
+        if "--json" in args:  # what is no command line is not parsed as far as the option itself
+            from netcommon.cli.output import JSON
 
-        ctx.meta[JSON] = "--json" in args  # what is no command line is not parsed as far as the option itself
+            ctx.meta[JSON] = True
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:

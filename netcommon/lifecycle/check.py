@@ -229,7 +229,7 @@ def restore(node: Node, call: Call) -> None:
     now = node.clock.now()
     until = now + max(PATIENCE, (call.deadline - now) * SHARE)
     try:
-        debts = list(node.store.owed.each())
+        debts = _debts(node, call.log)
         begin = int(now * 1000) % max(len(debts), 1)  # anywhere: one that takes all the time must not keep the others from what is theirs
         having: Having | None = None
         for name, debt in (*debts[begin:], *debts[:begin]):
@@ -247,6 +247,17 @@ def restore(node: Node, call: Call) -> None:
         raise
     except NetcommonError as error:
         call.log.error(f"what other NICs are to have back cannot be told: {error}")
+
+
+def _debts(node: Node, log: Log) -> list[tuple[str, Record]]:
+    """List what is owed, with its name, as far as that can be told: what this process knows of itself comes first."""
+    found: list[tuple[str, Record]] = []
+    try:
+        for one in node.store.owed.each():
+            found.append(one)  # one by one: what came before a failure counts
+    except HostRefused as error:
+        log.error(f"what other NICs are to have back cannot be told: {error}")
+    return found
 
 
 def _owing(node: Node, debt: Record) -> set[tuple[object, ...]]:
