@@ -14,7 +14,7 @@ from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SOCKET = "/run/netregistry/socket"
 SECONDS = 60.0  #: for one answer
@@ -86,11 +86,16 @@ class Client:
         return self._asked("GET", _target(place, query), None, {})
 
     def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give all items of a list, part by part. Raises as ``get`` does."""
+        """Give all items of a list. Raises as ``get`` does."""
+        for page in self.pages(place, **query):
+            yield from page["items"]
+
+    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Give a list part by part: each with its items and the revision. Raises as ``get`` does."""
         query.setdefault("limit", 1000)
         while True:
             page = self.get(place, **query).body
-            yield from page["items"]
+            yield page
             if not page["next"]:
                 return
             query["cursor"] = page["next"]
@@ -106,7 +111,7 @@ class Client:
         TryAgain: ``request_id``.
         """
         headers = {"Idempotency-Key": key or request_id()}
-        if method in ("PATCH", "DELETE"):
+        if method in ("PATCH", "DELETE") or match != ANY:
             headers["If-Match"] = match if match == ANY else f'"{match}"'
         if dry_run:
             query["dry_run"] = True
@@ -129,19 +134,26 @@ class Client:
         finally:
             connection.close()
 
-    # -- files
+    # -- the whole
 
     def backup(self) -> Iterator[bytes]:
         """Give a copy of the registry, piece by piece. Raises as ``get`` does."""
+        return self._pieces("backup", lambda response: response.read(1 << 16))
+
+    def export(self) -> Iterator[bytes]:
+        """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
+        return self._pieces("export", lambda response: response.readline(LONGEST_LINE))
+
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], bytes]) -> Iterator[bytes]:
         connection = _Connection(self._path, self._seconds)
         try:
-            response = self._sent(connection, "GET", "/v1/backup", None, {})
+            response = self._sent(connection, "GET", _target(place, {}), None, {})
             if response.status != 200:
                 raise _problem(response.status, response.read())
-            while data := response.read(1 << 16):
+            while data := read(response):
                 yield data
         except (OSError, http.client.HTTPException) as error:
-            raise TryAgain(f"the copy was cut off: {_words(error)}") from None
+            raise TryAgain(f"the registry's answer was cut off: {_words(error)}") from None
         finally:
             connection.close()
 

@@ -30,7 +30,7 @@ from netregistry.model.node import Alive, Gone, Node, Reports
 from netregistry.pool import Place, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from netregistry.stores.base import Batch, Item
 
@@ -123,6 +123,10 @@ class View:
     def at(self, key: str) -> int:
         """Give the revision at which a key was written; 0 where it is not there."""
         return self._revisions.get(key, 0)
+
+    def columns(self, found: Sequence[str]) -> tuple[list[int], list[Any]]:
+        """Give the revisions, and the objects, of keys that are there: of a hundred thousand as quickly as can be."""
+        return list(map(self._revisions.__getitem__, found)), list(map(self._objects.__getitem__, found))
 
     def members(self, name: str, *of: str) -> tuple[str, ...]:
         """Give the keys of a group (``groups`` below): ("network", UUID), ("instance", CLUSTER, NAME), ("seen", NIC), ..."""

@@ -12,7 +12,7 @@ from typing import Any
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, say, table
 from runtime import validate
-from runtime.errors import NicInvalid
+from runtime.errors import HostRefused, NicInvalid
 
 Item = dict[str, Any]
 
@@ -25,10 +25,16 @@ def file_of(app: App) -> str:
     return app.root.rstrip("/") + str(import_module("netregistry.stores.files").FILE)
 
 
-def client(app: App) -> Any:
-    """Give a client, which asks as the operator who types: the history says who it was."""
+def as_root(app: App) -> None:
+    """Raise HostRefused for everybody but root: the registry's files are root's."""
+    if not app.is_root:
+        raise HostRefused("the registry's files are for root alone", "run it as root")
+
+
+def client(app: App, role: str = "") -> Any:
+    """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else."""
     name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
-    return import_module("netregistry.client").Client(socket_of(app), f"operator:{name}")
+    return import_module("netregistry.client").Client(socket_of(app), role or f"operator:{name}")
 
 
 # -- what things are called
@@ -55,6 +61,12 @@ def nic_of(asked: Any, name: str) -> Item:
     if _fits(validate.address, name):
         return _one(asked, "nics", "nic", name, [{"address": name}])
     return _one(asked, "nics", "nic", name, [{"instance": name}, {"name": name}])
+
+
+def whole(asked: Any, place: str, **query: Any) -> tuple[list[Item], str]:
+    """Give all items of a list, and the revision that it is of."""
+    pages = list(asked.pages(place, **query))
+    return [item for page in pages for item in page["items"]], pages[0]["revision"]
 
 
 def _one(asked: Any, place: str, kind: str, name: str, queries: Sequence[Mapping[str, str]]) -> Item:

@@ -12,7 +12,7 @@ import types
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from runtime.errors import NetcommonError, escaped
+from runtime.errors import USAGE, NetcommonError, escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Kind(Protocol):
 
 class Invalid(NetcommonError):
     """A value is not what its field takes: ``field`` is its place, such as "ranges[0].first"."""
+
+    status = USAGE
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field, self.value, self.expected = field, value, expected

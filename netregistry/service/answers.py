@@ -119,6 +119,14 @@ class Status(NamedTuple):
     waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
 
 
+class Compacted(NamedTuple):
+    """What a compaction has done: bytes of the file before and after it, and up to which revision nothing older is remembered."""
+
+    before: int
+    after: int
+    revision: str
+
+
 class Heartbeat(NamedTuple):
     """A sign of life of a node without an open stream. ``incarnation``: a UUID that its agent makes at each start."""
 

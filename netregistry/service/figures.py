@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from netregistry.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +36,9 @@ def rendered(figures: Figures, registry: Registry, waiting: int) -> str:
     lines = ["# HELP netregistry_answers_total Answers by endpoint and status.", "# TYPE netregistry_answers_total counter"]
     for (name, status), count in sorted(figures.answers.items()):
         lines.append(f'netregistry_answers_total{{endpoint="{name}",status="{status}"}} {count}')
+    lines += ["# HELP netregistry_nics_state NICs by state.", "# TYPE netregistry_nics_state gauge"]
+    for state in get_args(State):
+        lines.append(f'netregistry_nics_state{{state="{state}"}} {registry.states.count(state)}')
     for metric in _metrics(figures, registry, waiting):
         lines += [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}", f"{metric.name} {metric.value:g}"]
     return "\n".join(lines) + "\n"

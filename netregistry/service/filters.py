@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
-from netregistry import state
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Between, Invalid, Text, below, describe, read
 from netregistry.model.history import Role
 from netregistry.model.nic import Mode
+from netregistry.service.states import States
+from netregistry.state import State
+from netregistry.view import View
 from runtime import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from netregistry.view import View
 
 MOST = 1000  #: items of one page
 USUAL = 100
@@ -64,14 +64,21 @@ class Param(NamedTuple):
         }
 
 
+class Sight(NamedTuple):
+    """What a filter looks at."""
+
+    view: View
+    states: States
+
+
 class Filter(NamedTuple):
-    """A parameter that an object must fit. ``group``: the view's group of keys that alone can fit."""
+    """A parameter that an object must fit. ``group``: the keys that alone can fit, found without a look at each."""
 
     name: str
     hint: Any
     about: str
-    fits: Callable[[View, str, Any, Any], bool]
-    group: Callable[[View, Any], Iterable[str]] | None = None
+    fits: Callable[[Sight, str, Any, Any], bool]
+    group: Callable[[Sight, Any], Iterable[str]] | None = None
 
     @property
     def param(self) -> Param:
@@ -79,11 +86,11 @@ class Filter(NamedTuple):
 
 
 def _same(name: str, hint: Any, about: str) -> Filter:
-    return Filter(name, hint, about, lambda _view, _key, each, value: getattr(each, name) == value)
+    return Filter(name, hint, about, lambda _sight, _key, each, value: getattr(each, name) == value)
 
 
-def _on(view: View, node: str) -> Iterable[str]:
-    return [keys.nic(key.rpartition("/")[2]) for key in view.members("on", node)]
+def _on(sight: Sight, node: str) -> Iterable[str]:
+    return [keys.nic(key.rpartition("/")[2]) for key in sight.view.members("on", node)]
 
 
 def _scopes(view: View) -> Iterator[str]:
@@ -95,19 +102,19 @@ def _scopes(view: View) -> Iterator[str]:
         yield cluster
 
 
-def _claiming(kind: str) -> Callable[[View, Any], Iterable[str]]:
+def _claiming(kind: str) -> Callable[[Sight, Any], Iterable[str]]:
     """Find NICs by what they claim, without looking at each."""
 
-    def found(view: View, value: Any) -> Iterable[str]:
-        claims = (view.claim(f"{kind}/{scope}/{value}") for scope in _scopes(view))
+    def found(sight: Sight, value: Any) -> Iterable[str]:
+        claims = (sight.view.claim(f"{kind}/{scope}/{value}") for scope in _scopes(sight.view))
         return {keys.nic(uuid) for claim in claims if claim is not None for uuid in (claim.holder, *claim.contenders) if uuid}
 
     return found
 
 
-def _of_instance(view: View, instance: str) -> Iterable[str]:
-    clusters = ("", *(cluster for (cluster,) in view.groups("cluster")))
-    return [key for cluster in clusters for key in view.members("instance", cluster, instance)]
+def _of_instance(sight: Sight, instance: str) -> Iterable[str]:
+    clusters = ("", *(cluster for (cluster,) in sight.view.groups("cluster")))
+    return [key for cluster in clusters for key in sight.view.members("instance", cluster, instance)]
 
 
 NICS = (
@@ -115,35 +122,35 @@ NICS = (
         "network",
         kinds.Uuid,
         "those in this network",
-        lambda _view, _key, nic, value: nic.network == value,
-        lambda view, value: view.members("network", value),
+        lambda _sight, _key, nic, value: nic.network == value,
+        lambda sight, value: sight.view.members("network", value),
     ),
     Filter(
         "node",
         kinds.Uuid,
         "those that this node has reported",
-        lambda view, _key, nic, value: view.get(keys.seen(value, nic.uuid)) is not None,
+        lambda sight, _key, nic, value: sight.view.get(keys.seen(value, nic.uuid)) is not None,
         _on,
     ),
     Filter(
         "cluster",
         kinds.Cluster,
         "those of this cluster",
-        lambda _view, _key, nic, value: nic.cluster == value,
-        lambda view, value: view.members("cluster", value) if value else view.all("nics"),
+        lambda _sight, _key, nic, value: nic.cluster == value,
+        lambda sight, value: sight.view.members("cluster", value) if value else sight.view.all("nics"),
     ),
     Filter(
         "instance",
         SomeInstance,
         "those of this instance",
-        lambda _view, _key, nic, value: nic.instance == value,
+        lambda _sight, _key, nic, value: nic.instance == value,
         _of_instance,
     ),
     _same("name", kinds.NameOrNone, "those of this name"),
     _same("owner", kinds.NameOrNone, "those of this owner"),
     _same("belongs", Literal["instance", "server", "other"], "to what they belong"),
     _same("master", kinds.Master, "those that this master decides"),
-    Filter("mac", SomeMac, "those with this MAC", lambda _view, _key, nic, value: nic.mac == value, _claiming("macs")),
+    Filter("mac", SomeMac, "those with this MAC", lambda _sight, _key, nic, value: nic.mac == value, _claiming("macs")),
     _same("mode", Mode, "those of this mode"),
     _same("primary", bool, "those that are primary, or not"),
     _same("reserved", bool, "those whose addresses stay reserved, or not"),
@@ -151,46 +158,57 @@ NICS = (
         "address",
         kinds.Address,
         "those with this address",
-        lambda _view, _key, nic, value: value in nic.all_addresses,
+        lambda _sight, _key, nic, value: value in nic.all_addresses,
         _claiming("addresses"),
     ),
-    Filter("tag", kinds.Tag, "those with this tag", lambda _view, _key, nic, value: value in nic.tags),
-    Filter("state", state.State, "those in this state", lambda view, _key, nic, value: state.shown(view, nic).state == value),
+    Filter("tag", kinds.Tag, "those with this tag", lambda _sight, _key, nic, value: value in nic.tags),
+    Filter(
+        "state",
+        State,
+        "those in this state",
+        lambda sight, key, _nic, value: sight.states.of(key) == value,
+        lambda sight, value: sight.states.members(value),
+    ),
 )
 NETWORKS = (
     _same("name", kinds.Name, "the one of this name"),
     _same("cluster", kinds.Cluster, "those of this cluster"),
     _same("master", kinds.Master, "those that this master decides"),
     _same("tag", kinds.TagOrNone, "those for which a node must provide this tag"),
-    Filter("owner", kinds.Name, "those for NICs of this owner alone", lambda _view, _key, each, value: value in each.owners),
-    Filter("address", kinds.Address, "those whose subnet holds this address", lambda _view, _key, each, value: each.holds(value)),
+    Filter("owner", kinds.Name, "those for NICs of this owner alone", lambda _sight, _key, each, value: value in each.owners),
+    Filter("address", kinds.Address, "those whose subnet holds this address", lambda _sight, _key, each, value: each.holds(value)),
 )
 NODES = (
     _same("name", kinds.Name, "the one of this name"),
     _same("cluster", kinds.Cluster, "those of this cluster"),
     _same("kind", Literal["physical", "virtual"], "those that are physical, or virtual"),
-    Filter("alive", bool, "those that are alive, or not", lambda view, _key, each, value: (view.alive(each.uuid) is not None) == value),
+    Filter(
+        "alive",
+        bool,
+        "those that are alive, or not",
+        lambda sight, _key, node, value: (sight.view.alive(node.uuid) is not None) == value,
+    ),
 )
 REPORTS = (
     Filter(
         "node",
         kinds.Uuid,
         "those of this node",
-        lambda _view, key, _report, value: key.split("/")[1] == value,
-        lambda view, value: view.members("on", value),
+        lambda _sight, key, _report, value: key.split("/")[1] == value,
+        lambda sight, value: sight.view.members("on", value),
     ),
     Filter(
         "nic",
         kinds.Uuid,
         "those of this NIC",
-        lambda _view, _key, report, value: report.nic == value,
-        lambda view, value: view.members("seen", value),
+        lambda _sight, _key, report, value: report.nic == value,
+        lambda sight, value: sight.view.members("seen", value),
     ),
     _same("state", Literal["running", "stopped", "incoming"], "those that say so"),
 )
 CLAIMS = (
-    Filter("kind", Literal["addresses", "macs"], "addresses or MACs", lambda _view, key, _each, value: keys.kind(key) == value),
-    Filter("scope", kinds.Name, "those of this scope", lambda _view, key, _each, value: key.split("/")[1] == value),
+    Filter("kind", Literal["addresses", "macs"], "addresses or MACs", lambda _sight, key, _each, value: keys.kind(key) == value),
+    Filter("scope", kinds.Name, "those of this scope", lambda _sight, key, _each, value: key.split("/")[1] == value),
     _same("standing", Literal["held", "reserved", "quarantined", "free"], "how they stand"),
     _same("holder", kinds.Uuid, "those that this NIC has"),
 )
@@ -236,16 +254,16 @@ def _value(hint: Any, text: str) -> Any:
     return text
 
 
-def chosen(filters: Iterable[Filter], view: View, everything: Iterable[str], wanted: Mapping[str, Any]) -> list[str]:
+def chosen(filters: Iterable[Filter], sight: Sight, everything: Iterable[str], wanted: Mapping[str, Any]) -> list[str]:
     """Give the keys of those objects that fit, in order. ``everything``: the keys of the kind, in order."""
     if not wanted:
         return list(everything)
     used = [(each, wanted[each.name]) for each in filters if each.name in wanted]
-    narrow = next((each.group(view, value) for each, value in used if each.group is not None), None)
+    narrow = next((each.group(sight, value) for each, value in used if each.group is not None), None)
     candidates = everything if narrow is None else sorted(narrow)
     found = []
     for key in candidates:
-        value = view.get(key)
-        if value is not None and all(each.fits(view, key, value, text) for each, text in used):
+        value = sight.view.get(key)
+        if value is not None and all(each.fits(sight, key, value, text) for each, text in used):
             found.append(key)
     return found

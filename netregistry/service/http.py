@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from netregistry.model.codec import Invalid
+from netregistry import exchange
+from netregistry.model.codec import Invalid, write
 from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
 from netregistry.service import filters
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PROBLEM = "application/problem+json"
 CHUNK = 1 << 16  #: bytes of a file at once
+LINES_AT_ONCE = 200
 DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
 
 
@@ -142,6 +144,8 @@ class Service:
         special: dict[str, Callable[[web.Request, Identity, dict[str, Any]], Awaitable[web.StreamResponse]]] = {
             "watch": self._watch,
             "backup": self._backup,
+            "export": self._export,
+            "compact": self._compact,
             "heartbeat": self._heartbeat,
             "metrics": self._metrics,
             "healthz": self._healthz,
@@ -240,6 +244,23 @@ class Service:
                 await asyncio.wait_for(response.write(data), self._limits.sending)
             await response.write_eof()
         return response
+
+    async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        lines = await self.turn(lambda: exchange.lines(self._registry.local.view))  # of objects that never change
+        response = web.StreamResponse(headers={"Content-Type": LINES})
+        await response.prepare(request)
+        for place in range(0, len(lines), LINES_AT_ONCE):
+            data = b"".join(map(exchange.encoded, lines[place : place + LINES_AT_ONCE]))
+            await asyncio.wait_for(response.write(data), self._limits.sending)
+        await response.write_eof()
+        return response
+
+    async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        if who.role != "operator":
+            raise Refused("forbidden", "what the registry remembers is for its operator to decide", master="operator")
+        if await request.read():
+            raise Invalid("body", "something", "no body for POST /v1/compact")
+        return _json(200, write(await self.turn(self._registry.compact)))
 
     async def _metrics(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         text = await self.turn(rendered, self.figures, self._registry, self._waiting)

@@ -22,6 +22,7 @@ class Index:
     """For each key of KINDS the text that it is found by; kept by ``hear`` as a view is."""
 
     def __init__(self, view: View) -> None:
+        self.changed = dict.fromkeys(KINDS, 0)  #: how often something of a kind has
         self._texts: dict[str, dict[str, str]] = {}
         self._sorted: dict[str, list[str]] = {}
         self.hear(view, None)
@@ -31,6 +32,7 @@ class Index:
         if batch is None:
             self._texts = {kind: {key: text(value) for key, value in view.all(kind).items()} for kind in KINDS}
             self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
+            self.changed = {kind: count + 1 for kind, count in self.changed.items()}
             return
         for change in batch.changes:
             if (kind := keys.kind(change.key)) in KINDS:
@@ -38,6 +40,7 @@ class Index:
 
     def _put(self, kind: str, key: str, value: Any) -> None:
         texts, order = self._texts[kind], self._sorted[kind]
+        self.changed[kind] += 1
         if value is None:
             if texts.pop(key, None) is not None:
                 del order[bisect_left(order, key)]

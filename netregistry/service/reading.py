@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state
@@ -13,7 +14,7 @@ from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.service import answers, filters
-from netregistry.service.filters import USUAL, Filter, chosen
+from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
     from netregistry.service.index import Index
+    from netregistry.service.states import States
     from netregistry.stores.base import Store
     from netregistry.view import View
 
@@ -42,8 +44,8 @@ class Answer(NamedTuple):
 class Reader:
     """What there is to look at. ``view``: gives the view as it is by now."""
 
-    def __init__(self, view: Callable[[], View], index: Index, store: Store, listings: Listings, version: str) -> None:
-        self._now, self._index, self._store, self._listings, self._version = view, index, store, listings, version
+    def __init__(self, view: Callable[[], View], index: Index, states: States, store: Store, listings: Listings, version: str) -> None:
+        self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
 
     # -- lists
 
@@ -78,8 +80,8 @@ class Reader:
                 everything = sorted(view.all("seen"))
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
-            found = chosen(known, view, everything, asked)
-            rows = Rows(found, list(map(view.at, found)), list(map(view.get, found)))
+            found = chosen(known, Sight(view, self._states), everything, asked)
+            rows = Rows(found, *view.columns(found))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 
     def _paged(self, what: str, rows: Rows, wanted: Mapping[str, Any], item: Callable[[View, Row], Any]) -> Answer:
@@ -169,13 +171,12 @@ class Reader:
         except (Ahead, ValueError):
             raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said') from None
         items: list[answers.HistoryItem] = []
-        last = ""
+        last, hints = "", _hints(wanted)
         for item in listing.items:
             if len(items) == limit:
                 break
             last = item.key.partition("/")[2]
-            entry = load(Entry, item.value)
-            if _meant(entry, wanted):
+            if all(hint in item.value for hint in hints) and _meant(entry := load(Entry, item.value), wanted):
                 items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
         items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
         more = listing.more or (listing.items and listing.items[-1].key != keys.history(last))
@@ -221,6 +222,11 @@ def _claim(view: View, row: Row) -> answers.ClaimItem:
 
 def _shown(view: View, row: Row) -> str:
     return f"{view.epoch}:{row.revision}"
+
+
+def _hints(wanted: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """Give what stands in each entry of the history that fits the filters: most others need not be decoded."""
+    return tuple(json.dumps(wanted[name])[1:-1].encode("ascii") for name in ("target", "action", "role") if name in wanted)
 
 
 def _meant(entry: Entry, wanted: Mapping[str, Any]) -> bool:

@@ -13,10 +13,12 @@ from netregistry.model import keys
 from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.service.answers import Heartbeat
+from netregistry.service import past
+from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.index import Index
 from netregistry.service.listings import Listings
 from netregistry.service.reading import Reader
+from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
 from netregistry.service.who import ORIGIN
 from netregistry.stores.sqlite import SqliteStore
@@ -48,14 +50,16 @@ class Registry:
 
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
         self.store, self.log = store, log
-        self._parts: tuple[Index, Streams] | None = None
-        self.local = Local(store, now, version, self._heard)
-        self._index, self.streams = self._parts = Index(self.local.view), Streams(self.local.view, limits.streams)
+        self._parts: tuple[Index, States, Streams] | None = None
+        self.local = Local(store, now, version, self._heard, past.MOST)
+        view = self.local.view
+        self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
         listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
-        self.reader = Reader(lambda: self.local.view, self._index, store, listings, version)
+        self.reader = Reader(lambda: self.local.view, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self.local.catch_up()  # what streams that an earlier service has begun are still to be told
 
     @property
     def leads(self) -> bool:
@@ -144,6 +148,15 @@ class Registry:
         with tempfile.TemporaryDirectory(prefix=".backup-", dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
             self.store.backup(f"{folder}/registry.sqlite")
             return open(f"{folder}/registry.sqlite", "rb")
+
+    def compact(self) -> Compacted:
+        """Forget what was overwritten or removed up to now; give its sizes. Raises Refused, Unavailable."""
+        if not isinstance(self.store, SqliteStore):
+            raise Refused("missing", "this registry's store is compacted by its own means")
+        self.local.catch_up()
+        view = self.local.view
+        self.store.compact(view.revision)
+        return Compacted(*self.store.shrink(), f"{view.epoch}:{view.revision}")
 
     def close(self) -> None:
         """Stop leading, end the streams, close the store."""

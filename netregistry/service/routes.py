@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry import exchange
 from netregistry.actions import ACTIONS
 from netregistry.model import kinds
 from netregistry.model.claim import Claim
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 DRY = Param("dry_run", bool, "answer what would change, and change nothing")
+FORCE = Param("force", bool, "also where its master is gone for good, or the node is alive")
+FORCED = ("network.delete", "nic.delete", "node.forget", "node.fence")
 JSON, LINES, TEXT, BINARY = "application/json", "application/x-ndjson", "text/plain", "application/vnd.sqlite3"
 
 
@@ -79,12 +82,16 @@ def _forgotten() -> Schema:
     return {"type": "object", "properties": {"node": schema(Node), "nics": nics}, "required": ["node", "nics"]}
 
 
+def _fenced() -> Schema:
+    found = _forgotten()
+    found["properties"]["left"] = {"type": "integer", "description": "reports that are left: ask again"}
+    return found
+
+
 def _change(method: str, path: str, action: str, about: str, status: int, answer: Callable[[], Schema] | None, match: bool) -> Route:
-    query: tuple[Param, ...] = (DRY,)
-    if method == "DELETE" and action != "claim.release":  # a body there is nobody's custom
-        query = (DRY, Param("force", bool, "also where its master is gone for good, or the node is alive"))
-        return Route(method, path, action, about, status, answer, query, None, action, match)
-    return Route(method, path, action, about, status, answer, query, _body(action) if method != "DELETE" else None, action, match)
+    query = (DRY, FORCE) if action in FORCED else (DRY,)
+    body = None if method == "DELETE" or action in FORCED else _body(action)  # a deletion with a body is nobody's custom
+    return Route(method, path, action, about, status, answer, query, body, action, match)
 
 
 def _list(path: str, name: str, about: str, item: type, query: tuple[Param, ...]) -> Route:
@@ -122,6 +129,7 @@ ROUTES = (
     Route("GET", "/v1/nodes/{uuid}", "node", "Show a node.", 200, _of(answers.NodeItem)),
     _change("PATCH", "/v1/nodes/{uuid}", "node.set", "Change what is said of a node.", 200, _of(Node), True),
     _change("DELETE", "/v1/nodes/{uuid}", "node.forget", "Forget a node.", 200, _forgotten, True),
+    _change("POST", "/v1/nodes/{uuid}/fence", "node.fence", "Say that a node is off, and has no NIC any more.", 200, _fenced, True),
     Route("POST", "/v1/nodes/{uuid}/reports", "report", "Take in a node's reports.", 200, None, (), _of(Reporting), "report"),
     Route(
         "POST",
@@ -144,6 +152,8 @@ ROUTES = (
     Route("GET", "/v1/find", "find", "Find by any part of a name, MAC, address or UUID.", 200, _page(answers.FoundItem), FIND),
     Route("POST", "/v1/batch", "batch", "Do several requests together, or none.", 200, _anything, (DRY,), _batch, "batch"),
     Route("GET", "/v1/watch", "watch", "Tell a node what concerns it, as it changes.", 200, _of(Line), WATCH, media=LINES),
+    Route("GET", "/v1/export", "export", "Give all that is wanted, as lines of JSON.", 200, _of(exchange.Line), media=LINES),
+    Route("POST", "/v1/compact", "compact", "Forget what was overwritten, and make the file smaller.", 200, _of(answers.Compacted)),
     Route("GET", "/v1/backup", "backup", "Give a copy of the whole registry, an SQLite file.", 200, None, media=BINARY),
     Route("GET", "/healthz", "healthz", "Say whether the store can be read.", 200, None, media=TEXT),
     Route("GET", "/metrics", "metrics", "Give figures for Prometheus.", 200, None, media=TEXT),

@@ -15,6 +15,7 @@ from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
 from netregistry.service.http import Service
 from netregistry.service.limits import Limits
+from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
@@ -83,7 +84,10 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         bound.listen(BACKLOG)
         bound.setblocking(False)
         await web.SockSite(runner, bound, backlog=BACKLOG).start()
+        names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
+        stack.callback(names.remove)
         clocks = [
+            asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
             asyncio.create_task(_every(limits.beat, service, registry.beat, log)),
         ]

@@ -326,6 +326,22 @@ class RegistryFile(NamedTuple):
     epoch: str  #: which begins with it; "" of a copy
 
 
+class RegistryImport(NamedTuple):
+    """What became of the lines of an export."""
+
+    done: bool  #: false: a rehearsal
+    made: int  #: lines
+    there: int  #: lines whose object was so already
+    refused: tuple[Any, ...]  #: lines, each with why
+
+
+class RegistryCompact(NamedTuple):
+    """What a compaction has done."""
+
+    before: int  #: bytes of the file
+    after: int
+
+
 class RegistryStatus(NamedTuple):
     """How a registry's service is."""
 
@@ -347,7 +363,7 @@ class RegistryStatus(NamedTuple):
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "delete"))
-CHANGING += ("registry node set", "registry node forget")
+CHANGING += ("registry node set", "registry node fence", "registry node forget")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
@@ -374,5 +390,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-registry": (1, Registry, (*LISTING, "registry find", "registry conflicts", "registry history")),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
     "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
+    "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
+    "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),
     "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
 }

@@ -49,9 +49,9 @@ class Machine:
     def command(self, *words: str) -> str:
         return subprocess.run(self.argv(*words), cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the service, and wait until it answers."""
-        made = self.service = subprocess.Popen(self.argv("serve"), cwd=ROOT)
+    def start(self, *before: str) -> subprocess.Popen[bytes]:
+        """Start the service, and wait until it answers. ``before``: a command that runs it."""
+        made = self.service = subprocess.Popen([*before, *self.argv("serve")], cwd=ROOT)
         wait_until(lambda: made.poll() is not None or self.answers(), 30, "an answer of the service")
         assert made.poll() is None
         return made
@@ -209,6 +209,47 @@ def test_many_allocations_at_once(machine: Machine) -> None:
     machine.service.send_signal(signal.SIGTERM)
     assert machine.service.wait(30) == 0
     assert faults(machine.notes, machine.file) == []
+
+
+def acknowledgements(trace: str, log: str) -> list[bool]:
+    """Tell of each answer to a change in a trace of strace: whether all that was written to ``log`` was synchronised, and something was."""
+    found: list[bool] = []
+    waiting: dict[str, str] = {}  # thread -> what it has begun to synchronise
+    dirty, synchronised = False, False
+    for line in trace.splitlines():
+        thread, _, call = line.partition(" ")
+        call = call.strip()
+        if call.startswith(("pwrite64(", "write(")) and log in call:
+            dirty = True
+        elif call.startswith(("fdatasync(", "fsync(")) and log in call:
+            if "unfinished" in call:
+                waiting[thread] = call
+            elif call.endswith("= 0"):
+                dirty, synchronised = False, True
+        elif call.startswith(("<... fdatasync", "<... fsync")) and waiting.pop(thread, "") and call.endswith("= 0"):
+            dirty, synchronised = False, True
+        elif '"HTTP/1.1 20' in call:
+            found.append(synchronised and not dirty)
+            synchronised = False
+    return found
+
+
+def test_the_file_is_synchronised_before_each_acknowledgement(machine: Machine, tmp_path: Path) -> None:
+    """By the calls that the kernel is asked for."""
+    trace = tmp_path / "trace"
+    calls = "trace=pwrite64,write,fdatasync,fsync,sendto,sendmsg,writev"
+    service = machine.start("strace", "-D", "-f", "-y", "-s", "20", "-qq", "-e", "signal=none", "-o", str(trace), "-e", calls)
+    with machine.client() as asked:
+        for number in range(20):
+            asked.change("POST", "networks", {"name": f"n{number}"})
+    service.send_signal(signal.SIGTERM)
+    assert service.wait(30) == 0
+    wait_until(lambda: len(acknowledgements(trace.read_text(), "registry.sqlite-wal")) == 20, 30, "the end of the trace")
+    text = trace.read_text()
+    found = acknowledgements(text, "registry.sqlite-wal")
+    assert len(found) == 20 and all(found), text
+    without = "\n".join(line for line in text.splitlines() if "sync" not in line)
+    assert not any(acknowledgements(without, "registry.sqlite-wal")), "the reading of the trace sees it"
 
 
 def test_another_user_is_refused_by_the_kernels_word(machine: Machine) -> None:

@@ -15,9 +15,9 @@ import click
 
 from netcommon import __version__
 from netcommon.cli.app import App
-from netcommon.cli.commands import registry_objects
+from netcommon.cli.commands import registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import client, file_of, node_of, show_list, socket_of, text
+from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 
@@ -34,13 +34,8 @@ def registry() -> None:
     """
 
 
-for _group in registry_objects.COMMANDS.values():
-    registry.add_command(_group)
-
-
-def _as_root(app: App) -> None:
-    if not app.is_root:
-        raise HostRefused("the registry's files are for root alone", "run it as root")
+for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values()):
+    registry.add_command(_command)
 
 
 @registry.command("init")
@@ -51,7 +46,7 @@ def init(app: App, as_json: bool) -> None:
 
     It is a file in /var/lib/netregistry. One that is there stays as it is.
     """
-    _as_root(app)
+    as_root(app)
     path = file_of(app)
     epoch = import_module("netregistry.stores.files").begin(path)
     if as_json:
@@ -67,7 +62,7 @@ def serve(app: App) -> None:
 
     It listens on /run/netregistry/socket, for root alone, and stays in the foreground: netcommon-registry.service starts it.
     """
-    _as_root(app)
+    as_root(app)
     try:
         module = import_module("netregistry.service.serve")
     except ModuleNotFoundError as error:
@@ -120,8 +115,7 @@ def find(app: App, part: str, as_json: bool) -> None:
 def conflicts(app: App, as_json: bool) -> None:
     """List MACs and addresses that more than one NIC wants."""
     with client(app) as asked:
-        revision = asked.get("conflicts", limit=1).revision
-        items = list(asked.all("conflicts"))
+        items, revision = whole(asked, "conflicts")
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["conflict"]
@@ -145,8 +139,8 @@ def history(app: App, name: str, since: str, action: str, as_json: bool) -> None
     query: dict[str, Any] = {"since": moment(since, app.clock.wall())} if since else {}
     query |= {key: value for key, value in (("target", name), ("action", action)) if value}
     with client(app) as asked:
-        revision = asked.get("history", limit=1).revision
-        items = sorted(asked.all("history", **query), key=lambda item: int(item["entry"]["number"]))
+        items, revision = whole(asked, "history", **query)
+    items.sort(key=lambda item: int(item["entry"]["number"]))
 
     def row(item: Any) -> tuple[Any, ...]:
         entry = item["entry"]
@@ -173,66 +167,6 @@ def watch(app: App, name: str, start: str) -> None:
                 click.echo(json.dumps(line))
         except KeyboardInterrupt:
             pass
-
-
-@registry.command("backup")
-@click.argument("file", type=click.Path())
-@json_option
-@click.pass_obj
-def backup(app: App, file: str, as_json: bool) -> None:
-    """Copy the registry to a new FILE.
-
-    The service may run: it makes the copy then.
-    """
-    _as_root(app)
-    if os.path.exists(socket_of(app)):
-        _received(app, file)
-    else:
-        import_module("netregistry.stores.files").copy(file_of(app), file)
-    if as_json:
-        answer("registry-file", path=os.path.abspath(file), epoch="")
-    else:
-        say(f"the registry is copied to {file}")
-
-
-def _received(app: App, file: str) -> None:
-    """Write the service's copy to a file; nothing stays of one that was cut off."""
-    with client(app) as asked:
-        pieces = asked.backup()
-        first = next(pieces, b"")
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            pieces.close()
-            raise HostRefused(f"cannot make {file}: {error.strerror}", "name another file") from None
-        try:
-            with open(descriptor, "wb") as target:
-                target.write(first)
-                for piece in pieces:
-                    target.write(piece)
-                target.flush()
-                os.fsync(target.fileno())
-        except BaseException:
-            os.unlink(file)
-            raise
-
-
-@registry.command("restore")
-@click.argument("file", type=click.Path())
-@json_option
-@click.pass_obj
-def restore(app: App, file: str, as_json: bool) -> None:
-    """Put a copy in the registry's place, in a new epoch. The service must not run; what stood there is kept beside it.
-
-    Nothing is given out before every live node has reported once.
-    """
-    _as_root(app)
-    path = file_of(app)
-    epoch = import_module("netregistry.stores.files").bring_back(file, path)
-    if as_json:
-        answer("registry-file", path=path, epoch=epoch)
-    else:
-        say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
 
 
 COMMANDS = {"registry": registry}

@@ -11,7 +11,7 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
-from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text
+from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
 from runtime import validate
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -48,9 +48,7 @@ def _filters(asked: Any, given: tuple[str, ...]) -> dict[str, str]:
 
 def _listed(app: App, place: str, given: tuple[str, ...], headings: tuple[str, ...], row: Callable[[Any], Any], as_json: bool) -> None:
     with client(app) as asked:
-        query = _filters(asked, given)
-        first = asked.get(place, **query, limit=1)
-        show_list(asked.all(place, **query), first.revision, headings, row, as_json, f"no {place}")
+        show_list(*whole(asked, place, **_filters(asked, given)), headings, row, as_json, f"no {place}")
 
 
 @click.group("network")
@@ -328,6 +326,29 @@ def node_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json
         body = _body("nodes", given, asked, item["node"])
         said = asked.change("PATCH", f"nodes/{item['node']['uuid']}", body, item["revision"], dry_run)
     show_change(said, f"node {item['node']['name']} changed", dry_run, as_json)
+
+
+@node.command("fence")
+@click.argument("name", metavar="NODE")
+@click.option("--force", is_flag=True, help="Also while its last sign of life still counts.")
+@dry_option
+@json_option
+@click.pass_obj
+def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Say of a node that is off that no NIC is there any more.
+
+    Turn it off first: the registry takes your word for it. What it has reported goes; when it comes back it reports anew.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        place, gone = f"nodes/{item['node']['uuid']}/fence", 0
+        while True:
+            said = asked.change("POST", place, None, item["revision"], dry_run, force=force)
+            value = said.body["body"] if dry_run else said.body
+            gone += len(value["nics"])
+            if dry_run or not value["left"]:
+                break
+    show_change(said, f"node {item['node']['name']} fenced: {gone} NICs are not there any more", dry_run, as_json)
 
 
 @node.command("forget")

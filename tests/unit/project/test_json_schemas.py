@@ -72,6 +72,11 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "init"), 69, "error"),
     (("registry", "backup", "copy"), 0, "registry-file"),
     (("registry", "restore", "none"), 69, "error"),
+    (("registry", "import", "none"), 69, "error"),
+    (("registry", "import", "/dev/null"), 64, "error"),
+    (("registry", "import", "lines"), 69, "registry-import"),
+    (("registry", "compact"), 0, "registry-compact"),
+    (("registry", "node", "fence", "node0"), 0, "registry-change"),
     (("registry", "status"), 0, "registry-status"),
     (("registry", "find", "web"), 0, "registry"),
     (("registry", "conflicts"), 0, "registry"),
@@ -138,6 +143,9 @@ def registry(node: Cli, request: pytest.FixtureRequest) -> Iterator[None]:
         asked.change("POST", "nics", {"network": network, "instance": "web1", "index": 0, "allocate": ["ipv4"]})
         asked.change("PUT", f"claims/addresses/{network}/192.0.2.8", {"reason": "router"})
         service.join(0)
+        (node.root / "lines").write_text(
+            '{"kind":"registry","value":{"version":1}}\n{"kind":"reservation","key":"x","value":{"reason":"y"}}\n'
+        )
         with contextlib.chdir(node.root):
             yield
 

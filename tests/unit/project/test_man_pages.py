@@ -96,7 +96,11 @@ def node(tmp_path: Path) -> Path:
     for path in (defined / f"{UUIDS[1]}.toml", defined / "by-device" / "tap7"):
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    text = (COMPLETION / "netcommon").read_text()
+    names = tmp_path / "names"
+    names.mkdir()
+    for kind, lines in (("networks", "blue\nblack\nred\n"), ("nics", "web1/0\nweb2/0\n$(touch${IFS}owned)\n"), ("nodes", "node0\n")):
+        (names / kind).write_text(lines)
+    text = (COMPLETION / "netcommon").read_text().replace("/run/netregistry/names", str(names))
     (tmp_path / "completion").write_text(text.replace("/run/netcommon", str(state)).replace("/etc/netcommon/nics.d", str(defined)))
     return tmp_path
 
@@ -123,6 +127,10 @@ def completed(node: Path, *words: str) -> list[str]:
         (("registry", "net"), ["network"]),
         (("registry", "network", "s"), ["set", "show"]),
         (("registry", "nic", "allocate", "--d"), ["--dry-run"]),
+        (("registry", "network", "set", "bl"), ["black", "blue"]),
+        (("registry", "nic", "show", "w"), ["web1/0", "web2/0"]),
+        (("registry", "nic", "show", "$"), [r"\$\(touch\$\{IFS\}owned\)"]),
+        (("registry", "watch", ""), ["node0"]),
         (("agent", ""), ["run", "status"]),
         (("dns", "s"), ["sync"]),
         (("dns", "sync", "--a"), ["--all"]),

@@ -121,6 +121,15 @@ def test_nodes(cli: Cli, service: Served) -> None:
     (row,) = cli("registry", "node", "list").stdout.splitlines()[1:]
     assert row.split()[:3] == ["node0", "gnt.example.com", "gone"] and "blue, green" in row
     assert NODES[0] in cli("registry", "node", "show", "node0").stdout
+    nic = service.client().change("POST", "nics", {}).body["uuid"]
+    service.client(f"node:{NODES[0]}").change(
+        "POST", f"nodes/{NODES[0]}/reports", {"after": f"{service.store.epoch}:0", "nics": [{"nic": nic, "state": "running"}]}
+    )
+    assert " unknown " in cli("registry", "nic", "list", "node=node0").stdout
+    assert "would be node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0", "--dry-run").stdout
+    assert "node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0").stdout
+    assert cli("registry", "nic", "list", "node=node0").stdout == "no nics\n"
+    assert " provisioning " in cli("registry", "nic", "list").stdout
     cli("registry", "node", "forget", "node0")
     assert cli("registry", "node", "list").stdout == "no nodes\n"
     said = cli.json("registry", "status")
@@ -170,3 +179,46 @@ def test_what_a_node_is_told_is_printed(cli: Cli) -> None:
             wait_until(lambda: service.client().get("status").body["streams"] == 1)
         lines = printed.result(20).stdout.splitlines()
     assert lines and all(json.loads(line)["event"] == "ready" for line in lines)
+
+
+def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: Path) -> None:
+    file, other = str(cli.root / "lines"), Cli(tmp_path / "other")
+    (other.root / "run/netregistry").mkdir(parents=True)
+    for each in (cli, other):
+        each("registry", "init")
+    with running(cli) as service:
+        service.join(0)
+        cli(*["registry", "network", "add", "blue", "subnet=192.0.2.0/24"])
+        for number in range(3):
+            cli(*["registry", "nic", "add", "network=blue", f"instance=web{number}", "index=0", "allocate=ipv4", "options.isolated=yes"])
+        cli("registry", "export", file)
+        assert "name another file" in cli("registry", "export", file, status=69).stderr
+        assert cli("registry", "export").stdout == Path(file).read_text()
+    with running(other) as service:
+        before = service.everything()
+        assert other("registry", "import", file, "--dry-run").stdout == "5 would be asked for, 1 there already, 0 refused\n"
+        assert service.everything() == before
+        cli_answer = other.json("registry", "import", file)
+        assert (cli_answer["made"], cli_answer["there"], cli_answer["refused"]) == (5, 1, [])
+        assert other("registry", "nic", "show", "web2/0").stdout.count("isolated=yes") == 1
+        assert other("registry", "import", file).stdout == "0 made, 6 there already, 0 refused\n"
+        other("registry", "nic", "set", "web1/0", "owner=alice")
+        refused = other("registry", "import", file, status=69)
+        assert "there is a NIC" in refused.stderr and refused.stdout == "0 made, 5 there already, 1 refused\n"
+        Path(file).write_text(Path(file).read_text() + "x\n")
+        assert "line 8" in other("registry", "import", file, status=64).stderr
+
+
+def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
+    cli("registry", "init")
+    with running(cli) as service:
+        cli("registry", "network", "add", "blue")
+        for number in range(300):
+            service.client().change("PATCH", "settings", {"history_seconds": 86400.0 + number})
+        said = cli.json("registry", "compact")
+        assert said["after"] < said["before"]
+        assert cli.json("registry", "network", "list")["items"][0]["network"]["name"] == "blue"
+        cli("registry", "network", "add", "green")
+    assert "bytes, and has" in cli("registry", "compact").stdout
+    with running(cli):
+        assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []

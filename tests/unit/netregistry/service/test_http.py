@@ -271,3 +271,27 @@ def test_a_backup_is_a_registry(tmp_path: Path) -> None:
         assert service.say("GET", f"/v1/nics/{nic['uuid']}").status == 200
     with served(tmp_path) as service, pytest.raises(Problem, match="of its own kind"):
         list(service.client().backup())
+
+
+def test_the_history_is_filtered_as_each_entry_says(service: Served) -> None:
+    client, importer = service.client("operator:alice"), service.client("importer:gnt.example.com")
+    network = client.change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24"}).body["uuid"]
+    nics = [importer.change("POST", "nics", {"network": network, "ip": f"192.0.2.{number}"}).body["uuid"] for number in (1, 2)]
+    client.change("PATCH", f"nics/{nics[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+    client.change("POST", "batch", {"parts": [{"action": "nic.set", "target": nics[1], "body": {"primary": False}, "match": "*"}]})
+    client.change("PUT", f"claims/addresses/{network}/192.0.2.9", {"reason": "printer"})
+    everything = [item["entry"] for item in client.all("history")]
+    assert len(everything) == 6
+
+    def touched(entry: dict[str, Any], uuid: str) -> bool:
+        return entry["target"].endswith(uuid) or any(change["key"].endswith(uuid) for change in entry["changes"])
+
+    wanted: list[tuple[dict[str, str], Any]] = [
+        ({"target": uuid}, lambda entry, uuid=uuid: touched(entry, uuid)) for uuid in (network, *nics)
+    ]
+    wanted += [({"action": action}, lambda entry, action=action: entry["action"] == action) for action in ("nic.add", "batch", "nothing")]
+    wanted += [({"role": role}, lambda entry, role=role: entry["who"]["role"] == role) for role in ("operator", "importer", "node")]
+    wanted += [({"by": "alice"}, lambda entry: entry["who"]["name"] == "alice")]
+    wanted += [({"role": "importer", "target": nics[0]}, lambda entry: entry["who"]["role"] == "importer" and touched(entry, nics[0]))]
+    for query, fits in wanted:
+        assert [item["entry"] for item in client.all("history", **query)] == [entry for entry in everything if fits(entry)], query

@@ -17,6 +17,8 @@ from netregistry.service.limits import Limits
 from netregistry.service.past import Recent, told
 from netregistry.service.streams import BOUND, Channel, Streams
 from netregistry.stores.base import Batch
+from netregistry.stores.files import bring_back
+from netregistry.stores.sqlite import SqliteStore
 from netregistry.stream import Line, Stream
 from tests.support.registry import GANETI, NODES, Registry, node
 from tests.support.service import Served, served
@@ -168,6 +170,62 @@ def test_a_nic_that_moves_leaves_here_and_enters_there_also_while_a_stream_is_do
         assert next(line["value"] for line in there if line.get("what") == "nic") == nic
         for stream in streams:
             stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_stream_goes_on_behind_a_restart_of_the_service(tmp_path: Path) -> None:
+    """What was committed while it was cut off is told, also by a service that was started later: deletions too."""
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        client = service.join(0)
+        uuids = [client.change("POST", "nics", {"name": f"n{number}", "found": True}).body["uuid"] for number in range(3)]
+        stream = client.watch(NODES[0], incarnation=NODES[3])
+        heard = until_ready(stream)
+        assert len(seen(heard)) == 3
+        stream.close()  # type: ignore[attr-defined]
+        client.change("DELETE", f"nics/{uuids[0]}")
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        client = service.client(f"node:{NODES[0]}")
+        last = client.change("PATCH", f"nics/{uuids[1]}", {"name": "new"}).revision
+        again = client.watch(NODES[0], heard[-1]["revision"], NODES[3])
+        assert seen(until_ready(again, last)) == [("leave", "nic", uuids[0]), ("change", "nic", uuids[1])]
+        again.close()  # type: ignore[attr-defined]
+
+
+def test_who_comes_from_below_the_floor_or_another_epoch_loses_no_deletion(tmp_path: Path) -> None:
+    """It begins anew, and compares: what it is not told again has left."""
+    file, copy = tmp_path / "registry.sqlite", tmp_path / "copy.sqlite"
+    SqliteStore.create(str(file), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(file))) as service:
+        client = service.join(0)
+        uuids = {client.change("POST", "nics", {"name": f"n{number}", "found": True}).body["uuid"] for number in range(4)}
+        stream = service.client().watch(NODES[0])
+        heard = until_ready(stream)
+        known, at = {uuid for _event, _what, uuid in seen(heard)}, heard[-1]["revision"]
+        stream.close()  # type: ignore[attr-defined]
+        assert known == uuids
+        gone = sorted(uuids)
+        client.change("DELETE", f"nics/{gone[0]}")
+    for harm, deleted, kind in (("compact", 2, "compacted"), ("restore", 3, "epoch")):
+        if harm == "compact":
+            with SqliteStore(str(file)) as store:
+                store.compact(store.list("").revision)
+        else:
+            with SqliteStore(str(file)) as store:
+                store.backup(str(copy))
+            bring_back(str(copy), str(file))
+        with served(tmp_path / "run", store=SqliteStore(str(file))) as service:
+            client = service.client(f"node:{NODES[0]}")
+            client.change("DELETE", f"nics/{gone[deleted - 1]}")
+            with pytest.raises(Problem) as refused:
+                next(service.client().watch(NODES[0], at))
+            assert refused.value.kind == kind
+            stream = service.client().watch(NODES[0])
+            heard = until_ready(stream)
+            at = heard[-1]["revision"]
+            stream.close()  # type: ignore[attr-defined]
+            assert {uuid for _event, _what, uuid in seen(heard)} == known - set(gone[:deleted])
 
 
 def test_signs_of_life_come_by_themselves_and_keep_a_node_alive(tmp_path: Path) -> None:
