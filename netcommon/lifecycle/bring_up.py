@@ -7,6 +7,7 @@ from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK,
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
+from netcommon.lifecycle.stages import Leaving, networks, part, stages
 from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
 from netcommon.operations.base import ABSENT, OURS, replaced, to_json
 from netcommon.operations.link import device_link, shut
@@ -307,13 +308,15 @@ class BringUp:
             lasting = record._replace(operations=record.operations if settled is None else settled)
             shut = bool(first) and settled is not None
             wanted = execute.decode(lasting)[0] if outdated or shut else todo
-            early, late = execute.early_and_late(outdated, wanted) if outdated else ([], [])
+            goes = Leaving()
+            if outdated:
+                goes = part(execute.once(node), outdated, wanted, networks(self._before(record)) != networks(wanted))
 
             def make() -> list[Operation]:
                 """Give what is to be applied by now: what goes may have taken along what stays, and so does a device that goes down."""
-                return self._left_to_do(record, wanted, todo) if early or shut else todo
+                return self._left_to_do(record, wanted, todo) if goes.early or shut else todo
 
-            for comes, operations in execute.stages(first, early, make, late):
+            for comes, operations in stages(first, goes, make):
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -373,7 +376,11 @@ class BringUp:
         lost = {operation for operation, _text in execute.drift(view, wanted)}
         lost.update(todo)
         found = [operation for operation in wanted if operation in lost]
-        return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
+        return confining_first(view, self._before(record), found)
+
+    def _before(self, record: Record) -> list[Operation]:
+        """Give what the NIC was before it is changed."""
+        return execute.decode(record.before)[0] if record.before else []
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""

@@ -14,7 +14,7 @@ from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from netcommon.effects.base import Effect
     from netcommon.host.api.host import Answer
@@ -260,33 +260,6 @@ def apply_each(node: Node, lists: Sequence[Sequence[Operation]], logs: Sequence[
         except NetcommonError as error:
             failures.append(error)
     return failures
-
-
-def stages(
-    shut: Sequence[Operation], early: Sequence[Operation], make: Callable[[], Sequence[Operation]], late: Sequence[Operation]
-) -> Iterator[tuple[bool, Sequence[Operation]]]:
-    """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
-
-    Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile, or has led to it.
-    """
-    yield True, shut
-    yield False, early
-    yield True, make()
-    yield False, [one for one in late if not one.confines()]
-    yield False, [one for one in late if one.confines()]  # if what the guest had beside it could not be removed, this stays too
-
-
-def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
-
-    Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. Where the network changes
-    too the device is down meanwhile, and what was of its former port goes before it leaves that. A family that goes changes no network.
-    """
-    gone = Among(wanted).leaves(outdated)
-    stays = {operation.network() for operation in outdated} <= {(), *(operation.network() for operation in wanted)}
-    late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
-    return [operation for operation in gone if operation not in late], late
 
 
 def retire(node: Node, operations: Sequence[Operation], key: str, log: Log) -> None:

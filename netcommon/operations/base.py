@@ -106,8 +106,12 @@ class Operation(Protocol):
         return ""
 
     def firmer(self, before: Operation) -> bool:
-        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and more. Not by default."""
+        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and perhaps more. Not by default."""
         return False
+
+    def effective(self, view: View) -> Operation:
+        """Give it as it counts here, for ``confines`` and ``firmer``: a setting of all devices may outdo it. By default as it is."""
+        return self
 
     def anywhere(self) -> Operation:
         """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
@@ -125,6 +129,10 @@ class Operation(Protocol):
         """
         return False
 
+    def delivers(self) -> bool:
+        """Tell whether it leads to a port that gets no other frames: it comes before what keeps those off. Not by default."""
+        return False
+
     def opens(self) -> bool:
         """Tell whether it takes the NIC's device up. Not by default."""
         return False
@@ -134,10 +142,7 @@ class Operation(Protocol):
         return self
 
     def replugs(self) -> bool:
-        """Tell whether the device is down while it comes in the stead of another: between the two, frames would go where neither says.
-
-        Not by default.
-        """
+        """Tell whether the device is down while it comes in another's stead: between, frames go where neither says. Not by default."""
         return False
 
     def of_port(self) -> bool:
@@ -425,12 +430,8 @@ def _each(one: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: type(value) is tuple and all(map(one, value))
 
 
-def _row(*kinds: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: type(value) is tuple and len(value) == len(kinds) and all(map(_is, kinds, value))
-
-
-def _is(kind: Callable[[object], bool], value: object) -> bool:
-    return kind(value)
+def _row(*of: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and len(value) == len(of) and all(kind(one) for kind, one in zip(of, value, strict=True))
 
 
 def _nothing(value: object) -> bool:

@@ -65,7 +65,8 @@ def test_check_and_repair(two: Cli) -> None:
     assert "would repair\n  ip link set dev tap0 master br0  # it is" in two("repair", "--dry-run", "web1/0").stdout
     assert two.host.requests == []
     assert "repaired ip link set dev tap0 master br0" in two("repair", "--all").stdout
-    assert [type(request) for request in two.host.requests] == [SetLink, SetPort]
+    # down, into the bridge, no router of multicast there, and up
+    assert [type(request) for request in two.host.requests] == [SetLink, SetLink, SetPort, SetLink]
     two("check")
 
 
