@@ -227,9 +227,14 @@ def restore(node: Node, call: Call) -> None:
     """
     now = node.clock.now()
     until = now + max(PATIENCE, (call.deadline - now) * SHARE)
+    debts: list[tuple[str, Record]] = []
     try:
-        debts = list(node.store.owed.each())
-        begin = int(now * 1000) % max(len(debts), 1)  # anywhere: one that takes all the time must not keep the others from what is theirs
+        for one in node.store.owed.each():
+            debts.append(one)  # where the folder cannot be read, those that only this process knows of
+    except NetcommonError as error:
+        call.log.error(f"what other NICs are to have back cannot be told: {error}")
+    begin = int(now * 1000) % max(len(debts), 1)  # anywhere: one that takes all the time must not keep the others from what is theirs
+    try:
         having: Having | None = None
         for name, debt in (*debts[begin:], *debts[:begin]):
             if node.clock.now() >= until:
@@ -245,7 +250,7 @@ def restore(node: Node, call: Call) -> None:
     except Interrupted:
         raise
     except NetcommonError as error:
-        call.log.error(f"what other NICs are to have back cannot be told: {error}")
+        call.log.error(f"who is to have back what is owed cannot be told: {error}")
 
 
 def _owing(node: Node, debt: Record) -> set[tuple[object, ...]]:
