@@ -246,7 +246,7 @@ def restore(node: Node, call: Call) -> None:
     except Interrupted:
         raise
     except NetcommonError as error:
-        call.log.error(f"what other NICs are to have back cannot be told: {error}")
+        call.log.error(f"who is to have back what is owed cannot be told: {error}")
 
 
 def _debts(node: Node, log: Log) -> list[tuple[str, Record]]:
