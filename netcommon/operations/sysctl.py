@@ -57,7 +57,8 @@ def dropped(view: View, device: str, operations: Sequence[Operation]) -> Sequenc
         return ()
     from netcommon.operations import reverse_path as filtering  # where no such filter is on, nothing is asked
 
-    return filtering.dropped(view, operations, own, every)
+    kept = any(isinstance(one, DeviceSysctl) and one.name == RP_FILTER for one in operations)
+    return filtering.dropped(view, operations, filtering.Filter(own, every, kept))
 
 
 class DeviceSysctlFields(NamedTuple):

@@ -70,6 +70,16 @@ def least_mtu(ports: Iterable[Link], but: Collection[str]) -> int:
     return min((port.mtu for port in ports if port.name not in but), default=0)
 
 
+def mtu_below(bridge: Link, ports: Iterable[Link]) -> int:
+    """Give the least MTU of ``ports``, 0 as soon as one has no more than ``bridge``, or where there are none."""
+    least = 0
+    for port in ports:
+        if port.mtu <= bridge.mtu:
+            return 0
+        least = min(least or port.mtu, port.mtu)
+    return least
+
+
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -89,6 +99,13 @@ class View(Protocol):
 
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         """Return the least MTU of the ports of a Linux bridge but those whose names ``but`` gives; 0 where there are no others."""
+        ...
+
+    def mtu_below(self, bridge: Link) -> int:
+        """Return the least MTU of the ports of a Linux bridge where all have more than the bridge itself, else 0.
+
+        The kernel gives a bridge the least of its ports until somebody sets it: then somebody has.
+        """
         ...
 
     def links_of(self, kind: str) -> Sequence[Link]:

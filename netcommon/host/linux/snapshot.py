@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View, least_mtu
+from netcommon.host.api.host import EVERY, Listed, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ class Snapshot:
 
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         return self._once(("least mtu", bridge.index), lambda: least_mtu(self.ports(bridge.index), but()))
+
+    def mtu_below(self, bridge: Link) -> int:
+        return self._once(("mtu below", bridge.index), lambda: mtu_below(bridge, self.ports(bridge.index)))
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed, least_mtu
+from netcommon.host.api.host import EVERY, Listed, least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
@@ -82,6 +82,9 @@ class MemoryView:
 
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         return least_mtu(self.ports(bridge.index), but())
+
+    def mtu_below(self, bridge: Link) -> int:
+        return mtu_below(bridge, self.ports(bridge.index))
 
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]
