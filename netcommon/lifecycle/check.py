@@ -16,7 +16,7 @@ from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import OURS
 from netcommon.operations.bridge import shut_off
-from netcommon.operations.led_away import LedAway, led_away
+from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
@@ -85,9 +85,10 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
     routed = there and record.nic.mode == "routed"
-    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else LedAway()
-    idle += strange.some
-    lost = (*strange.whole, *(dropped(view, record.device, operations) if routed else ()), *(shut_off(view, operations) if there else ()))
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else None
+    idle += strange.some if strange else ()
+    lost = (*strange.whole, *dropped(view, record.device, operations)) if strange else ()
+    lost = (*lost, *(shut_off(view, operations) if there else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 

@@ -204,9 +204,7 @@ class Bursts(RuleBasedStateMachine):
         """So that most bursts are of this kind."""
         self.burst(steps, seed, changes)
 
-    @rule(
-        steps=st.lists(st.one_of(CALLS, CALLS, CALLS, EVENTS), min_size=WORKERS, max_size=WORKERS), seed=SEEDS, changes=CHANGES
-    )
+    @rule(steps=st.lists(st.one_of(CALLS, CALLS, CALLS, EVENTS), min_size=WORKERS, max_size=WORKERS), seed=SEEDS, changes=CHANGES)
     def calls_and_taps_that_come_and_go(self, steps: list[Step], seed: int, changes: int) -> None:
         self.burst(steps, seed, changes)
 
