@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from netagent.notify import Notifier
 from netagent.observe.alarms import Alarms
 from netagent.observe.control import SOCKET as CONTROL
 from netagent.observe.control import Control
@@ -38,6 +37,7 @@ from netcommon.doors.agent_report import folder
 from netcommon.host.api.host import Identity
 from netcommon.lifecycle.context import Clock
 from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog, printable
+from netcommon.process.notify import Notifier
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain

@@ -71,6 +71,7 @@ ACTIONS: dict[str, Action] = {
     "claim.release": Action(reservations.release, OPERATORS, _nothing),
     "node.join": Action(nodes.join, NODES, lambda: schema(Node, ("uuid", *nodes.FIELDS), ("uuid", "name"))),
     "node.set": Action(nodes.set_, NODES, lambda: schema(Node, nodes.FIELDS, ())),
+    "node.fence": Action(nodes.fence, OPERATORS, _deletion),
     "node.forget": Action(nodes.forget, OPERATORS, _deletion),
     "settings.set": Action(settings.set_, OPERATORS, lambda: schema(Settings, Settings._fields, ())),
     "options.end": Action(ends.options, LEADER, _nothing),

@@ -38,6 +38,7 @@ class Draft:
     def __init__(self, view: View, request: str, who: Identity, now: float) -> None:
         self.view, self.request, self.who, self.now = view, request, who, now
         self._after: dict[str, Any] = {}
+        self._expected: dict[str, int] = {}
         self._made = 0
 
     # -- reading, with what was changed
@@ -85,6 +86,10 @@ class Draft:
         self._after[key] = None
         self._checked()
 
+    def expect(self, key: str) -> None:
+        """Let the commit be done only if a key is as the view has it: one that the ledger says nothing of, such as a node's reports."""
+        self._expected[key] = self.view.at(key)
+
     def _checked(self) -> None:
         if len(self._after) > MOST - OWN:
             raise Refused("too-large", f"more than {MOST - OWN} things would change at once: ask for less in one request")
@@ -107,11 +112,12 @@ class Draft:
         return tuple(Change(key, write(before), write(after)) for key, before, after in found if before != after)
 
     def commit(self, action: str, target: str, status: int, body: Any) -> Commit:
-        """Give the commit, with its entry of the history."""
+        """Give the commit, with its entry of the history: of what is wanted."""
         ledger = self.view.ledger
         changes = self.changes
         ledger = ledger._replace(number=ledger.number + 1, kept=ledger.kept + 1)
-        entry = Entry(ledger.number, self.request, self.now, self.who, action, target, changes, status, body)
+        wanted = tuple(change for change in changes if keys.kind(change.key) in keys.WANTED)
+        entry = Entry(ledger.number, self.request, self.now, self.who, action, target, wanted, status, body)
         data = dump(entry)
         if len(data) > LONGEST_VALUE:
             raise Refused("too-large", f"its entry in the history would have {len(data)} bytes, more than {LONGEST_VALUE}")
@@ -119,4 +125,5 @@ class Draft:
         for key, _before, _after in changes:
             value = self._after[key]
             done.append(Delete(key) if value is None else Put(key, dump(value)))
-        return Commit((Expect(keys.history(self.request), 0), Expect(keys.LEDGER, self.view.at(keys.LEDGER))), tuple(done))
+        tests = {keys.history(self.request): 0, keys.LEDGER: self.view.at(keys.LEDGER), **self._expected}
+        return Commit(tuple(Expect(key, revision) for key, revision in tests.items()), tuple(done))

@@ -47,15 +47,23 @@ class Local:
     """A registry over a store. ``now``: seconds since the epoch.
 
     ``heard``: called with each batch after the view has taken it in, and with None where the view was made anew.
+    ``behind``: how many commits the first view is behind the store, if it remembers as many: the next ``catch_up`` takes them in.
     """
 
-    def __init__(self, store: Store, now: Callable[[], float], name: str = "", heard: Callable[[Batch | None], None] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float],
+        name: str = "",
+        heard: Callable[[Batch | None], None] | None = None,
+        behind: int = 0,
+    ) -> None:
         self._store, self._heard = store, heard
         self._lock = threading.RLock()
         self._watch: Watch | None = None
         self.core = Core(View(store.epoch), now)
         self.leader = Leader(self.core, name)
-        self._reload()
+        self._reload(behind)
 
     @property
     def view(self) -> View:
@@ -132,22 +140,25 @@ class Local:
         except (Lost, Compacted):
             self._reload()
 
-    def _reload(self) -> None:
-        """List all anew, and watch from there."""
+    def _reload(self, behind: int = 0) -> None:
+        """List all anew, as it was so many commits ago, and watch from there."""
         self.close()
+        newest = self._store.list(keys.LEDGER, limit=1).revision if behind else 0
+        revision = max(newest - behind, 1) if newest else 0
         while True:
             try:
-                self.core.view = self._listed()
+                self.core.view = self._listed(revision)
                 self._watch = self._store.watch("", self.view.revision + 1)
-            except Compacted:  # while it was listed
+            except Compacted as compacted:  # before it was asked for, or while it was listed
+                revision = compacted.floor if revision else 0
                 continue
             break
         if self._heard is not None:
             self._heard(None)
 
-    def _listed(self) -> View:
-        """List all that a view holds, as it was at one revision: not the history, which may be the larger part."""
-        view, revision = View(self._store.epoch), 0
+    def _listed(self, revision: int) -> View:
+        """List all that a view holds, as it was at one revision (0: the newest): not the history, which may be the larger part."""
+        view = View(self._store.epoch)
         for kind in keys.TYPES:
             after, more = "", kind != "history"
             while more:

@@ -7,7 +7,7 @@ whole value too: who has missed one loses nothing), ``leave`` or ``ready``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from netregistry.model import keys
 from netregistry.model.codec import write
@@ -15,15 +15,35 @@ from netregistry.model.codec import write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from netregistry.model.network import Network
     from netregistry.model.nic import Nic
+    from netregistry.model.node import Node
     from netregistry.stores.base import Batch
-    from netregistry.view import View
 
 What = Literal["nic", "network", "options"]
 
 
+class Known(Protocol):
+    """What a stream is made from: a View, or what one was at an earlier revision. Its methods are View's."""
+
+    epoch: str
+    revision: int
+
+    def get(self, key: str) -> Any: ...
+
+    def at(self, key: str) -> int: ...
+
+    def members(self, name: str, *of: str) -> tuple[str, ...]: ...
+
+    def network(self, uuid: str) -> Network | None: ...
+
+    def nic(self, uuid: str) -> Nic | None: ...
+
+    def node(self, uuid: str) -> Node | None: ...
+
+
 class Line(NamedTuple):
-    """One line of a stream. ``revision``: EPOCH:REVISION up to which all was told."""
+    """One line of a stream. ``revision``: EPOCH:REVISION of what it tells; of ``ready``: up to which all was told."""
 
     event: Literal["enter", "change", "leave", "ready"]
     what: Literal["nic", "network", "options", ""] = ""
@@ -33,22 +53,22 @@ class Line(NamedTuple):
 
 
 class Stream:
-    """What one node has been told."""
+    """What one node has been told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self._told: dict[tuple[What, str], int] = {}  # -> revision of the value
 
-    def begin(self, view: View) -> Iterator[Line]:
+    def begin(self, view: Known) -> Iterator[Line]:
         """Tell all that concerns the node, and that this was all; also again, of a view made anew: then what differs."""
         wanted = self._all(view)
         for what, uuid in wanted:
             yield from self._tell(view, what, uuid, True)
-        for what, uuid in [told for told in self._told if told not in wanted]:
+        for what, uuid in sorted((told for told in self._told if told not in wanted), key=lambda told: (told[0] == "network", told)):
             yield from self._tell(view, what, uuid, False)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
-    def next(self, view: View, batch: Batch) -> Iterator[Line]:
+    def next(self, view: Known, batch: Batch) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
 
         A network enters before its NICs, and leaves after them.
@@ -67,7 +87,9 @@ class Stream:
             elif kind == "seen" and rest.startswith(f"{self.node}/"):
                 nics[rest.partition("/")[2]] = None
         lines = [line for uuid in nics for line in self._about(view, uuid)]
-        wanted = {uuid: None for what, uuid in self._told if what == "network"}
+        if not lines and not networks:
+            return
+        wanted = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
         if any(line.what == "nic" for line in lines):
             before, wanted = wanted, self._networks(view)
             networks |= {uuid: None for uuid in (*before, *wanted) if (uuid in before) != (uuid in wanted)}
@@ -79,13 +101,13 @@ class Stream:
         for uuid in gone:
             yield from self._tell(view, "network", uuid, False)
 
-    def _about(self, view: View, uuid: str) -> Iterator[Line]:
+    def _about(self, view: Known, uuid: str) -> Iterator[Line]:
         nic = view.nic(uuid)
         own = nic is not None and self._own(view, nic)
         yield from self._tell(view, "options", uuid, nic is not None and not own and self._beside(view, nic))
         yield from self._tell(view, "nic", uuid, own)
 
-    def _tell(self, view: View, what: What, uuid: str, concerned: bool) -> Iterator[Line]:
+    def _tell(self, view: Known, what: What, uuid: str, concerned: bool) -> Iterator[Line]:
         key = keys.network(uuid) if what == "network" else keys.nic(uuid)
         told, at = self._told.get((what, uuid)), view.at(key)
         if not concerned:
@@ -98,34 +120,33 @@ class Stream:
             said = write(value.options) if what == "options" else write(value)
             yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}")
 
-    def _all(self, view: View) -> dict[tuple[What, str], None]:
+    def _all(self, view: Known) -> dict[tuple[What, str], None]:
         """Give all that the node is to be told, in that order."""
         found: dict[tuple[What, str], None] = {("network", uuid): None for uuid in self._networks(view)}
-        own = dict.fromkeys(self._owns(view))
+        own = dict.fromkeys(sorted(self._owns(view)))
         found |= {("nic", uuid): None for uuid in own}
         node = view.node(self.node)
-        for key in view.members("cluster", node.cluster) if node and node.cluster else ():
+        for key in sorted(view.members("optioned", node.cluster)) if node else ():
             uuid = key.partition("/")[2]
-            nic = view.nic(uuid) if keys.kind(key) == "nics" else None
-            if nic is not None and uuid not in own and nic.options:
+            if uuid not in own:
                 found["options", uuid] = None
         return found
 
-    def _owns(self, view: View) -> Iterator[str]:
+    def _owns(self, view: Known) -> Iterator[str]:
         """Give the node's own NICs."""
         for key in (*view.members("on", self.node), *view.members("mastered", f"node:{self.node}")):
             uuid = key.rpartition("/")[2]
             if view.nic(uuid) is not None:
                 yield uuid
 
-    def _networks(self, view: View) -> dict[str, None]:
+    def _networks(self, view: Known) -> dict[str, None]:
         """Give the networks of the node's own NICs."""
-        found = (nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None)
+        found = sorted({nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None})
         return {uuid: None for uuid in found if uuid and view.network(uuid) is not None}
 
-    def _own(self, view: View, nic: Nic) -> bool:
+    def _own(self, view: Known, nic: Nic) -> bool:
         return view.get(keys.seen(self.node, nic.uuid)) is not None or nic.master == f"node:{self.node}"
 
-    def _beside(self, view: View, nic: Nic) -> bool:
+    def _beside(self, view: Known, nic: Nic) -> bool:
         node = view.node(self.node)
         return node is not None and node.cluster != "" and node.cluster == nic.cluster and bool(nic.options)

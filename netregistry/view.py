@@ -30,7 +30,7 @@ from netregistry.model.node import Alive, Gone, Node, Reports
 from netregistry.pool import Place, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from netregistry.stores.base import Batch, Item
 
@@ -42,6 +42,7 @@ class View:
 
     def __init__(self, epoch: str) -> None:
         self.epoch, self.revision = epoch, 0
+        self.replaced: dict[str, tuple[Any, int]] = {}  #: what the latest commit has changed: object (or None) and revision before
         self.unreadable: dict[str, str] = {}  #: key -> what is wrong with its value: nothing of it counts
         self._objects: dict[str, Any] = {}
         self._revisions: dict[str, int] = {}
@@ -61,6 +62,7 @@ class View:
 
     def apply(self, batch: Batch) -> None:
         """Take in one commit, or a heartbeat."""
+        self.replaced = {key: (self._objects.get(key), self.at(key)) for key, _value in batch.changes}
         for key, value in batch.changes:
             self._put(key, value, batch.revision)
         self.revision = max(self.revision, batch.revision)
@@ -121,6 +123,10 @@ class View:
     def at(self, key: str) -> int:
         """Give the revision at which a key was written; 0 where it is not there."""
         return self._revisions.get(key, 0)
+
+    def columns(self, found: Sequence[str]) -> tuple[list[int], list[Any]]:
+        """Give the revisions, and the objects, of keys that are there: of a hundred thousand as quickly as can be."""
+        return list(map(self._revisions.__getitem__, found)), list(map(self._objects.__getitem__, found))
 
     def members(self, name: str, *of: str) -> tuple[str, ...]:
         """Give the keys of a group (``groups`` below): ("network", UUID), ("instance", CLUSTER, NAME), ("seen", NIC), ..."""
@@ -217,6 +223,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "instance", value.cluster, value.instance
         if value.cluster:
             yield "cluster", value.cluster
+        if value.cluster and value.options:
+            yield "optioned", value.cluster
         if value.master.startswith("node:"):
             yield "mastered", value.master
     elif kind == "networks":

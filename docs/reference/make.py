@@ -29,6 +29,11 @@ from netcommon.plan.planner import plan  # noqa: E402
 from netcommon.settings.model import Settings  # noqa: E402
 from netcommon.settings.schema import KEYS, Key  # noqa: E402
 from netcommon.settings.types import REPAIRS  # noqa: E402
+from netregistry.refusal import KINDS as REFUSALS  # noqa: E402
+from netregistry.service.filters import MOST as MOST_ITEMS  # noqa: E402
+from netregistry.service.filters import PAGING, USUAL  # noqa: E402
+from netregistry.service.openapi import IF_MATCH, KEY, ROLE  # noqa: E402
+from netregistry.service.routes import DRY, ROUTES  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
 from tests import golden  # noqa: E402
 
@@ -274,12 +279,46 @@ def metrics() -> str:
     return METRICS_PAGE.format(bounds=", ".join(f"{bound:g}" for bound in BUCKETS)) + table(("metric", "type", "meaning"), rows)
 
 
+REGISTRY_PAGE = """# The registry's HTTP interface
+
+{made}
+`netcommon registry serve` answers on a UNIX socket, `/run/netregistry/socket`, to root alone ([the registry](../registry.md)).
+`GET /v1/openapi.json` gives all of this as an OpenAPI document with the schema of every body; `GET /v1` names what the service can do.
+
+## Endpoints
+
+{endpoints}
+A list takes `limit` (at most {most} items, {usual} without it) and `cursor`, which `next` of the part before names: all parts are of
+one revision. `dry_run=true` answers what would change. A parameter, field or value that is unknown is refused, and named.
+
+{headers}
+## Problems
+
+A refusal is a document of [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457), `application/problem+json`; `type` is `/v1/problems/`
+and the kind. Refused is refused: nothing has changed.
+
+{problems}"""
+
+
+def registry() -> str:
+    """Every endpoint and every kind of problem of the registry's service."""
+    rows = []
+    for route in ROUTES:
+        names = ", ".join(f"`{param.name}`" for param in route.query if param not in (*PAGING, DRY))
+        rows.append((f"`{route.method} {route.path}`", route.about, names, f"`{route.action}`" if route.action else ""))
+    endpoints = table(("endpoint", "what it does", "parameters", "action"), rows)
+    problems = table(("status", "kind", "what it says"), ((str(status), f"`{kind}`", title) for kind, (status, title) in REFUSALS.items()))
+    headers = table(("header", "meaning"), ((f"`{each['name']}`", each["description"]) for each in (IF_MATCH, KEY, ROLE)))
+    return REGISTRY_PAGE.format(made=MADE, endpoints=endpoints, headers=headers, problems=problems, most=MOST_ITEMS, usual=USUAL)
+
+
 #: Around the table in docs/migration.md.
 BEGIN, END = "<!-- operations: made by docs/reference/make.py -->\n", "<!-- operations end -->\n"
 MIGRATION, EXAMPLE = ROOT / "docs/migration.md", ROOT / "examples/config.toml"
 REPAIR = "[repair]\n"
 
 PAGES = {"settings.md": settings, "operations.md": operations, "environment.md": environment, "metrics.md": metrics}
+PAGES["registry-api.md"] = registry
 
 
 def main(arguments: list[str]) -> int:

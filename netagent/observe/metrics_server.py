@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from netagent.socket_file import SocketFile
+from netcommon.process.socket_file import SocketFile
 from runtime.errors import HostRefused
 
 #: Who asks has so long for all of it (seconds).

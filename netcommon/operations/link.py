@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.requests import SetLink
-from netcommon.operations.base import Operation, before
+from netcommon.operations.base import Operation, before, replaced
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -261,3 +261,8 @@ def marked_down(device: str, ifindex: int, uuid: str) -> Operation:
 def shut(device: str, ifindex: int) -> Operation:
     """Give what takes the device down while what decides where its frames go is not in place: a bridge's default VLAN, table main."""
     return LinkSetting(device, UP, False, ifindex=ifindex, value=False)
+
+
+def orphan(operation: Operation) -> Operation:
+    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
+    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation

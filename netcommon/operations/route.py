@@ -26,7 +26,8 @@ class ThroughTap(Operation, Protocol):
     """What leads to the guest through its tap. The kernel removes it with the device.
 
     It is deleted by destination, table, device and protocol together: the late down of a guest whose address another one took
-    finds nothing of its own, so this needs no owners.
+    finds nothing of its own, so this needs no owners. Two NICs that claim one destination at a time take turns all the same: the second
+    says so, and notes whose it was.
     """
 
     @property
@@ -46,6 +47,9 @@ class ThroughTap(Operation, Protocol):
     def route(self) -> Route:
         """The route as the kernel has it."""
         ...
+
+    def locked(self) -> tuple[str, ...]:
+        return (f"route-{self.family}-{self.destination}",)
 
     def leads_to(self) -> tuple[object, ...]:
         return self.family, self.number, self.destination

@@ -1,1 +1,1 @@
-"""Run programs that are not ours: with a limit of time, and end them with all that descends from them."""
+"""Deal with other programs: run them within a limit of time, tell the service manager how we are, bind sockets to be asked on."""

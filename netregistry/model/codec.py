@@ -12,7 +12,7 @@ import types
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from runtime.errors import NetcommonError, escaped
+from runtime.errors import USAGE, NetcommonError, escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Kind(Protocol):
 
 class Invalid(NetcommonError):
     """A value is not what its field takes: ``field`` is its place, such as "ranges[0].first"."""
+
+    status = USAGE
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field, self.value, self.expected = field, value, expected
@@ -67,8 +69,8 @@ def read_fields(made: type, value: Any, allowed: Iterable[str], where: str = "")
     fields, allowed = _fields(made), tuple(allowed)
     for name in value:
         if name not in allowed:
-            raise Invalid(_below(where, name), value[name], f"no such field; there are {', '.join(allowed)}")
-    return {name: _reader(fields[name], True)(each, _below(where, name)) for name, each in value.items()}
+            raise Invalid(below(where, name), value[name], f"no such field; there are {', '.join(allowed)}")
+    return {name: _reader(fields[name], True)(each, below(where, name)) for name, each in value.items()}
 
 
 def load(made: type[T], data: bytes) -> T:
@@ -80,8 +82,9 @@ def load(made: type[T], data: bytes) -> T:
     return cast("T", _reader(cast("Any", made), False)(value, ""))
 
 
-def _below(where: str, name: object) -> str:
-    shown = name if isinstance(name, str) and name.isidentifier() else escaped(name)
+def below(where: str, name: object) -> str:
+    """Give the place of a field, as Invalid names it; a name that nobody would give is escaped."""
+    shown = name if isinstance(name, str) and name.isascii() and name.isidentifier() else escaped(name)
     return f"{where}.{shown}" if where else shown
 
 
@@ -178,11 +181,11 @@ def _object(made: Any, strict: bool) -> Reader:
         found = {}
         for name, each in value.items():
             if name not in fields:
-                raise Invalid(_below(where, name), each, f"no such field; there are {', '.join(fields)}")
-            found[name] = fields[name](each, _below(where, name))
+                raise Invalid(below(where, name), each, f"no such field; there are {', '.join(fields)}")
+            found[name] = fields[name](each, below(where, name))
         for name in needed:
             if name not in found:
-                raise Invalid(_below(where, name), None, "a value: it is missing")
+                raise Invalid(below(where, name), None, "a value: it is missing")
         return made(**found)
 
     return reader
@@ -230,6 +233,11 @@ def schema(made: type, only: Iterable[str] = (), required: Iterable[str] | None 
         **({"required": needed} if needed else {}),
         "additionalProperties": False,
     }
+
+
+def describe(hint: Any) -> dict[str, Any]:
+    """Describe the JSON of one field by its annotation."""
+    return _schema(hint)
 
 
 def _schema(hint: Any) -> dict[str, Any]:

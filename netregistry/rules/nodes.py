@@ -1,4 +1,4 @@
-"""Let nodes join, change and be forgotten; take in what they report."""
+"""Let nodes join, change, be fenced and be forgotten; take in what they report."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FIELDS = ("name", "cluster", "kind", "provides")
 #: What a node may say of itself.
 OF_NODE = ("name", "kind")
+FENCED = 100  #: reports
 
 
 class Reporting(NamedTuple):
@@ -83,6 +84,29 @@ def forget(draft: Draft, part: Part) -> Done:
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
     return Done(200, key, {"node": write(node), "nics": left})
+
+
+def fence(draft: Draft, part: Part) -> Done:
+    """Say of a node that is off that it has no NIC any more: its reports go, and those that it had sent before are not taken.
+
+    FENCED of them go in one commit; the answer says how many are left. ``force``: also while its lease lasts.
+    """
+    node = _there(draft, part.target)
+    matched(draft, keys.node(node.uuid), part.match)
+    key, alive = keys.reports(node.uuid), keys.alive(node.uuid)
+    if draft.view.alive(node.uuid) is not None:
+        if not forced(part):
+            raise Refused("in-use", f"node {node.name} is alive: turn it off first, or force it", node=node.uuid)
+        draft.expect(alive)
+        draft.delete(alive)
+    draft.expect(key)
+    found, before = sorted(draft.view.members("on", node.uuid)), draft.view.reports(node.uuid)
+    for each in found[:FENCED]:
+        draft.delete(each)
+    if before is not None:
+        draft.put(key, before._replace(request=draft.request))
+    nics = [each.rpartition("/")[2] for each in found[:FENCED]]
+    return Done(200, keys.node(node.uuid), {"node": write(node), "nics": nics, "left": len(found) - len(nics)})
 
 
 def reported(view: View, request: str, who: Identity, body: Any, now: float) -> Commit:

@@ -12,7 +12,6 @@ import os
 import sqlite3
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from netregistry.stores.base import (
@@ -22,7 +21,6 @@ from netregistry.stores.base import (
     Changed,
     Compacted,
     Conflict,
-    Damaged,
     Delete,
     Expect,
     Item,
@@ -35,13 +33,12 @@ from netregistry.stores.base import (
     checked_key,
     checked_prefix,
 )
-from runtime.errors import HostRefused, TryAgain, escaped
+from netregistry.stores.sqlite_file import APPLICATION, SCHEMA, connect, examine, synchronise_folder, translated
+from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
-SCHEMA = 1  #: PRAGMA user_version
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL) WITHOUT ROWID;
@@ -52,11 +49,6 @@ CREATE TABLE versions (
 CREATE INDEX versions_by_key ON versions (key, revision);
 CREATE TABLE leases (id INTEGER PRIMARY KEY AUTOINCREMENT, seconds REAL NOT NULL);
 """
-#: What of a disk, a file system or another process stands in the way; anything else of SQLite's is damage or a fault of ours.
-PASSING = frozenset(
-    (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM)
-)
-DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 AT_ONCE = 256  #: commits that a watch reads at once
 
 
@@ -74,8 +66,8 @@ class SqliteStore:
         self._news = threading.Condition(self._lock)
         self._closed = False
         if path != ":memory:":
-            _examine(path)
-        self._database = _connect(path)
+            examine(path)
+        self._database = connect(path)
         try:
             self._ready()
         except BaseException:
@@ -100,10 +92,10 @@ class SqliteStore:
         store._lock = threading.RLock()
         store._news = threading.Condition(store._lock)
         try:
-            store._database = _connect(path)
+            store._database = connect(path)
             store._fill(epoch)
             if path != ":memory:":
-                _synchronise_folder(path)
+                synchronise_folder(path)
         except BaseException:  # a file half made would keep the next try off
             if path != ":memory:":
                 for end in ("", "-wal", "-shm"):
@@ -115,7 +107,7 @@ class SqliteStore:
     def _fill(self, epoch: str) -> None:
         """Make the tables of a new file; the connection is closed where that fails."""
         try:
-            with _translated(self.path):
+            with translated(self.path):
                 self._database.executescript(f"BEGIN IMMEDIATE; {TABLES}")
                 self._database.execute(f"PRAGMA application_id={APPLICATION}")
                 self._database.execute(f"PRAGMA user_version={SCHEMA}")
@@ -128,7 +120,7 @@ class SqliteStore:
             raise
 
     def _ready(self) -> None:
-        with _translated(self.path):
+        with translated(self.path):
             facts = dict(self._database.execute("SELECT name, value FROM facts").fetchall())
             self._epoch, self._revision, self._floor = str(facts["epoch"]), int(facts["revision"]), int(facts["floor"])
             leases = self._database.execute("SELECT id, seconds FROM leases").fetchall()
@@ -327,17 +319,33 @@ class SqliteStore:
         except OSError as error:
             raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
         try:
-            with self._lock, _translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            with self._lock, translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
                 self._open()
                 self._database.backup(copy)
                 copy.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-            _synchronise_folder(path)
+            synchronise_folder(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             raise
+
+    def shrink(self) -> tuple[int, int]:
+        """Give the space of what was forgotten back to the file system; give the file's bytes before and after.
+
+        Nobody else is served meanwhile. It needs as much space again as the file has.
+        """
+        with self._lock, translated(self.path):
+            self._open()
+            before = self._size()
+            self._database.execute("VACUUM")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return before, self._size()
+
+    def _size(self) -> int:
+        pages, each = (self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        return int(pages * each)
 
     def renew_epoch(self, epoch: str) -> None:
         """Begin another epoch: what is known elsewhere by revisions of the one before counts no more."""
@@ -366,14 +374,14 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _translated(self.path):
+        with self._lock, translated(self.path):
             self._open()
             yield self._database
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit what is done within; nothing of it stays where anything is raised. Raises Unknown where the commit itself fails."""
-        with _translated(self.path):
+        with translated(self.path):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield self._database
@@ -424,75 +432,3 @@ class SqliteWatch:
 def _behind(prefix: str) -> str:
     """Give a text that is greater than every key below ``prefix``: keys are ASCII."""
     return prefix + "\x7f"
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    with _translated(path):
-        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
-        try:
-            database.execute("PRAGMA locking_mode=EXCLUSIVE")
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            database.execute("BEGIN EXCLUSIVE")  # takes the lock at once: a second process is refused here, not at its first commit
-            database.execute("COMMIT")
-        except BaseException:
-            database.close()
-            raise
-    return database
-
-
-def _examine(path: str) -> None:
-    """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
-    if not os.path.exists(path):
-        raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
-    remedy = "netcommon registry restore brings a backup back"
-    try:
-        with contextlib.closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as database:
-            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-            if application != APPLICATION:
-                raise Damaged(f"{escaped(path)} is no registry", remedy)
-            if version > SCHEMA:
-                raise Damaged(f"{escaped(path)} was written by a newer version: its schema is {version}, this one knows {SCHEMA}")
-            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise Damaged(f"{escaped(path)} is damaged: {escaped(found)}", remedy)
-            names = {name for (name,) in database.execute("SELECT name FROM facts")}
-            if missing := {"epoch", "revision", "floor"} - names:
-                raise Damaged(f"{escaped(path)} is damaged: it does not say its {' and '.join(sorted(missing))}", remedy)
-    except sqlite3.Error as error:
-        code = _code(error)
-        if code == sqlite3.SQLITE_BUSY:
-            raise TryAgain(f"{escaped(path)} is open in another process") from None
-        if code in PASSING:
-            raise Unavailable(f"{escaped(path)}: {error}") from None
-        raise Damaged(f"{escaped(path)} is damaged: {error}", remedy) from None
-
-
-@contextlib.contextmanager
-def _translated(path: str) -> Iterator[None]:
-    """Raise SQLite's errors as the store's."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = _code(error)
-        if code == sqlite3.SQLITE_BUSY:
-            raise TryAgain(f"{escaped(path)} is open in another process") from None
-        if code in DAMAGE:
-            raise Damaged(f"{escaped(path)} is damaged: {error}", "netcommon registry restore brings a backup back") from None
-        if code in PASSING:
-            raise Unavailable(f"{escaped(path)}: {error}") from None
-        raise
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Give the primary code of an error (https://www.sqlite.org/rescode.html)."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _synchronise_folder(path: str) -> None:
-    """Let a file that was made survive a crash of the machine."""
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

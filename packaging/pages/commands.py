@@ -31,11 +31,13 @@ class Command(NamedTuple):
     short: str
     paragraphs: tuple[str, ...]
     options: tuple[Option, ...]
-    takes_nics: bool  #: its arguments are names of NICs
+    names: str  #: of what its arguments are names: "nics" of the node, "registry KIND" of the registry's, "" for none
     choices: tuple[str, ...]  #: its argument is one of these
     inner: tuple[Command, ...]
 
 
+#: What an argument of netcommon registry is called -> of what it is a name.
+REGISTRY = {"NETWORK": "networks", "NIC": "nics", "NODE": "nodes"}
 #: Options whose value is a path, by the name of its kind of value.
 FILES = frozenset({"FILE", "FILENAME", "PATH"})
 
@@ -77,10 +79,17 @@ def _command(found: click.Command, words: tuple[str, ...], context: click.Contex
         short,
         tuple(" ".join(part.split()) for part in inspect.cleandoc(found.help or "").split("\n\n")),
         tuple(_option(param, context) for param in found.get_params(context) if isinstance(param, click.Option) and not param.hidden),
-        any(getattr(one, "_custom_shell_complete", None) is complete for one in arguments),
+        _names(words, arguments),
         choices,
         tuple(inner),
     )
+
+
+def _names(words: tuple[str, ...], arguments: list[click.Argument]) -> str:
+    if any(getattr(one, "_custom_shell_complete", None) is complete for one in arguments):
+        return "nics"
+    kinds = [REGISTRY[one.metavar] for one in arguments if words[:1] == ("registry",) and one.metavar in REGISTRY]
+    return f"registry {kinds[0]}" if kinds else ""
 
 
 def _option(param: click.Option, context: click.Context) -> Option:

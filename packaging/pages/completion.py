@@ -13,6 +13,8 @@ MADE = "# Made by packaging/make-man from the command line: change that, and run
 
 #: Where the names of NICs are files: devices, UUIDs of records and definitions, and INSTANCE/INDEX.
 STATE, DEFINED = "/run/netcommon", "/etc/netcommon/nics.d"
+#: Where the registry's service keeps the names of what it has, a file a kind.
+REGISTRY = "/run/netregistry/names"
 
 
 def files() -> dict[str, str]:
@@ -33,17 +35,26 @@ def bash(root: Command) -> Iterator[str]:
     for path in {STATE}/instances/*/*; do printf '%s\\n' "${{path#{STATE}/instances/}}"; done
     for path in {DEFINED}/by-device/*; do printf '%s\\n' "${{path##*/}}"; done
 }}
+
+_netcommon_registry()
+{{
+    local -a names
+    [[ -r "{REGISTRY}/$1" ]] && mapfile -t names < "{REGISTRY}/$1"
+    for word in "${{names[@]}}"; do if [[ "$word" == "$cur"* ]]; then printf '%s\\n' "$word"; fi; done
+}}
 """
     yield "_netcommon()\n{"
-    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words="" nics=""'
+    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words="" names=""'
     yield "    COMPREPLY=()"
     yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
-    groups = [one for one in root.inner if one.inner]
+    groups = [one for one in leaves(root) if one.inner]
     yield '        case "$command/$word" in'
     yield "            /-*) ;;"
     yield '            /*) command="$word" ;;'
     for group in groups:
-        yield f'            {"|".join("/".join(inner.words) for inner in group.inner)}) command="{group.words[0]} $word" ;;'
+        above = " ".join(group.words)
+        patterns = [f'"{above}"/{inner.words[-1]}' for inner in group.inner]
+        yield f'            {"|".join(patterns)}) command="{above} $word" ;;'
     yield "        esac"
     yield "    done"
     yield '    case "$command $prev" in'
@@ -62,14 +73,14 @@ def bash(root: Command) -> Iterator[str]:
     for one in (root, *leaves(root)):
         plain = [name for option in one.options for name in option.names]
         others = [inner.words[-1] for inner in one.inner] + list(one.choices)
-        said = "nics=1" if one.takes_nics else f'words="{" ".join(others)}"'
+        said = f'names="_netcommon_{one.names}"' if one.names else f'words="{" ".join(others)}"'
         yield f'        "{" ".join(one.words)}") case "$cur" in -*) words="{" ".join(plain)}" ;; *) {said} ;; esac ;;'
     yield "    esac"
     yield '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")'
     # not by compgen -W, which expands what it is given: an instance may be called $(command), and is quoted where it is put
-    yield '''    [[ -z "$nics" ]] || while IFS= read -r word; do
+    yield """    [[ -z "$names" ]] || while IFS= read -r word; do
         if [[ "$word" == "$cur"* ]]; then printf -v word %q "$word"; COMPREPLY+=("$word"); fi
-    done < <(_netcommon_nics)'''
+    done < <($names)"""
     yield "}"
     yield ""
     yield "complete -F _netcommon netcommon"
@@ -85,6 +96,12 @@ def zsh(root: Command) -> Iterator[str]:
     names+=(${{instances#{STATE}/instances/}})
     _describe -t nics 'NIC' names
 }}
+
+_netcommon_registry() {{
+    local -a names
+    [[ -r {REGISTRY}/$1 ]] && names=("${{(@f)$(<{REGISTRY}/$1)}}")
+    compadd -a names
+}}
 """
     for one in (root, *leaves(root)):
         yield from _function(one)
@@ -95,7 +112,7 @@ def _function(one: Command) -> Iterator[str]:
     yield f"{_name(one)}() {{"
     specs = [_spec(option) for option in one.options]
     if one.inner:
-        yield "    local curcontext=\"$curcontext\" state line"
+        yield '    local curcontext="$curcontext" state line'
         yield "    local -a commands"
         yield "    commands=(" + " ".join(_quoted(f"{inner.words[-1]}:{inner.short.rstrip('.')}") for inner in one.inner) + ")"
         yield "    _arguments -C " + " ".join([*specs, "'1: :->command'", "'*:: :->argument'"])
@@ -107,7 +124,9 @@ def _function(one: Command) -> Iterator[str]:
         yield "        esac ;;"
         yield "    esac"
     else:
-        rest = ["'*:NIC:_netcommon_nics'"] if one.takes_nics else [f"'1: :({' '.join(one.choices)})'"] if one.choices else []
+        rest = [f"'1: :({' '.join(one.choices)})'"] if one.choices else []
+        if one.names:
+            rest = [f"'*:{'NIC' if one.names == 'nics' else one.names.split()[1][:-1]}:_netcommon_{one.names}'"]
         yield "    _arguments -S " + " ".join([*specs, *rest])
     yield "}"
     yield ""

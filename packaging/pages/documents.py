@@ -51,6 +51,8 @@ class Foretold(NamedTuple):
     device: str
     options: tuple[OptionChange, ...]
     undone: tuple[str, ...]  #: what would be undone, as it was done
+    released: tuple[str, ...]  #: what would go from its record alone, and stay: others need it, or somebody else has it by now
+    replaced: tuple[str, ...]  #: in whose place something that would be done comes: it holds until then
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
     error: str = ""  #: why it cannot be told, and would fail; "" where it can
 
@@ -81,6 +83,11 @@ class Lost(NamedTuple):
     remedy: str  #: what to type or to do
 
 
+class Would(NamedTuple):
+    does: str  #: what repair would do, as an administrator would type it
+    differs: str  #: what is so instead
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -95,6 +102,8 @@ class Checked(NamedTuple):
     idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
     unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start
     dropped: tuple[Lost, ...]  #: what is dropped though all that was done holds
+    would: tuple[Would, ...] = ()  #: of repair --dry-run alone: what would be done, in this order
+    error: str = ""  #: of repair --dry-run alone: what the host would refuse; "" where nothing
 
 
 class Check(NamedTuple):
@@ -117,7 +126,7 @@ class Listed(NamedTuple):
     ip: str
     mac: str
     vlan: str
-    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": described, and not up
+    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": not up; "of a newer version": its record is
     uuid: str
 
 
@@ -294,6 +303,68 @@ class Agent(NamedTuple):
 
 
 #: schema -> its version, its type, and the commands that print it.
+class Registry(NamedTuple):
+    """What a registry has, each item as its HTTP interface gives it (docs/reference/registry-api.md)."""
+
+    revision: str  #: EPOCH:REVISION of all of it
+    items: tuple[Any, ...]
+
+
+class RegistryChange(NamedTuple):
+    """What a change has done, or with --dry-run would do."""
+
+    revision: str  #: EPOCH:REVISION of what was changed; "" of a rehearsal
+    done: bool  #: false: a rehearsal
+    value: Any  #: what was changed, as it is then
+    changes: tuple[Any, ...]  #: of a rehearsal: each key before and after
+
+
+class RegistryFile(NamedTuple):
+    """A registry's file that was made."""
+
+    path: str
+    epoch: str  #: which begins with it; "" of a copy
+
+
+class RegistryImport(NamedTuple):
+    """What became of the lines of an export."""
+
+    done: bool  #: false: a rehearsal
+    made: int  #: lines
+    there: int  #: lines whose object was so already
+    refused: tuple[Any, ...]  #: lines, each with why
+
+
+class RegistryCompact(NamedTuple):
+    """What a compaction has done."""
+
+    before: int  #: bytes of the file
+    after: int
+
+
+class RegistryStatus(NamedTuple):
+    """How a registry's service is."""
+
+    program: str  #: its version
+    epoch: str
+    revision: str
+    leader: bool  #: this service does what must happen by time
+    networks: int
+    nics: int
+    nodes: int
+    alive: int  #: nodes
+    conflicts: int
+    streams: int
+    history: int  #: requests that are remembered
+    unreadable: tuple[str, ...]  #: keys whose values cannot be read
+    waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
+
+
+LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
+CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
+CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "delete"))
+CHANGING += ("registry node set", "registry node fence", "registry node forget")
+
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
     "netcommon-define": (1, Define, ("define",)),
@@ -316,4 +387,10 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-config": (1, Config, ("config",)),
     "netcommon-doctor": (1, Doctor, ("doctor",)),
     "netcommon-install": (1, Install, ("install",)),
+    "netcommon-registry": (1, Registry, (*LISTING, "registry find", "registry conflicts", "registry history")),
+    "netcommon-registry-change": (1, RegistryChange, CHANGING),
+    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
+    "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
+    "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),
+    "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
 }

@@ -69,7 +69,7 @@ def _command(one: Command, root: Command) -> str:
         ("OPTIONS", _listed(one.options)),
     ]
     if one.inner and one.words:
-        for inner in one.inner:
+        for inner in (leaf for leaf in leaves(one) if not leaf.inner):
             title = " ".join(inner.words).upper()
             parts.append((escape(title), [*_synopsis(inner), *_paragraphs(inner.paragraphs), *_listed(inner.options)]))
     elif one.inner:

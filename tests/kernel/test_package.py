@@ -103,7 +103,7 @@ def scripts(folder: Path, version: str) -> Path:
 def later(folder: Path) -> Path:
     """A copy of what the package is made of, with a later version."""
     copied = folder / "later"
-    for name in ("docs", "examples", "hooks", "netagent", "netcommon", "packaging", "runtime"):
+    for name in ("docs", "examples", "hooks", "netagent", "netcommon", "netregistry", "packaging", "runtime"):
         shutil.copytree(ROOT / name, copied / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "requirements.txt"):
         shutil.copy(ROOT / name, copied / name)

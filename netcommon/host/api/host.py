@@ -289,6 +289,13 @@ class View(Protocol):
         """Every file that bears our mark, in the folders that the settings name and in our own."""
         ...
 
+    def folder(self, folder: str) -> bool:
+        """Tell whether ``folder`` (see PutFile) takes files: it is there, or is one of our own, which is made.
+
+        Raises HostRefused where it is not to be trusted.
+        """
+        ...
+
     def daemon(self, name: str) -> Daemon | None:
         """The node's daemon ``name`` where it runs."""
         ...

@@ -236,6 +236,9 @@ class Snapshot:
     def files(self) -> Sequence[File]:
         return self._once("files", self._view.files)
 
+    def folder(self, folder: str) -> bool:
+        return self._once(("folder", folder), lambda: self._view.folder(folder))
+
     def daemon(self, name: str) -> Daemon | None:
         return self._once(("daemon", name), lambda: self._view.daemon(name))
 

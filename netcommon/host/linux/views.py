@@ -80,6 +80,9 @@ class LiveView(KernelView, NftView):
     def files(self) -> Sequence[File]:
         return self._sockets.files().files()
 
+    def folder(self, folder: str) -> bool:
+        return self._sockets.files().folder(folder)
+
     def daemon(self, name: str) -> Daemon | None:
         return self._sockets.daemons().daemon(name)
 

@@ -305,6 +305,10 @@ class MemoryView:
         self._host.reads += 1
         return [file for file in self._host.files.contents.values() if file.owner]
 
+    def folder(self, folder: str) -> bool:
+        """See View."""
+        return self._host.files.there(folder)
+
     def daemon(self, name: str) -> Daemon | None:
         self._host.reads += 1
         return self._host.daemons.running.get(name)

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from netagent.notify import Notifier
 from netagent.observe import exporter, metrics_server
 from netagent.observe.control import ask
 from netagent.observe.metrics import Metrics
 from netagent.observe.metrics_server import MOST, Server
 from netagent.service import LOCK, LONGEST, SHORTEST, TURN, Service, start_delay
-from netagent.socket_file import SocketFile
 from netcommon.doors.agent_report import folder
 from netcommon.host.api.host import Identity
 from netcommon.lifecycle.context import Clock
+from netcommon.process.notify import Notifier
+from netcommon.process.socket_file import SocketFile
 from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder

@@ -188,7 +188,23 @@ class World:
         there = [uuid for uuid in NICS if service.view.nic(uuid)]
         absent = [uuid for uuid in NICS if uuid not in there]
         kind = pick(
-            ["add", "add", "add", "give", "give", "set", "move", "delete", "primary", "reserve", "release", "network", "report", "batch"]
+            [
+                "add",
+                "add",
+                "add",
+                "give",
+                "give",
+                "set",
+                "move",
+                "delete",
+                "primary",
+                "reserve",
+                "release",
+                "network",
+                "report",
+                "batch",
+                "fence",
+            ]
         )
         target = pick((absent if kind in ("add", "give") and pick([0, 1, 1, 1]) else there) or NICS)
         nic = service.view.nic(target)
@@ -203,6 +219,8 @@ class World:
             return Call(
                 self._id(), "report", "", {"after": after, "nics": [report], "removed": [pick([u for u in NICS if u != target])]}
             ), who
+        if kind == "fence":
+            return Call(self._id(), "node.fence", pick(NODES[:2]), None, "*"), OPERATOR
         body: Any = {"uuid": target, "instance": pick(INSTANCES)}
         if kind == "add":
             body |= {"mac": pick(MACS), "ip": pick(ADDRESSES), "network": pick([SMALL, SMALL, NETWORKS[1], ""])}
@@ -258,12 +276,62 @@ def test_nothing_is_lost_done_twice_or_had_twice(seed: int, services: int) -> No
     history(random.Random(seed), 400, services)
 
 
+@given(st.integers(0, 1 << 32), st.sampled_from([1.0, 60.0, 2000.0, 4000.0, 100_000.0]))
+def test_each_request_delivered_again_later_and_out_of_order_changes_nothing(seed: int, later: float) -> None:
+    """Also after what it has made was deleted, also where it was refused; and to a service that has not seen it, where it was done."""
+    chance = random.Random(seed)
+    world = World(chance, 1)
+    world.store.chance = random.Random(0)
+    world.store.chance.random = lambda: 1.0  # type: ignore[method-assign]
+    service = world.services[0]
+    sent: list[tuple[Call, Identity, Response]] = []
+    for _ in range(60):
+        call, who = world.request()
+        sent.append((call, who, service.answer(call, who)))
+        world.time += chance.choice([0.1, 1.0, 70.0])
+        if chance.random() < 0.2:
+            again(service, *chance.choice(sent))
+    world.time += later
+    world.store.tick()
+    service.work()
+    for each in (service, Local(world.store, lambda: world.time, "another")):
+        chance.shuffle(sent)
+        for call, who, response in sent:
+            if each is service or response.status < 300:
+                again(each, call, who, response)
+
+
+def again(service: Local, call: Call, who: Identity, response: Response) -> None:
+    """Deliver a request once more: nothing changes, and the answer is the first one, or that it is too late to tell."""
+    before = newest(service)
+    told = service.answer(call, who)
+    assert newest(service) == before
+    if told.status != 409 or not told.body["type"].endswith("outdated"):
+        stale = call.action == "report" and told.status == 412
+        assert stale or (told.status, told.body) == (response.status, response.body)
+
+
+def newest(service: Local) -> int:
+    service.catch_up()
+    return service.view.revision
+
+
 def test_the_histories_are_not_idle() -> None:
     """What they are to try does happen."""
     worlds = [history(random.Random(seed), 1500, 2) for seed in range(8)]
     entries = [entry for world in worlds for entry in world.checker.entries.values()]
     done = {entry["action"] for entry in entries}
-    assert done >= {"nic.add", "nic.set", "nic.delete", "batch", "claim.reserve", "claim.release", "network.delete", "quarantine.end"}
+    assert done >= {
+        "nic.add",
+        "nic.set",
+        "nic.delete",
+        "batch",
+        "claim.reserve",
+        "claim.release",
+        "network.delete",
+        "quarantine.end",
+        "node.fence",
+    }
     contended = [change for entry in entries for change in entry["changes"] if change["after"] and change["after"].get("contenders")]
     assert contended and sum(len(world.answered) for world in worlds) > 100
     assert any(world.checker.reports for world in worlds) and any("floor" in world.checker.state["ledger"] for world in worlds)

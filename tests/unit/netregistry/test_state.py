@@ -9,9 +9,10 @@ import pytest
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.state import Shown, missing_tags, shown
-from tests.support.registry import GANETI, Registry
+from tests.support.registry import GANETI, OPERATOR, Registry
 
 LEASE = 20.0
+REPORT = {"nic": "00000000-1111-4111-8111-111111111111", "state": "running"}
 
 
 class Nodes:
@@ -130,6 +131,50 @@ def test_a_forgotten_node_counts_no_more_and_what_it_said_is_swept(two: Nodes) -
     assert registry.report(two.nodes[0]).status == 403
     with pytest.raises(Refused):
         two.sign_on(0)
+
+
+def test_a_fenced_node_has_no_nic_and_a_late_report_of_its_is_not_taken(two: Nodes) -> None:
+    registry, first = two.registry, two.nodes[0]
+    two.says(0, "running")
+    late = registry.call("report", "", {"after": registry.local.view.shown_revision(f"reports/{first.name}"), "nics": [REPORT]})
+    assert registry.refused("node.fence", first.name)["kind"] == "in-use"
+    two.dies(0)
+    assert two.shown.state == "unknown"
+    assert registry.do("node.fence", first.name) | {"node": {}} == {"node": {}, "nics": [two.nic.uuid], "left": 0}
+    assert two.shown.state == "provisioning"
+    before = registry.everything()
+    assert registry.local.answer(late, first).status == 412 and registry.everything() == before
+    two.sign_on(0)
+    assert two.shown.state == "provisioning"
+    two.says(0, "running")
+    assert two.shown.state == "running", "it has come back, and says what it has"
+    assert registry.refused("node.fence", first.name, None, first)["status"] == 403
+
+
+def test_a_node_that_lives_is_fenced_by_force_and_in_parts(two: Nodes) -> None:
+    registry, first = two.registry, two.nodes[0]
+    uuids = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(130)]
+    for place in range(0, 130, 50):
+        assert registry.report(first, *({"nic": uuid, "state": "running"} for uuid in uuids[place : place + 50])).status == 200
+    done = [registry.do("node.fence", first.name, {"force": True}) for _ in range(2)]
+    assert [each["left"] for each in done] == [30, 0] and [*done[0]["nics"], *done[1]["nics"]] == uuids
+    assert registry.local.view.alive(first.name) is None and registry.local.view.members("on", first.name) == ()
+    assert registry.do("node.fence", first.name)["nics"] == []
+
+
+def test_a_node_that_reports_while_it_is_fenced_is_fenced_after_that(two: Nodes) -> None:
+    """Its reports are not guarded by the ledger: the commit tests them."""
+    registry, first = two.registry, two.nodes[0]
+    two.dies(0)
+    steps = registry.local.core.answer(registry.call("node.fence", first.name), OPERATOR)
+    planned = next(steps)
+    two.says(0, "running")
+    try:
+        while True:
+            planned = steps.send(registry.local.do(planned))
+    except StopIteration as end:
+        assert end.value.body["nics"] == [two.nic.uuid]
+    assert two.shown.state == "provisioning"
 
 
 def test_two_that_say_to_be_one_node(two: Nodes) -> None:

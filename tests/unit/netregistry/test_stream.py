@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +128,16 @@ def test_a_view_made_anew_tells_what_differs() -> None:
     del told.lines[:]
     told.hear(told.stream.begin(again.view))
     assert told.lines == [("change", "nic", nics[1].uuid), ("leave", "nic", nics[0].uuid), ("ready", "", "")]
+
+
+def test_a_stream_begins_without_a_look_at_each_nic_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of nodes begin one at once when a service comes back."""
+    registry = Registry()
+    registry.join(0, CLUSTER)
+    for number in range(100):
+        registry.nic(cluster=CLUSTER, options=[{"name": "isolated", "value": "yes"}] if number == 50 else [])
+    looked: list[str] = []
+    get = View.get
+    monkeypatch.setattr(View, "get", lambda view, key: looked.append(key) or get(view, key))
+    lines = list(Stream(NODES[0]).begin(registry.local.view))
+    assert [(line.event, line.what) for line in lines] == [("enter", "options"), ("ready", "")] and len(looked) < 10

@@ -112,7 +112,7 @@ def test_what_fits(shown: str, printed: str, fit: bool) -> None:
     assert documents.fits(shown, printed) == fit
 
 
-@pytest.mark.parametrize("name", ["settings.md", "operations.md", "environment.md", "metrics.md"])
+@pytest.mark.parametrize("name", ["settings.md", "operations.md", "environment.md", "metrics.md", "registry-api.md"])
 def test_the_reference_is_made_of_the_program(name: str) -> None:
     """Run docs/reference/make.py after a change."""
     made = runpy.run_path(str(ROOT / "docs/reference/make.py"))["PAGES"]
@@ -190,5 +190,6 @@ def test_every_difference_is_documented() -> None:
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "tests/README.md", "docs/extending.md"])
 def test_places_that_a_page_names_are_there(page: str) -> None:
     """Files and folders of ours; a name in capitals, or with a star, stands for one that the reader chooses."""
-    named = re.findall(r"`((?:docs|examples|hooks|netagent|netcommon|packaging|runtime|tests)/[\w./-]*)`", (ROOT / page).read_text())
+    folders = "docs|examples|hooks|netagent|netcommon|netregistry|packaging|runtime|tests"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", (ROOT / page).read_text())
     assert [name for name in named if not (ROOT / name).exists() and name.lower() == name] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -21,9 +22,11 @@ from netcommon.cli.group import netcommon
 from netcommon.dns.guest import Guest
 from netcommon.dns.guest import Nic as DnsNic
 from netcommon.dns.store import FOLDER, Intent, Store
+from netregistry.stores.sqlite import SqliteStore
 from runtime.locks import Locks
 from tests.support.bootstrap import ROOT
 from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.service import served
 from tests.support.standing import AGENT, standing
 
 FOLDER_OF_SCHEMAS = ROOT / "docs" / "schemas"
@@ -66,7 +69,41 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("doctor",), None, "doctor"),
     (("install", "--qemu"), 0, "install"),
     (("install", "--qemu", "--dry-run"), 0, "install"),
+    (("registry", "init"), 69, "error"),
+    (("registry", "backup", "copy"), 0, "registry-file"),
+    (("registry", "restore", "none"), 69, "error"),
+    (("registry", "import", "none"), 69, "error"),
+    (("registry", "import", "/dev/null"), 64, "error"),
+    (("registry", "import", "lines"), 69, "registry-import"),
+    (("registry", "compact"), 0, "registry-compact"),
+    (("registry", "node", "fence", "node0"), 0, "registry-change"),
+    (("registry", "status"), 0, "registry-status"),
+    (("registry", "find", "web"), 0, "registry"),
+    (("registry", "conflicts"), 0, "registry"),
+    (("registry", "history"), 0, "registry"),
+    (("registry", "network", "add", "green", "mtu=1400"), 0, "registry-change"),
+    (("registry", "network", "set", "blue", "mtu=1400", "--dry-run"), 0, "registry-change"),
+    (("registry", "network", "set", "red", "mtu=1400"), 64, "error"),
+    (("registry", "network", "delete", "blue"), 69, "error"),
+    (("registry", "network", "list"), 0, "registry"),
+    (("registry", "network", "show", "blue"), 0, "registry"),
+    (("registry", "network", "reserve", "blue", "192.0.2.9", "--reason", "router"), 0, "registry-change"),
+    (("registry", "network", "release", "blue", "192.0.2.8", "--dry-run"), 0, "registry-change"),
+    (("registry", "nic", "add", "instance=web2", "allocate=mac"), 0, "registry-change"),
+    (("registry", "nic", "set", "web1/0", "name=x"), 0, "registry-change"),
+    (("registry", "nic", "unset", "web1/0", "name"), 0, "registry-change"),
+    (("registry", "nic", "allocate", "web1/0", "ipv4"), 0, "registry-change"),
+    (("registry", "nic", "delete", "web1/0"), 0, "registry-change"),
+    (("registry", "nic", "list", "network=blue"), 0, "registry"),
+    (("registry", "nic", "show", "web1/0"), 0, "registry"),
+    (("registry", "node", "list"), 0, "registry"),
+    (("registry", "node", "show", "node0"), 0, "registry"),
+    (("registry", "node", "set", "node0", "provides=blue"), 0, "registry-change"),
+    (("registry", "node", "forget", "node0", "--dry-run"), 0, "registry-change"),
 )
+#: Commands that are groups of others.
+GROUPS = ("agent", "dns", "registry")
+INNER = (("registry", "network"), ("registry", "nic"), ("registry", "node"))
 
 
 @pytest.fixture
@@ -89,6 +126,28 @@ def names(node: Cli) -> None:
     key = Path(node.root, "key")
     key.write_text('key "gnt." {\n\talgorithm hmac-sha512;\n\tsecret "YS8vYg==";\n};\n')
     key.chmod(0o600)
+
+
+@pytest.fixture
+def registry(node: Cli, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A service with a network, a NIC and a node, for the commands that ask one."""
+    if "registry" not in request.node.name:
+        yield
+        return
+    folder, run = node.root / "var/lib/netregistry", node.root / "run/netregistry"
+    folder.mkdir(parents=True)
+    run.mkdir(parents=True)
+    with served(run, store=SqliteStore.create(str(folder / "registry.sqlite"), "first")) as service:
+        asked = service.client()
+        network = asked.change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24"}).body["uuid"]
+        asked.change("POST", "nics", {"network": network, "instance": "web1", "index": 0, "allocate": ["ipv4"]})
+        asked.change("PUT", f"claims/addresses/{network}/192.0.2.8", {"reason": "router"})
+        service.join(0)
+        (node.root / "lines").write_text(
+            '{"kind":"registry","value":{"version":1}}\n{"kind":"reservation","key":"x","value":{"reason":"y"}}\n'
+        )
+        with contextlib.chdir(node.root):
+            yield
 
 
 def errors(schema: dict[str, Any], value: object, strict: bool) -> list[str]:
@@ -122,7 +181,9 @@ LOOSE = ("netcommon-define", "netcommon-plan")
 
 
 @pytest.mark.parametrize(("arguments", "status", "name"), CASES, ids=[" ".join(case[0]) for case in CASES])
-def test_a_command_prints_what_its_schema_says(node: Cli, names: None, arguments: tuple[str, ...], status: int | None, name: str) -> None:
+def test_a_command_prints_what_its_schema_says(
+    node: Cli, names: None, registry: None, arguments: tuple[str, ...], status: int | None, name: str
+) -> None:
     if arguments[:2] == ("dns", "sync"):
         status = None  # no server answers: which status that is is another test's
     assert checked(node, arguments, status) == (f"netcommon-{name}", [])
@@ -178,7 +239,8 @@ def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def test_every_command_with_json_is_tried_and_has_a_schema_that_names_it() -> None:
     answering = {names for names, one in commands(netcommon) if any("--json" in each.opts for each in one.params)}
-    assert answering == {case[0][:2] if case[0][0] in ("agent", "dns") else case[0][:1] for case in CASES}
+    tried = {case[0][: 3 if case[0][:2] in INNER else 2 if case[0][0] in GROUPS else 1] for case in CASES}
+    assert answering == tried
     said = " ".join(schema["description"] for schema in SCHEMAS.values())
     assert [names for names in answering if f"netcommon {' '.join(names)} --json" not in said] == []
     assert {f"netcommon-{case[2]}" for case in CASES} == set(SCHEMAS)
@@ -192,7 +254,7 @@ def test_the_schemas_are_as_the_types_say() -> None:
 
 def test_a_schema_that_is_out_of_date_is_seen(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
-    for name in ("netcommon", "runtime", "netagent"):
+    for name in ("netcommon", "runtime", "netagent", "netregistry"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(FOLDER_OF_SCHEMAS, tmp_path / "docs" / "schemas")
     path = tmp_path / "docs" / "schemas" / "netcommon-gc.json"

@@ -34,7 +34,7 @@ def test_they_are_as_the_program_is() -> None:
 def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
     shutil.copytree(ROOT / "docs" / "reference", tmp_path / "docs" / "reference", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("runtime", "netagent"):
+    for name in ("runtime", "netagent", "netregistry"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "netcommon", tmp_path / "netcommon", ignore=shutil.ignore_patterns("__pycache__"))
     help_of_up = tmp_path / "netcommon" / "cli" / "commands" / "up.py"
@@ -96,7 +96,11 @@ def node(tmp_path: Path) -> Path:
     for path in (defined / f"{UUIDS[1]}.toml", defined / "by-device" / "tap7"):
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    text = (COMPLETION / "netcommon").read_text()
+    names = tmp_path / "names"
+    names.mkdir()
+    for kind, lines in (("networks", "blue\nblack\nred\n"), ("nics", "web1/0\nweb2/0\n$(touch${IFS}owned)\n"), ("nodes", "node0\n")):
+        (names / kind).write_text(lines)
+    text = (COMPLETION / "netcommon").read_text().replace("/run/netregistry/names", str(names))
     (tmp_path / "completion").write_text(text.replace("/run/netcommon", str(state)).replace("/etc/netcommon/nics.d", str(defined)))
     return tmp_path
 
@@ -119,7 +123,14 @@ def completed(node: Path, *words: str) -> list[str]:
         (("expl",), ["explain"]),
         (("",), sorted(COMMANDS)),
         (("--v",), ["--verbose", "--version"]),
-        (("-v", "re"), ["repair"]),
+        (("-v", "re"), ["registry", "repair"]),
+        (("registry", "net"), ["network"]),
+        (("registry", "network", "s"), ["set", "show"]),
+        (("registry", "nic", "allocate", "--d"), ["--dry-run"]),
+        (("registry", "network", "set", "bl"), ["black", "blue"]),
+        (("registry", "nic", "show", "w"), ["web1/0", "web2/0"]),
+        (("registry", "nic", "show", "$"), [r"\$\(touch\$\{IFS\}owned\)"]),
+        (("registry", "watch", ""), ["node0"]),
         (("agent", ""), ["run", "status"]),
         (("dns", "s"), ["sync"]),
         (("dns", "sync", "--a"), ["--all"]),

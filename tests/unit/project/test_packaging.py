@@ -49,7 +49,8 @@ def files(folder: Path) -> set[str]:
 
 
 def test_everything_that_a_node_needs_is_in_it(tree: Path) -> None:
-    ours = {str(path.relative_to(ROOT)) for name in ("runtime", "netcommon", "netagent") for path in (ROOT / name).rglob("*.py")}
+    packages = ("runtime", "netcommon", "netagent", "netregistry")
+    ours = {str(path.relative_to(ROOT)) for name in packages for path in (ROOT / name).rglob("*.py")}
     ours |= {str(path.relative_to(ROOT)) for path in (ROOT / "netcommon/templates").rglob("*.j2")}
     assert ours <= files(tree / LIBRARY)
     doors = {str(path.relative_to(ROOT)) for path in (ROOT / "hooks").rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
@@ -87,6 +88,7 @@ def test_the_units_name_what_the_package_has(tree: Path) -> None:
 def test_it_needs_python_alone(tree: Path) -> None:
     control = (tree / "DEBIAN/control").read_text()
     assert re.search(r"^Depends: (.*)$", control, re.MULTILINE)[1] == "python3 (>= 3.11)"  # type: ignore[index]
+    assert "python3-aiohttp" in re.search(r"^Suggests: (.*)$", control, re.MULTILINE)[1]  # type: ignore[index]
     assert "\nArchitecture: all\n" in control
 
 
@@ -117,7 +119,7 @@ def test_all_shell_scripts_can_be_read() -> None:
 def test_the_same_checkout_makes_the_same_bytes(tmp_path: Path) -> None:
     """Wherever it lies, whenever its files were written, and whoever builds it."""
     for name in ("one", "two"):
-        for part in ("docs", "examples", "hooks", "netagent", "netcommon", "packaging", "runtime"):
+        for part in ("docs", "examples", "hooks", "netagent", "netcommon", "netregistry", "packaging", "runtime"):
             source = ROOT / part if name == "one" else tmp_path / "one" / part
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, tmp_path / name / part, symlinks=True, ignore=ignored, copy_function=shutil.copy)

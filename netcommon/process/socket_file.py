@@ -1,4 +1,4 @@
-"""The file of a Unix socket that everybody may connect to: made where root alone can change anything. Nothing else is taken away."""
+"""The file of a Unix socket: made where root alone can change anything. Nothing else is taken away."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from runtime.errors import HostRefused
 from runtime.folder import Folder
 from runtime.trust import distrust_folder
 
-#: Nothing can be changed through the socket: its folder says who may ask.
-MODE = 0o666
+EVERYBODY, OWNER = 0o666, 0o600  #: who may connect, beside what the folder's mode says
 
 
 class SocketFile:
     """A socket bound at an absolute path, until ``remove``. Raises HostRefused or OSError where it cannot be, and leaves what is there.
 
     Root alone can write to each folder on the way, so nobody can put a link or another file there between two of our looks. The folder
-    is held open: what is removed in the end is in the same one, whatever has become of the way.
+    is held open: what is removed in the end is in the same one, whatever has become of the way. ``mode``: who may connect.
     """
 
-    def __init__(self, bound: socket.socket, path: str) -> None:
+    def __init__(self, bound: socket.socket, path: str, mode: int = EVERYBODY) -> None:
+        self._mode = mode
         above, self._name = os.path.split(path)
         if reason := distrust_folder(above):
             raise HostRefused(printable(reason), "nobody but root may be able to write to a folder on the way to the socket")
@@ -32,6 +32,7 @@ class SocketFile:
         self._folder = found
         try:
             self._free(path)
+            os.fchmod(bound.fileno(), mode)  # with which the file is made: never wider, not for a moment (unix(7))
             bound.bind(path)
             self._made = self._shown()
         except (HostRefused, OSError):
@@ -68,13 +69,13 @@ class SocketFile:
         raise HostRefused("another process listens there", "expected a path where there is nothing")
 
     def _shown(self) -> tuple[int, int]:
-        """Lets everybody connect; the file's device and number. By its descriptor: chmod(2) of a path follows links."""
+        """Sets who may connect; the file's device and number. By its descriptor: chmod(2) of a path follows links."""
         descriptor = os.open(self._name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder.descriptor)
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISSOCK(found.st_mode):
                 raise HostRefused("the socket was replaced while it was made")
-            os.chmod(f"/proc/self/fd/{descriptor}", MODE)
+            os.chmod(f"/proc/self/fd/{descriptor}", self._mode)
         finally:
             os.close(descriptor)
         return found.st_dev, found.st_ino

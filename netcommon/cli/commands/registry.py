@@ -1,0 +1,172 @@
+"""netcommon registry: makes and serves a cluster's registry, and asks it.
+
+The registry is a package of its own that nothing of netcommon imports; this names it only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+import click
+
+from netcommon import __version__
+from netcommon.cli.app import App
+from netcommon.cli.commands import registry_files, registry_objects
+from netcommon.cli.output import answer, fields, json_option, say
+from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, whole
+from netcommon.views.live.events import moment
+from runtime.errors import HostRefused
+
+#: Without it, the service alone cannot run.
+LIBRARY = "aiohttp"
+
+
+@click.group("registry")
+def registry() -> None:
+    """The registry of a cluster: networks, NICs, MACs and addresses as they are wanted, and which node has them.
+
+    NICs are named by UUID, INSTANCE/INDEX, MAC or address, networks and nodes by name or UUID. FIELD=VALUE sets a field; several values
+    have commas between them, and an empty one takes away what was said. The service runs on this machine (netcommon registry serve).
+    """
+
+
+for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values()):
+    registry.add_command(_command)
+
+
+@registry.command("init")
+@json_option
+@click.pass_obj
+def init(app: App, as_json: bool) -> None:
+    """Make a registry that holds nothing.
+
+    It is a file in /var/lib/netregistry. One that is there stays as it is.
+    """
+    as_root(app)
+    path = file_of(app)
+    epoch = import_module("netregistry.stores.files").begin(path)
+    if as_json:
+        answer("registry-file", path=path, epoch=epoch)
+    else:
+        say(f"made {path}, epoch {epoch}\nnext: systemctl enable --now netcommon-registry")
+
+
+@registry.command("serve")
+@click.pass_obj
+def serve(app: App) -> None:
+    """Serve the registry, until SIGTERM.
+
+    It listens on /run/netregistry/socket, for root alone, and stays in the foreground: netcommon-registry.service starts it.
+    """
+    as_root(app)
+    try:
+        module = import_module("netregistry.service.serve")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != LIBRARY:
+            raise
+        raise HostRefused(
+            f"the registry's service needs {LIBRARY}", "apt install python3-aiohttp, or pip install netcommon[registry]"
+        ) from None
+    folder = os.path.dirname(socket_of(app))
+    if not os.path.isdir(folder):
+        os.mkdir(folder, 0o700)
+    module.run(file_of(app), socket_of(app), __version__, app.environ, app.log)
+
+
+@registry.command("status")
+@json_option
+@click.pass_obj
+def status(app: App, as_json: bool) -> None:
+    """Show how the registry's service is."""
+    with client(app) as asked:
+        said = asked.get("status").body
+    if as_json:
+        answer("registry-status", **{("program" if name == "version" else name): value for name, value in said.items()})
+        return
+    said["leader"] = "yes" if said["leader"] else "no"
+    say(fields((name, str(value) if isinstance(value, int) else text(value)) for name, value in said.items()))
+
+
+@registry.command("find")
+@click.argument("part", metavar="TEXT")
+@json_option
+@click.pass_obj
+def find(app: App, part: str, as_json: bool) -> None:
+    """Find by any part of a name, MAC, address or UUID.
+
+    Networks, NICs and nodes are looked at.
+    """
+    with client(app) as asked:
+        page = asked.get("find", text=part, limit=1000).body
+
+    def row(item: Any) -> tuple[Any, ...]:
+        return item["kind"].removesuffix("s"), item["label"], item["text"], item["uuid"]
+
+    show_list(page["items"], page["revision"], ("KIND", "NAME", "FOUND", "UUID"), row, as_json, "nothing has that")
+
+
+@registry.command("conflicts")
+@json_option
+@click.pass_obj
+def conflicts(app: App, as_json: bool) -> None:
+    """List MACs and addresses that more than one NIC wants."""
+    with client(app) as asked:
+        items, revision = whole(asked, "conflicts")
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one = item["conflict"]
+        _kind, scope, what = one["claim"].split("/", 2)
+        return what, scope, one["holder"], text(one["contenders"])
+
+    show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY"), row, as_json, "no conflicts")
+
+
+@registry.command("history")
+@click.argument("name", default="", metavar="[UUID]")
+@click.option("--since", default="", metavar="TIME", help="Only what is not older: 90s, 10m, 2h, 1d, or a local time as 2026-11-22 04:41.")
+@click.option("--action", default="", metavar="ACTION", help="Only requests of this action, such as nic.set.")
+@json_option
+@click.pass_obj
+def history(app: App, name: str, since: str, action: str, as_json: bool) -> None:
+    """Show who changed what, when.
+
+    With the UUID of a network, NIC or node: what concerns that.
+    """
+    query: dict[str, Any] = {"since": moment(since, app.clock.wall())} if since else {}
+    query |= {key: value for key, value in (("target", name), ("action", action)) if value}
+    with client(app) as asked:
+        items, revision = whole(asked, "history", **query)
+    items.sort(key=lambda item: int(item["entry"]["number"]))
+
+    def row(item: Any) -> tuple[Any, ...]:
+        entry = item["entry"]
+        when = datetime.fromtimestamp(entry["time"]).astimezone().isoformat(" ", "seconds")
+        who = f"{entry['who']['role']} {entry['who']['name']}".strip()
+        return entry["number"], when, who, entry["action"], entry["target"], len(entry["changes"])
+
+    show_list(items, revision, ("NUMBER", "TIME", "WHO", "ACTION", "OF", "CHANGES"), row, as_json, "nothing was changed")
+
+
+@registry.command("watch")
+@click.argument("name", metavar="NODE")
+@click.option("--from", "start", default="", metavar="REVISION", help="Go on behind this EPOCH:REVISION of a line that says ready.")
+@click.pass_obj
+def watch(app: App, name: str, start: str) -> None:
+    """Print what the registry tells a node, as it changes.
+
+    One JSON document a line, until Ctrl-C.
+    """
+    with client(app) as asked:
+        uuid = node_of(asked, name)["node"]["uuid"]
+        try:
+            for line in asked.watch(uuid, start):
+                click.echo(json.dumps(line))
+        except KeyboardInterrupt:
+            pass
+
+
+COMMANDS = {"registry": registry}

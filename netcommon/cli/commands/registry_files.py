@@ -1,0 +1,189 @@
+"""netcommon registry backup, restore, export, import and compact: a registry as a whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from itertools import chain
+from typing import Any
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.commands.registry_objects import dry_option
+from netcommon.cli.output import answer, json_option, say
+from netcommon.cli.progress import progress_option, steps
+from netcommon.cli.registry_client import as_root, client, file_of, socket_of
+from runtime.errors import UNAVAILABLE, HostRefused
+
+STREAM = "-"
+
+
+def write_new(file: str, pieces: Iterable[bytes]) -> None:
+    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostRefused(f"cannot make {file}: {error.strerror}", "name another file") from None
+    try:
+        with open(descriptor, "wb") as target:
+            for piece in pieces:
+                target.write(piece)
+            target.flush()
+            os.fsync(target.fileno())
+    except BaseException:
+        os.unlink(file)
+        raise
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path())
+@json_option
+@click.pass_obj
+def backup(app: App, file: str, as_json: bool) -> None:
+    """Copy the registry to a new FILE.
+
+    The service may run: it makes the copy then.
+    """
+    as_root(app)
+    if os.path.exists(socket_of(app)):
+        _received(app, file)
+    else:
+        import_module("netregistry.stores.files").copy(file_of(app), file)
+    if as_json:
+        answer("registry-file", path=os.path.abspath(file), epoch="")
+    else:
+        say(f"the registry is copied to {file}")
+
+
+def _received(app: App, file: str) -> None:
+    """Write the service's copy to a file."""
+    with client(app) as asked:
+        pieces = asked.backup()
+        write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path())
+@json_option
+@click.pass_obj
+def restore(app: App, file: str, as_json: bool) -> None:
+    """Put a copy in the registry's place, in a new epoch. The service must not run; what stood there is kept beside it.
+
+    Nothing is given out before every live node has reported once.
+    """
+    as_root(app)
+    path = file_of(app)
+    epoch = import_module("netregistry.stores.files").bring_back(file, path)
+    if as_json:
+        answer("registry-file", path=path, epoch=epoch)
+    else:
+        say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
+
+
+@click.command("export")
+@click.argument("file", type=click.Path(), default=STREAM)
+@click.pass_obj
+def export(app: App, file: str) -> None:
+    """Write what is wanted as JSON, one document a line.
+
+    To a new FILE, or to stdout. Networks, nodes, NICs, reservations and settings; a backup has the history and what is seen, too.
+    """
+    with client(app) as asked:
+        pieces = asked.export()
+        lines = chain([next(pieces, b"")], pieces)
+        if file != STREAM:
+            write_new(file, lines)
+            return
+        for line in lines:
+            click.echo(line, nl=False)
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(), default=STREAM)
+@dry_option
+@progress_option
+@json_option
+@click.pass_context
+def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_json: bool) -> None:
+    """Ask for all that an export has, of a FILE or stdin.
+
+    What is so already is passed over: an import that was cut off goes on where it was. A line that the registry refuses does not stop
+    the others.
+    """
+    app: App = ctx.obj
+    exchange = import_module("netregistry.exchange")
+    try:
+        with open(file, "rb") if file != STREAM else sys.stdin.buffer as source:
+            lines = list(exchange.decoded(source))
+    except OSError as error:
+        raise HostRefused(f"cannot read {file}: {error.strerror}", "name a file that export has written") from None
+    with client(app) as asked:
+        there = {line.name: line for _number, line in exchange.decoded(asked.export())}
+        todo = [step for number, line in lines for step in exchange.steps(number, line, there.get(line.name))]
+        refused = {} if dry_run else _asked_for(app, list(exchange.batches(todo)), progress)
+    asked_for = {step.line for step in todo}
+    made, so = len(asked_for - set(refused)), len(lines) - len(asked_for)
+    if as_json:
+        rows = [{"line": number, "detail": detail} for number, detail in sorted(refused.items())]
+        answer("registry-import", done=not dry_run, made=made, there=so, refused=rows)
+    else:
+        for number, detail in sorted(refused.items()):
+            say(f"netcommon: line {number}: {detail}", err=True)
+        say(f"{made} {'would be asked for' if dry_run else 'made'}, {so} there already, {len(refused)} refused")
+    ctx.exit(UNAVAILABLE if refused else 0)
+
+
+def _asked_for(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
+    """Ask for everything, and give what was refused: the number of the line, and why. Raises TryAgain where the registry cannot answer."""
+    problem = import_module("netregistry.client").Problem
+    refused: dict[int, str] = {}
+    clients: dict[str, Any] = {}
+    try:
+        with steps("import", len(batches), progress) as step:
+            for batch in batches:
+                step(f"line {batch[0].line}")
+                role = batch[0].role
+                asked = clients.setdefault(role, client(app, role))
+                for part in [batch, *([one] for one in batch if len(batch) > 1)]:
+                    try:
+                        asked.change("POST", "batch", {"parts": [each.part for each in part]})
+                    except problem as error:
+                        if error.retry:
+                            raise
+                        if len(part) == 1:
+                            refused.setdefault(part[0].line, str(error).removeprefix("parts[0]: "))
+                    else:
+                        if part is batch:
+                            break
+    finally:
+        for asked in clients.values():
+            asked.close()
+    return refused
+
+
+@click.command("compact")
+@json_option
+@click.pass_obj
+def compact(app: App, as_json: bool) -> None:
+    """Forget what was overwritten, and make the file smaller.
+
+    By itself the service forgets it after an hour, and uses the space again. Nobody else is answered meanwhile, and nodes whose streams
+    are cut off before they have read all begin anew.
+    """
+    as_root(app)
+    if os.path.exists(socket_of(app)):
+        with client(app) as asked:
+            said = asked.change("POST", "compact").body
+        before, after = said["before"], said["after"]
+    else:
+        before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
+    if as_json:
+        answer("registry-compact", before=before, after=after)
+    else:
+        say(f"{file_of(app)} had {before} bytes, and has {after} bytes")
+
+
+COMMANDS = {"backup": backup, "restore": restore, "export": export, "import": import_, "compact": compact}

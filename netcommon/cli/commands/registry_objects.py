@@ -1,0 +1,371 @@
+"""netcommon registry network, nic and node: what is wanted, as an operator changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.duration import seconds_of
+from netcommon.cli.output import json_option
+from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
+from runtime import validate
+
+F = TypeVar("F", bound=Callable[..., object])
+GIVEN = "FIELD=VALUE"
+
+dry_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
+force_option = click.option("--force", is_flag=True, help="Also where its Ganeti cluster is gone for good, or the node is alive.")
+given_argument = click.argument("given", nargs=-1, metavar=f"[{GIVEN}]...")
+filters_argument = click.argument("filters", nargs=-1, metavar="[FILTER=VALUE]...")
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = import_module("netregistry.spoken").pairs(given)
+    return found
+
+
+def _body(kind: str, given: tuple[str, ...], asked: Any, before: dict[str, Any] | None = None, until: float = 0.0) -> dict[str, Any]:
+    """Give the body of a request; a network may be named."""
+    named = _pairs(given)
+    if kind == "nics" and named.get("network") and not validate.is_uuid(named["network"]):
+        named["network"] = network_of(asked, named["network"])["network"]["uuid"]
+    found: dict[str, Any] = import_module("netregistry.spoken").body(kind, named, before, until)
+    return found
+
+
+def _filters(asked: Any, given: tuple[str, ...]) -> dict[str, str]:
+    """Read filters; a network and a node may be named."""
+    found = _pairs(given)
+    for name, of in (("network", network_of), ("node", node_of)):
+        if found.get(name) and not validate.is_uuid(found[name]):
+            found[name] = of(asked, found[name])[name]["uuid"]
+    return found
+
+
+def _listed(app: App, place: str, given: tuple[str, ...], headings: tuple[str, ...], row: Callable[[Any], Any], as_json: bool) -> None:
+    with client(app) as asked:
+        show_list(*whole(asked, place, **_filters(asked, given)), headings, row, as_json, f"no {place}")
+
+
+@click.group("network")
+def network() -> None:
+    """Networks: subnets, ranges, gateways, what guests are told."""
+
+
+@network.command("add")
+@click.argument("name")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def network_add(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Make a network.
+
+    For example netcommon registry network add blue subnet=192.0.2.0/24 gateway=192.0.2.1 ranges=192.0.2.10-192.0.2.99.
+    Several values have commas between them; a route is "PREFIX via ADDRESS".
+    """
+    with client(app) as asked:
+        said = asked.change("POST", "networks", {"name": name, **_body("networks", given, asked)}, dry_run=dry_run)
+    show_change(said, f"network {name} made", dry_run, as_json)
+
+
+@network.command("set")
+@click.argument("name", metavar="NETWORK")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def network_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Change fields of a network.
+
+    An empty value takes away what was said.
+    """
+    with client(app) as asked:
+        item = network_of(asked, name)
+        body = _body("networks", given, asked, item["network"])
+        said = asked.change("PATCH", f"networks/{item['network']['uuid']}", body, item["revision"], dry_run)
+    show_change(said, f"network {item['network']['name']} changed", dry_run, as_json)
+
+
+@network.command("delete")
+@click.argument("name", metavar="NETWORK")
+@force_option
+@dry_option
+@json_option
+@click.pass_obj
+def network_delete(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Delete a network that no NIC is in."""
+    with client(app) as asked:
+        item = network_of(asked, name)
+        said = asked.change("DELETE", f"networks/{item['network']['uuid']}", None, item["revision"], dry_run, force=force)
+    show_change(said, f"network {item['network']['name']} deleted", dry_run, as_json)
+
+
+@network.command("list")
+@filters_argument
+@json_option
+@click.pass_obj
+def network_list(app: App, filters: tuple[str, ...], as_json: bool) -> None:
+    """List networks.
+
+    Those that fit each FILTER=VALUE: name, cluster, master, tag, owner, address.
+    """
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one = item["network"]
+        return one["name"], one["cluster"], one["subnet"], one["subnet6"], one["gateway"] or one["gateway6"], item["nics"], one["uuid"]
+
+    _listed(app, "networks", filters, ("NAME", "CLUSTER", "SUBNET", "SUBNET6", "GATEWAY", "NICS", "UUID"), row, as_json)
+
+
+@network.command("show")
+@click.argument("name", metavar="NETWORK")
+@json_option
+@click.pass_obj
+def network_show(app: App, name: str, as_json: bool) -> None:
+    """Show everything about a network."""
+    with client(app) as asked:
+        show_one(network_of(asked, name), "network", as_json)
+
+
+def _claim(asked: Any, name: str, what: str) -> str:
+    uuid = network_of(asked, name)["network"]["uuid"]
+    return f"claims/{'macs' if what.count(':') == 5 and '::' not in what else 'addresses'}/{uuid}/{what}"
+
+
+@network.command("reserve")
+@click.argument("name", metavar="NETWORK")
+@click.argument("what", metavar="ADDRESS|MAC")
+@click.option("--reason", required=True, help="Why it is not to be given out.")
+@dry_option
+@json_option
+@click.pass_obj
+def network_reserve(app: App, name: str, what: str, reason: str, dry_run: bool, as_json: bool) -> None:
+    """Keep an address or a MAC from being given out."""
+    with client(app) as asked:
+        said = asked.change("PUT", _claim(asked, name, what), {"reason": reason}, dry_run=dry_run)
+    show_change(said, f"{what} reserved", dry_run, as_json)
+
+
+@network.command("release")
+@click.argument("name", metavar="NETWORK")
+@click.argument("what", metavar="ADDRESS|MAC")
+@dry_option
+@json_option
+@click.pass_obj
+def network_release(app: App, name: str, what: str, dry_run: bool, as_json: bool) -> None:
+    """Let an address or a MAC be given out again.
+
+    That ends its reservation, or else its quarantine.
+    """
+    with client(app) as asked:
+        said = asked.change("DELETE", _claim(asked, name, what), dry_run=dry_run)
+    show_change(said, f"{what} released", dry_run, as_json)
+
+
+@click.group("nic")
+def nic() -> None:
+    """NICs as they are wanted, and what is seen of them."""
+
+
+@nic.command("add")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def nic_add(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Make a NIC.
+
+    For example netcommon registry nic add network=blue instance=web1 index=0 allocate=ipv4,ipv6. Without a mac one is given out.
+    """
+    with client(app) as asked:
+        said = asked.change("POST", "nics", _body("nics", given, asked), dry_run=dry_run)
+    made = said.body["body"] if dry_run else said.body
+    show_change(said, f"NIC {made['uuid']} made: {' '.join(filter(None, (made['mac'], made['ip'], *made['addresses'])))}", dry_run, as_json)
+
+
+def _changed(app: App, name: str, make: Callable[[Any, dict[str, Any]], dict[str, Any]], dry_run: bool, as_json: bool) -> None:
+    with client(app) as asked:
+        item = nic_of(asked, name)
+        said = asked.change("PATCH", f"nics/{item['nic']['uuid']}", make(asked, item["nic"]), item["revision"], dry_run)
+    show_change(said, f"NIC {item['label']} changed", dry_run, as_json)
+
+
+@nic.command("set")
+@click.argument("name", metavar="NIC")
+@given_argument
+@click.option(
+    "--for", "length", default="", metavar="DURATION", help="Options that are given end after so long, such as 90s, 30m, 2h or 7d."
+)
+@dry_option
+@json_option
+@click.pass_obj
+def nic_set(app: App, name: str, given: tuple[str, ...], length: str, dry_run: bool, as_json: bool) -> None:
+    """Change fields and options of a NIC.
+
+    Options are called options.NAME: netcommon registry nic set web1/0 options.rate_in=8mbit.
+    """
+    until = app.clock.wall() + seconds_of(length) if length else 0.0
+    _changed(app, name, lambda asked, before: _body("nics", given, asked, before, until), dry_run, as_json)
+
+
+@nic.command("unset")
+@click.argument("name", metavar="NIC")
+@click.argument("names", nargs=-1, required=True, metavar="FIELD...")
+@dry_option
+@json_option
+@click.pass_obj
+def nic_unset(app: App, name: str, names: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Take away fields, and options as options.NAME, of a NIC."""
+    _changed(app, name, lambda _asked, before: import_module("netregistry.spoken").defaults("nics", names, before), dry_run, as_json)
+
+
+@nic.command("allocate")
+@click.argument("name", metavar="NIC")
+@click.argument("what", nargs=-1, required=True, type=click.Choice(["ipv4", "ipv6", "mac"]))
+@dry_option
+@json_option
+@click.pass_obj
+def nic_allocate(app: App, name: str, what: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Give out addresses, or another MAC, to a NIC."""
+    _changed(app, name, lambda _asked, _before: {"allocate": list(what)}, dry_run, as_json)
+
+
+@nic.command("delete")
+@click.argument("name", metavar="NIC")
+@force_option
+@dry_option
+@json_option
+@click.pass_obj
+def nic_delete(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Delete a NIC, and free what it has."""
+    with client(app) as asked:
+        item = nic_of(asked, name)
+        said = asked.change("DELETE", f"nics/{item['nic']['uuid']}", None, item["revision"], dry_run, force=force)
+    show_change(said, f"NIC {item['label']} deleted", dry_run, as_json)
+
+
+@nic.command("list")
+@filters_argument
+@json_option
+@click.pass_obj
+def nic_list(app: App, filters: tuple[str, ...], as_json: bool) -> None:
+    """List NICs.
+
+    Those that fit each FILTER=VALUE: network, node, cluster, instance, owner, mac, address, state, tag and others.
+    """
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one, shown = item["nic"], item["shown"]
+        addresses = " ".join(filter(None, (one["ip"], *one["addresses"])))
+        return item["label"], shown["state"], one["mac"], addresses, text(shown["nodes"]), one["master"], one["uuid"]
+
+    _listed(app, "nics", filters, ("NIC", "STATE", "MAC", "ADDRESSES", "NODES", "MASTER", "UUID"), row, as_json)
+
+
+@nic.command("show")
+@click.argument("name", metavar="NIC")
+@json_option
+@click.pass_obj
+def nic_show(app: App, name: str, as_json: bool) -> None:
+    """Show everything about a NIC."""
+    with client(app) as asked:
+        show_one(nic_of(asked, name), "nic", as_json)
+
+
+@click.group("node")
+def node() -> None:
+    """Nodes: which have joined, and which are alive."""
+
+
+@node.command("list")
+@filters_argument
+@json_option
+@click.pass_obj
+def node_list(app: App, filters: tuple[str, ...], as_json: bool) -> None:
+    """List nodes.
+
+    Those that fit each FILTER=VALUE: name, cluster, kind, alive.
+    """
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one = item["node"]
+        state = "alive" if item["alive"] else "gone"
+        return one["name"], one["cluster"], state, item["nics"], item["about"]["version"], text(item["missing"]), one["uuid"]
+
+    _listed(app, "nodes", filters, ("NAME", "CLUSTER", "STATE", "NICS", "VERSION", "MISSING", "UUID"), row, as_json)
+
+
+@node.command("show")
+@click.argument("name", metavar="NODE")
+@json_option
+@click.pass_obj
+def node_show(app: App, name: str, as_json: bool) -> None:
+    """Show everything about a node."""
+    with client(app) as asked:
+        show_one(node_of(asked, name), "node", as_json)
+
+
+@node.command("set")
+@click.argument("name", metavar="NODE")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def node_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Change what is said of a node.
+
+    Its cluster, and with provides=TAG,TAG the tags of networks that it should provide.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        body = _body("nodes", given, asked, item["node"])
+        said = asked.change("PATCH", f"nodes/{item['node']['uuid']}", body, item["revision"], dry_run)
+    show_change(said, f"node {item['node']['name']} changed", dry_run, as_json)
+
+
+@node.command("fence")
+@click.argument("name", metavar="NODE")
+@click.option("--force", is_flag=True, help="Also while its last sign of life still counts.")
+@dry_option
+@json_option
+@click.pass_obj
+def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Say of a node that is off that no NIC is there any more.
+
+    Turn it off first: the registry takes your word for it. What it has reported goes; when it comes back it reports anew.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        place, gone = f"nodes/{item['node']['uuid']}/fence", 0
+        while True:
+            said = asked.change("POST", place, None, item["revision"], dry_run, force=force)
+            value = said.body["body"] if dry_run else said.body
+            gone += len(value["nics"])
+            if dry_run or not value["left"]:
+                break
+    show_change(said, f"node {item['node']['name']} fenced: {gone} NICs are not there any more", dry_run, as_json)
+
+
+@node.command("forget")
+@click.argument("name", metavar="NODE")
+@force_option
+@dry_option
+@json_option
+@click.pass_obj
+def node_forget(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -> None:
+    """Forget a node that will not come back.
+
+    Its reports count no more. NICs whose master it is stay wanted; --json lists them.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        said = asked.change("DELETE", f"nodes/{item['node']['uuid']}", None, item["revision"], dry_run, force=force)
+    show_change(said, f"node {item['node']['name']} forgotten", dry_run, as_json)
+
+
+COMMANDS = {"network": network, "nic": nic, "node": node}

@@ -1,0 +1,151 @@
+"""Ask the registry for the command line: its client, what people call things, and how answers are shown.
+
+The registry is a package of its own that nothing of netcommon imports; this names it only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from netcommon.cli.app import App
+from netcommon.cli.output import answer, fields, say, table
+from runtime import validate
+from runtime.errors import HostRefused, NicInvalid
+
+Item = dict[str, Any]
+
+
+def socket_of(app: App) -> str:
+    return app.root.rstrip("/") + str(import_module("netregistry.client").SOCKET)
+
+
+def file_of(app: App) -> str:
+    return app.root.rstrip("/") + str(import_module("netregistry.stores.files").FILE)
+
+
+def as_root(app: App) -> None:
+    """Raise HostRefused for everybody but root: the registry's files are root's."""
+    if not app.is_root:
+        raise HostRefused("the registry's files are for root alone", "run it as root")
+
+
+def client(app: App, role: str = "") -> Any:
+    """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else."""
+    name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
+    return import_module("netregistry.client").Client(socket_of(app), role or f"operator:{name}")
+
+
+# -- what things are called
+
+
+def network_of(asked: Any, name: str) -> Item:
+    """Give the network that a name or UUID means. Raises NicInvalid."""
+    return _one(asked, "networks", "network", name, [{"name": name}])
+
+
+def node_of(asked: Any, name: str) -> Item:
+    """Give the node that a name or UUID means. Raises NicInvalid."""
+    return _one(asked, "nodes", "node", name, [{"name": name}])
+
+
+def nic_of(asked: Any, name: str) -> Item:
+    """Give the NIC that a UUID, INSTANCE/INDEX, MAC, address, instance or name of its own means. Raises NicInvalid."""
+    instance, slash, which = name.rpartition("/")
+    if slash:
+        found = [item for item in asked.all("nics", instance=instance) if item["label"] == name or item["nic"]["name"] == which]
+        return _single("NIC", name, found, "nic")
+    if _fits(validate.mac, name):
+        return _one(asked, "nics", "nic", name, [{"mac": name}])
+    if _fits(validate.address, name):
+        return _one(asked, "nics", "nic", name, [{"address": name}])
+    return _one(asked, "nics", "nic", name, [{"instance": name}, {"name": name}])
+
+
+def whole(asked: Any, place: str, **query: Any) -> tuple[list[Item], str]:
+    """Give all items of a list, and the revision that it is of."""
+    pages = list(asked.pages(place, **query))
+    return [item for page in pages for item in page["items"]], pages[0]["revision"]
+
+
+def _one(asked: Any, place: str, kind: str, name: str, queries: Sequence[Mapping[str, str]]) -> Item:
+    if validate.is_uuid(name.lower()):
+        return dict(asked.get(f"{place}/{name.lower()}").body)
+    found = next((found for query in queries if (found := list(asked.all(place, **query)))), [])
+    return _single("NIC" if kind == "nic" else kind, name, found, kind)
+
+
+def _single(what: str, name: str, found: Sequence[Item], kind: str) -> Item:
+    if len(found) == 1:
+        return found[0]
+    command = f"netcommon registry {kind} list"
+    if found:
+        several = ", ".join(item[kind]["uuid"] for item in found[:10])
+        raise NicInvalid(what, name, f"one {what}, not several: {several}; name it by its UUID")
+    named = "UUID, INSTANCE/INDEX, MAC or address of a NIC" if kind == "nic" else f"name or UUID of a {kind}"
+    raise NicInvalid(what, name, f"the {named} that is there: {command} shows them")
+
+
+def _fits(rule: Any, name: str) -> bool:
+    try:
+        rule(name, "")
+    except NicInvalid:
+        return False
+    return True
+
+
+# -- answers
+
+
+def show_list(items: Iterable[Item], revision: str, headings: Sequence[str], row: Any, as_json: bool, empty: str) -> None:
+    """Print a list: a table, or JSON."""
+    items = list(items)
+    if as_json:
+        answer("registry", revision=revision, items=items)
+    else:
+        say(table(headings, [row(item) for item in items]) if items else empty)
+
+
+def show_one(item: Item, kind: str, as_json: bool) -> None:
+    """Print one object with all that is said of it."""
+    if as_json:
+        answer("registry", revision=item["revision"], items=[item])
+        return
+    lines = [(name, text(value)) for name, value in item[kind].items()]
+    lines += [(name, text(value)) for name, value in (item.get("shown") or {}).items()]
+    lines += [(name, text(value)) for name, value in item.items() if name not in (kind, "shown", "label")]
+    say(fields(lines))
+
+
+def show_change(said: Any, what: str, dry_run: bool, as_json: bool) -> None:
+    """Print what a change has done, or would do."""
+    changes = said.body["changes"] if dry_run else []
+    value = said.body["body"] if dry_run else said.body
+    if as_json:
+        answer("registry-change", revision=said.revision, done=not dry_run, value=value, changes=changes)
+        return
+    say(f"would be {what}" if dry_run else what)
+    for change in changes:
+        say(f"  {change['key']}: {_difference(change['before'], change['after'])}")
+
+
+def _difference(before: Any, after: Any) -> str:
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return "made" if before is None else "deleted"
+    return ", ".join(
+        f"{name} {text(before.get(name)) or '-'} -> {text(each) or '-'}" for name, each in after.items() if before.get(name) != each
+    )
+
+
+def text(value: Any) -> str:
+    """Give a value of JSON as people read it; "" for what says nothing."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, dict):
+        if set(value) >= {"name", "value"}:
+            return f"{value['name']}={value['value']}"
+        return " ".join(f"{name}={text(each)}" for name, each in value.items() if text(each))
+    if isinstance(value, list):
+        return ", ".join(text(each) for each in value)
+    return "" if value in (None, 0) else str(value)

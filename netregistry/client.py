@@ -1,0 +1,231 @@
+"""Ask a registry over its UNIX socket: small, and one request at a time; the command line and agents use it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import quote, urlencode
+
+from netregistry.request import ANY, new_id
+from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SOCKET = "/run/netregistry/socket"
+SECONDS = 60.0  #: for one answer
+SILENT = 10.0  #: seconds without a sign of life after which a stream is over
+AGAIN = 3  #: times that a request without answer is sent
+START = "systemctl start netcommon-registry starts it, netcommon registry init makes a registry the first time"
+LONGEST_LINE = 4 << 20  #: bytes
+
+
+def request_id() -> str:
+    """Make the id of a request: whatever is sent with it is done once."""
+    return new_id(time.time(), secrets.randbits(74))
+
+
+class Problem(NetcommonError):
+    """The registry refused a request: ``kind`` is what the problem's type ends in, ``document`` all that it said (RFC 9457)."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = dict(document)
+        self.kind = str(document.get("type", "")).rpartition("/")[2]
+        self.code = document.get("status", 0)
+        super().__init__(str(document.get("detail") or document.get("title") or "refused, and it does not say why"))
+        self.status = 64 if self.code in (400, 404, 413, 415, 428) else TryAgain.status if self.code in (429, 503) else 69
+        self.retry = self.status == TryAgain.status
+        if self.kind in ("stale", "match"):
+            self.advice = "somebody has changed it meanwhile: look at it again, and repeat what is still wanted"
+        elif self.retry:
+            self.advice = "the same may succeed later: try again"
+        elif document.get("command"):
+            self.advice = str(document["command"])
+
+
+class Answer(NamedTuple):
+    """A body, and the revision (EPOCH:REVISION) that it is of; "" for none."""
+
+    body: Any
+    revision: str
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
+        self._path = path
+
+    def connect(self) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            made.settimeout(self.timeout)
+            made.connect(self._path)
+        except BaseException:
+            made.close()
+            raise
+        self.sock = made
+
+
+class Client:
+    """A registry's client. ``role``: as whom to ask (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator."""
+
+    def __init__(self, path: str = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
+        self._path, self._role, self._seconds = path, role, seconds
+        self._connection: _Connection | None = None
+
+    # -- looking
+
+    def get(self, place: str, **query: Any) -> Answer:
+        """Look at something: ``place`` is a path below /v1, such as "nics". Raises Problem; HostRefused, TryAgain where nobody answers."""
+        return self._asked("GET", _target(place, query), None, {})
+
+    def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Give all items of a list. Raises as ``get`` does."""
+        for page in self.pages(place, **query):
+            yield from page["items"]
+
+    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Give a list part by part: each with its items and the revision. Raises as ``get`` does."""
+        query.setdefault("limit", 1000)
+        while True:
+            page = self.get(place, **query).body
+            yield page
+            if not page["next"]:
+                return
+            query["cursor"] = page["next"]
+
+    # -- changing
+
+    def change(
+        self, method: str, place: str, body: Any = None, match: str = ANY, dry_run: bool = False, key: str = "", **query: Any
+    ) -> Answer:
+        """Ask for a change, once: a request that was not answered is sent again with its id. Raises as ``get`` does.
+
+        ``match``: EPOCH:REVISION at which what is changed was read, or "*"; ``key``: the request's id, for who goes on asking after
+        TryAgain: ``request_id``.
+        """
+        headers = {"Idempotency-Key": key or request_id()}
+        if method in ("PATCH", "DELETE") or match != ANY:
+            headers["If-Match"] = match if match == ANY else f'"{match}"'
+        if dry_run:
+            query["dry_run"] = True
+        return self._asked(method, _target(place, query), body, headers)
+
+    # -- streams
+
+    def watch(self, node: str, start: str = "", incarnation: str = "") -> Iterator[dict[str, Any]]:
+        """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
+        query = {"node": node, "from": start, "incarnation": incarnation}
+        connection = _Connection(self._path, SILENT)
+        try:
+            response = self._sent(connection, "GET", _target("watch", {name: value for name, value in query.items() if value}), None, {})
+            if response.status != 200:
+                raise _problem(response.status, response.read())
+            while line := response.readline(LONGEST_LINE):
+                yield _decoded(line)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise TryAgain(f"the registry's stream was cut off: {_words(error)}") from None
+        finally:
+            connection.close()
+
+    # -- the whole
+
+    def backup(self) -> Iterator[bytes]:
+        """Give a copy of the registry, piece by piece. Raises as ``get`` does."""
+        return self._pieces("backup", lambda response: response.read(1 << 16))
+
+    def export(self) -> Iterator[bytes]:
+        """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
+        return self._pieces("export", lambda response: response.readline(LONGEST_LINE))
+
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], bytes]) -> Iterator[bytes]:
+        connection = _Connection(self._path, self._seconds)
+        try:
+            response = self._sent(connection, "GET", _target(place, {}), None, {})
+            if response.status != 200:
+                raise _problem(response.status, response.read())
+            while data := read(response):
+                yield data
+        except (OSError, http.client.HTTPException) as error:
+            raise TryAgain(f"the registry's answer was cut off: {_words(error)}") from None
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- requests
+
+    def _asked(self, method: str, target: str, body: Any, headers: dict[str, str]) -> Answer:
+        for attempt in range(AGAIN):
+            if self._connection is None:
+                self._connection = _Connection(self._path, self._seconds)
+            try:
+                response = self._sent(self._connection, method, target, body, headers)
+                data = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if attempt + 1 < AGAIN and not isinstance(error, TimeoutError):
+                    continue  # a connection that was kept may have ended; the id lets a change be done once
+                raise TryAgain(f"the registry on {self._path} has not answered: {_words(error)}") from None
+            if response.status >= 400:
+                raise _problem(response.status, data)
+            return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
+        raise AssertionError
+
+    def _sent(self, connection: _Connection, method: str, target: str, body: Any, headers: dict[str, str]) -> http.client.HTTPResponse:
+        if connection.sock is None:
+            try:
+                connection.connect()
+            except FileNotFoundError:
+                raise HostRefused(f"no registry is served on {self._path}", START) from None
+            except ConnectionRefusedError:
+                raise HostRefused(f"nobody listens on {self._path} any more", START) from None
+            except PermissionError:
+                raise HostRefused("the registry's socket is for root alone", "run it as root") from None
+        given = {"Netcommon-Role": quote(self._role, safe=":")} if self._role else {}
+        data = None
+        if body is not None:
+            data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
+        connection.request(method, target, data, {**headers, **given})
+        return connection.getresponse()
+
+
+def _target(place: str, query: Mapping[str, Any]) -> str:
+    """Give the path of a request; ``place`` is encoded but for its slashes."""
+    shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items() if value is not None}
+    return f"/v1/{quote(place, safe='/:')}" + (f"?{urlencode(shown)}" if shown else "")
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise TryAgain(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
+
+
+def _problem(status: int, data: bytes) -> Problem:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    return Problem(found if isinstance(found, dict) else {"status": status, "detail": f"refused with status {status}"})
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,148 @@
+"""Define what the service answers beside the registry's own objects; schemas are made of these."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from netregistry.model.claim import Claim
+from netregistry.model.history import Entry
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic, Report
+from netregistry.model.node import About, Node
+from netregistry.state import Conflict, Shown
+
+
+class NetworkItem(NamedTuple):
+    """A network as it is wanted."""
+
+    revision: str
+    network: Network
+    nics: int  #: how many NICs are in it
+
+
+class NicItem(NamedTuple):
+    """A NIC as it is wanted, and what is seen of it."""
+
+    revision: str
+    nic: Nic
+    shown: Shown
+    label: str
+
+
+class NodeItem(NamedTuple):
+    """A node, and what it says of itself. ``reported``: when, 0 for never; ``reports``: EPOCH:REVISION of its latest."""
+
+    revision: str
+    node: Node
+    alive: bool
+    since: float
+    reported: float
+    reports: str
+    nics: int
+    missing: tuple[str, ...]  #: tags of networks that it should provide and does not
+    about: About
+
+
+class ReportItem(NamedTuple):
+    """What one node says of one NIC."""
+
+    revision: str
+    node: str
+    report: Report
+
+
+class ClaimItem(NamedTuple):
+    """A MAC or an address of one scope, and how it stands."""
+
+    revision: str
+    key: str
+    standing: str
+    claim: Claim
+
+
+class ConflictItem(NamedTuple):
+    """A MAC or an address that more than one NIC wants."""
+
+    conflict: Conflict
+
+
+class HistoryItem(NamedTuple):
+    """One request that was done."""
+
+    revision: str
+    entry: Entry
+
+
+class FoundItem(NamedTuple):
+    """Something whose name, UUID, MAC or address has the text that was looked for."""
+
+    kind: str
+    uuid: str
+    label: str
+    text: str  #: what of it has the text
+
+
+class Page(NamedTuple):
+    """A part of a list; all parts are of one ``revision``. ``next``: what ``cursor`` gives the following part; "": there is none."""
+
+    revision: str
+    items: tuple[Any, ...]
+    next: str = ""
+
+
+class Abilities(NamedTuple):
+    """What this service can do: a newer client leaves alone what an older service cannot."""
+
+    name: str
+    version: str
+    epoch: str
+    revision: str
+    abilities: tuple[str, ...]
+    actions: tuple[str, ...]
+
+
+class Status(NamedTuple):
+    """How the service is."""
+
+    version: str
+    epoch: str
+    revision: str
+    leader: bool
+    networks: int
+    nics: int
+    nodes: int
+    alive: int
+    conflicts: int
+    streams: int
+    history: int
+    unreadable: tuple[str, ...]  #: keys whose values cannot be read
+    waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
+
+
+class Compacted(NamedTuple):
+    """What a compaction has done: bytes of the file before and after it, and up to which revision nothing older is remembered."""
+
+    before: int
+    after: int
+    revision: str
+
+
+class Heartbeat(NamedTuple):
+    """A sign of life of a node without an open stream. ``incarnation``: a UUID that its agent makes at each start."""
+
+    incarnation: str
+
+
+class Alive(NamedTuple):
+    """For how long a node is alive now, in seconds."""
+
+    seconds: float
+
+
+class Problem(NamedTuple):
+    """Why a request was refused (RFC 9457). More fields say more: ``field``, ``holder``, ``master``, ``command``, ``revision``."""
+
+    type: str
+    title: str
+    status: int
+    detail: str

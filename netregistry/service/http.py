@@ -1,0 +1,341 @@
+"""Speak HTTP: requests of aiohttp's read and checked by the table of endpoints, answers and problems written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from netregistry import exchange
+from netregistry.model.codec import Invalid, write
+from netregistry.refusal import KINDS, Refused
+from netregistry.request import Call, Response, new_id
+from netregistry.service import filters
+from netregistry.service.figures import Figures, rendered
+from netregistry.service.limits import Rate
+from netregistry.service.openapi import document
+from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
+from netregistry.service.who import identity, peer
+from runtime.errors import NetcommonError, TryAgain
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from netregistry.model.history import Identity
+    from netregistry.service.limits import Limits
+    from netregistry.service.registry import Registry
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+T = TypeVar("T")
+PROBLEM = "application/problem+json"
+CHUNK = 1 << 16  #: bytes of a file at once
+LINES_AT_ONCE = 200
+DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
+
+
+class Service:
+    """One registry over HTTP. What touches the registry runs in one thread, by turns; the connections in the event loop."""
+
+    def __init__(self, registry: Registry, version: str, limits: Limits) -> None:
+        self._registry, self._version, self._limits = registry, version, limits
+        self._pool = ThreadPoolExecutor(1, "registry")
+        self._waiting = 0
+        self._rate = Rate(limits, time.monotonic)
+        self.figures = Figures()
+        self.stopping = False
+
+    def application(self) -> web.Application:
+        """Give what aiohttp serves."""
+        found = web.Application(middlewares=[self._guarded], client_max_size=self._limits.body)
+        for route in ROUTES:
+            found.router.add_route(route.method, route.path, partial(self._handle, route), name=route.name)
+        return found
+
+    # -- turns
+
+    async def turn(self, work: Callable[..., T], *given: Any, own: bool = False) -> T:
+        """Do something with the registry when it is its turn. ``own``: the service's own work, however many wait. Raises Refused."""
+        if self._waiting >= self._limits.waiting and not own:
+            raise Refused("too-many", f"{self._waiting} requests are waiting: try again in a moment", retry_after=1)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, given)
+        finally:
+            self._waiting -= 1
+
+    def _timed(self, work: Callable[..., T], given: tuple[Any, ...]) -> T:
+        begun = time.monotonic()
+        try:
+            return work(*given)
+        finally:
+            self.figures.seconds += time.monotonic() - begun
+
+    def close(self) -> None:
+        """Wait for what is being worked on; nothing more is."""
+        self._pool.shutdown()
+
+    # -- requests
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who may, and turn every refusal and error into a problem."""
+        headers: dict[str, str] = {}
+        try:
+            transport = request.transport
+            if transport is None:
+                raise Refused("unavailable", "the connection is gone")
+            peer(transport.get_extra_info("socket"))
+            if self.stopping:
+                raise Refused("unavailable", "the service stops: try again", retry_after=2)
+            response = await handler(request)
+        except Refused as error:
+            refused = error
+        except Invalid as error:
+            refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
+        except web.HTTPRequestEntityTooLarge:
+            refused = Refused("too-large", f"a request has at most {self._limits.body} bytes")
+        except web.HTTPMethodNotAllowed as error:
+            refused = Refused(
+                "method", f"{request.method} is not done to {request.path!a:.200}; there are {', '.join(error.allowed_methods)}"
+            )
+            headers["Allow"] = ",".join(sorted(error.allowed_methods))
+        except web.HTTPNotFound:
+            refused = Refused("missing", f"there is no endpoint {request.path!a:.200}: GET /v1/openapi.json lists them")
+        except web.HTTPException as error:
+            refused = Refused("invalid", error.reason)
+        except TryAgain as error:
+            refused = Refused("unavailable", str(error), retry_after=1)
+        except NetcommonError as error:
+            refused = Refused("unavailable", str(error))
+        except (ConnectionResetError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self.figures.faults += 1
+            self._registry.log.error(
+                f"{request.method} {request.path}: {error!r} {' '.join(traceback.format_tb(error.__traceback__)[-3:])}"
+            )
+            refused = Refused("fault", f"the service has a fault, and its log says which: {type(error).__name__}")
+        else:
+            self._counted(request, response.status)
+            return response
+        self._counted(request, refused.code)
+        return _problem(refused.problem(), headers)
+
+    def _counted(self, request: web.Request, status: int) -> None:
+        route = request.match_info.route.name if request.match_info.http_exception is None else None
+        self.figures.answered(route or "none", status)
+
+    async def _handle(self, route: Route, request: web.Request) -> web.StreamResponse:
+        who = identity(unquote(request.headers.get("Netcommon-Role", "")))
+        self._rate.count(who)
+        wanted = filters.given(route.query, request.query.items())
+        if route.action:
+            return await self._change(route, request, who, wanted)
+        special: dict[str, Callable[[web.Request, Identity, dict[str, Any]], Awaitable[web.StreamResponse]]] = {
+            "watch": self._watch,
+            "backup": self._backup,
+            "export": self._export,
+            "compact": self._compact,
+            "heartbeat": self._heartbeat,
+            "metrics": self._metrics,
+            "healthz": self._healthz,
+        }
+        if route.name in special:
+            return await special[route.name](request, who, wanted)
+        if route.name == "openapi":
+            return _json(200, document(self._version))
+        if route.name == "problem":
+            return _json(200, _kind(request.match_info["kind"]))
+        body, revision = await self.turn(self._look, route, dict(request.match_info), wanted)
+        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision))
+
+    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str]:
+        """Give the JSON of what is looked at. In the registry's turn."""
+        reader = self._registry.reader
+        if route.name == "status":
+            found = reader.status(self._registry.leads, self._registry.streams.count)
+        elif route.name in ("abilities", "settings"):
+            found = getattr(reader, route.name)()
+        else:
+            found = getattr(reader, route.name)(place.get("uuid", wanted))
+        return _encoded(found.body), found.revision
+
+    # -- changes
+
+    async def _change(self, route: Route, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
+        place = request.match_info
+        body = await _body(request, route)
+        if wanted.get("force"):
+            body = {"force": True}
+        target = place.get("uuid", "")
+        if route.action.startswith("claim."):
+            target = f"{place['kind']}/{place['scope']}/{place['what']}"
+        elif route.action == "report" and target != who.name and who.role == "node":
+            await self.turn(self._registry.misplace, target)
+        given = request.headers.get("Idempotency-Key", "").strip('"')
+        call = Call(
+            given or new_id(time.time(), secrets.randbits(74)),
+            route.action,
+            "" if route.action == "report" else target,
+            body,
+            _match(request),
+            wanted.get("dry_run", False),
+        )
+        response: Response = await self.turn(self._registry.answer, call, who)
+        headers = {"Idempotency-Key": call.id} if response.status < 400 or not given else {}
+        if response.status >= 400:
+            return _problem(response.body, headers)
+        return _json(response.status, response.body, _etag(response.revision) | headers)
+
+    # -- nodes
+
+    async def _heartbeat(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        body = await _body(request)
+        seconds = await self.turn(self._registry.heartbeat, who, request.match_info["uuid"], body)
+        return _json(200, {"seconds": seconds})
+
+    async def _watch(self, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        channel = await self.turn(self._registry.watch, who, wanted, wake)
+        try:
+            response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store"})
+            await response.prepare(request)
+            while True:
+                news.clear()
+                ended, data = channel.ended, channel.take()
+                if data:
+                    await asyncio.wait_for(response.write(data), self._limits.sending)
+                elif ended:
+                    break
+                else:
+                    await news.wait()
+            await response.write_eof()
+        except (TimeoutError, ConnectionResetError):
+            if request.transport is not None:
+                request.transport.abort()  # it goes on where it was, with another connection
+        finally:
+            await asyncio.shield(self.turn(self._registry.streams.close, channel, "over", own=True))
+        return response
+
+    # -- the whole
+
+    async def _backup(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        if who.role != "operator":
+            raise Refused("forbidden", "a copy of the whole registry is for its operator", master="operator")
+        with await self.turn(self._registry.backup) as file:
+            response = web.StreamResponse(headers={"Content-Type": BINARY})
+            response.content_length = os.fstat(file.fileno()).st_size
+            await response.prepare(request)
+            while data := file.read(CHUNK):
+                await asyncio.wait_for(response.write(data), self._limits.sending)
+            await response.write_eof()
+        return response
+
+    async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        lines = await self.turn(lambda: exchange.lines(self._registry.local.view))  # of objects that never change
+        response = web.StreamResponse(headers={"Content-Type": LINES})
+        await response.prepare(request)
+        for place in range(0, len(lines), LINES_AT_ONCE):
+            data = b"".join(map(exchange.encoded, lines[place : place + LINES_AT_ONCE]))
+            await asyncio.wait_for(response.write(data), self._limits.sending)
+        await response.write_eof()
+        return response
+
+    async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        if who.role != "operator":
+            raise Refused("forbidden", "what the registry remembers is for its operator to decide", master="operator")
+        if await request.read():
+            raise Invalid("body", "something", "no body for POST /v1/compact")
+        return _json(200, write(await self.turn(self._registry.compact)))
+
+    async def _metrics(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        text = await self.turn(rendered, self.figures, self._registry, self._waiting)
+        return web.Response(text=text, content_type=TEXT)
+
+    async def _healthz(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+        await self.turn(self._registry.store.get, "ledger")
+        return web.Response(text="ok\n", content_type=TEXT)
+
+
+# -- bodies and headers
+
+
+async def _body(request: web.Request, route: Route | None = None) -> Any:
+    """Read a body of JSON; nothing where the endpoint takes none. Raises Refused, Invalid."""
+    data = await request.read()
+    if route is not None and route.body is None:
+        if data:
+            raise Invalid("body", len(data), f"no body for {route.method} {route.path}")
+        return None
+    if request.content_type != "application/json":
+        raise Refused("media", f"the body is {request.content_type!a:.80}: send application/json")
+    try:
+        found = json.loads(data.decode(), parse_constant=_no_number, object_pairs_hook=_once)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise Invalid("body", data[:80].decode("latin-1"), f"JSON: {str(error) or 'too deep'}"[:200]) from None
+    if _deeper(found, DEEPEST):
+        raise Invalid("body", "lists and objects", f"at most {DEEPEST} in each other")
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field twice")
+    return found
+
+
+def _deeper(value: Any, most: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(most <= 0 or _deeper(each, most - 1) for each in inner)
+
+
+def _match(request: web.Request) -> str:
+    """Give what If-Match says, without the quotes of an entity tag."""
+    text = request.headers.get("If-Match", "").strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _etag(revision: str) -> dict[str, str]:
+    return {"ETag": f'"{revision}"'} if revision else {}
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, body=_encoded(value), content_type="application/json", headers=headers)
+
+
+def _problem(problem: dict[str, Any], headers: dict[str, str]) -> web.Response:
+    kind = str(problem["type"]).rpartition("/")[2]
+    if "retry_after" in problem:
+        headers["Retry-After"] = str(problem["retry_after"])
+    elif kind in ("busy", "waiting", "unsure"):
+        headers["Retry-After"] = "1"
+    return web.Response(status=problem["status"], body=_encoded(problem), content_type=PROBLEM, headers=headers)
+
+
+def _kind(kind: str) -> dict[str, Any]:
+    if kind not in KINDS:
+        raise Refused("missing", f"there is no such problem; there are {', '.join(KINDS)}")
+    return {**Refused(kind, KINDS[kind][1]).problem()}

@@ -1,0 +1,75 @@
+"""Find networks, NICs and nodes by any part of a name, MAC, address or UUID, and list keys in order, without looking at each object."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any
+
+from netregistry.model import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netregistry.model.network import Network
+    from netregistry.model.nic import Nic
+    from netregistry.stores.base import Batch
+    from netregistry.view import View
+
+KINDS = ("networks", "nics", "nodes")
+
+
+class Index:
+    """For each key of KINDS the text that it is found by; kept by ``hear`` as a view is."""
+
+    def __init__(self, view: View) -> None:
+        self.changed = dict.fromkeys(KINDS, 0)  #: how often something of a kind has
+        self._texts: dict[str, dict[str, str]] = {}
+        self._sorted: dict[str, list[str]] = {}
+        self.hear(view, None)
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Take in what the view has taken in: one commit; None: all of it anew."""
+        if batch is None:
+            self._texts = {kind: {key: text(value) for key, value in view.all(kind).items()} for kind in KINDS}
+            self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
+            self.changed = {kind: count + 1 for kind, count in self.changed.items()}
+            return
+        for change in batch.changes:
+            if (kind := keys.kind(change.key)) in KINDS:
+                self._put(kind, change.key, view.get(change.key))
+
+    def _put(self, kind: str, key: str, value: Any) -> None:
+        texts, order = self._texts[kind], self._sorted[kind]
+        self.changed[kind] += 1
+        if value is None:
+            if texts.pop(key, None) is not None:
+                del order[bisect_left(order, key)]
+            return
+        if key not in texts:
+            insort(order, key)
+        texts[key] = text(value)
+
+    def keys(self, kind: str) -> list[str]:
+        """Give the keys of a kind in order. Not to be changed."""
+        return self._sorted[kind]
+
+    def find(self, part: str) -> Iterator[tuple[str, str, str]]:
+        """Give kind, key and the word that has the part, of all that has it."""
+        part = part.lower()
+        for kind in KINDS:
+            for key, words in self._texts[kind].items():
+                if part in words:
+                    yield kind, key, next((word for word in words.split("\n") if part in word), "")
+
+
+def text(value: Any) -> str:
+    """Give the words by which something is found, one a line, in lower case."""
+    return "\n".join(word for word in _words(value) if word).lower()
+
+
+def _words(value: Network | Nic | Any) -> Iterator[str]:
+    yield value.uuid
+    yield value.name
+    for field in ("mac", "subnet", "subnet6", "label"):
+        yield getattr(value, field, "")
+    yield from getattr(value, "all_addresses", ())

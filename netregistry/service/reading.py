@@ -1,0 +1,240 @@
+"""Answer what is only looked at: lists, objects, history, search, status. From the view, and of the history from the store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netregistry import state
+from netregistry.actions import ACTIONS
+from netregistry.model import keys
+from netregistry.model.codec import Invalid, load, write
+from netregistry.model.history import Entry
+from netregistry.model.node import About
+from netregistry.refusal import Refused
+from netregistry.request import new_id, revision
+from netregistry.service import answers, filters
+from netregistry.service.filters import USUAL, Filter, Sight, chosen
+from netregistry.service.listings import Listings, Row, Rows
+from netregistry.stores.base import Ahead, Compacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from netregistry.model.network import Network
+    from netregistry.model.nic import Nic
+    from netregistry.model.node import Node
+    from netregistry.service.index import Index
+    from netregistry.service.states import States
+    from netregistry.stores.base import Store
+    from netregistry.view import View
+
+ABILITIES = ("batch", "dry-run", "find", "history", "watch", "backup")
+NO_ROWS = Rows((), (), ())
+SCANNED = 5000  #: entries of the history that one request reads
+
+
+class Answer(NamedTuple):
+    """A body for JSON, and the revision of what it shows ("" for none)."""
+
+    body: Any
+    revision: str = ""
+
+
+class Reader:
+    """What there is to look at. ``view``: gives the view as it is by now."""
+
+    def __init__(self, view: Callable[[], View], index: Index, states: States, store: Store, listings: Listings, version: str) -> None:
+        self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
+
+    # -- lists
+
+    def networks(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("networks", filters.NETWORKS, self._index.keys("networks"), wanted, self._network)
+
+    def nics(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("nics", filters.NICS, self._index.keys("nics"), wanted, self._nic)
+
+    def nodes(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("nodes", filters.NODES, self._index.keys("nodes"), wanted, self._node)
+
+    def reports(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("seen", filters.REPORTS, (), wanted, _report)
+
+    def claims(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("claims", filters.CLAIMS, (), wanted, _claim)
+
+    def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
+        view = self._now()
+        found = list(state.all_conflicts(view)) if "cursor" not in wanted else []
+        rows = Rows([each.claim for each in found], [0] * len(found), found)
+        return self._paged("conflicts", rows, wanted, lambda _view, row: answers.ConflictItem(row.value))
+
+    def _list(
+        self, kind: str, known: tuple[Filter, ...], everything: Iterable[str], wanted: Mapping[str, Any], item: Callable[[View, Row], Any]
+    ) -> Answer:
+        asked = {name: value for name, value in wanted.items() if name not in ("limit", "cursor")}
+        view, rows = self._now(), NO_ROWS
+        if "cursor" not in wanted:
+            if kind == "seen":
+                everything = sorted(view.all("seen"))
+            elif kind == "claims":
+                everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
+            found = chosen(known, Sight(view, self._states), everything, asked)
+            rows = Rows(found, *view.columns(found))
+        return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
+
+    def _paged(self, what: str, rows: Rows, wanted: Mapping[str, Any], item: Callable[[View, Row], Any]) -> Answer:
+        view, limit = self._now(), wanted.get("limit", USUAL)
+        if "cursor" in wanted:
+            part = self._listings.more(what, wanted["cursor"], limit)
+        else:
+            part = self._listings.first(what, f"{view.epoch}:{view.revision}", rows, limit)
+        page = answers.Page(part.revision, tuple(item(view, row) for row in part.rows), part.cursor)
+        return Answer(write(page), part.revision)
+
+    # -- objects
+
+    def network(self, uuid: str) -> Answer:
+        return self._one("networks", uuid, "network", self._network)
+
+    def nic(self, uuid: str) -> Answer:
+        return self._one("nics", uuid, "NIC", self._nic)
+
+    def node(self, uuid: str) -> Answer:
+        return self._one("nodes", uuid, "node", self._node)
+
+    def settings(self) -> Answer:
+        view = self._now()
+        shown = view.shown_revision(keys.SETTINGS)
+        return Answer({"revision": shown, "settings": write(view.settings)}, shown)
+
+    def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
+        view, key = self._now(), f"{kind}/{uuid}"
+        value = view.get(key)
+        if value is None or value.uuid != uuid:
+            raise Refused("missing", f"there is no {what} {uuid!a:.80}")
+        return Answer(write(item(view, Row(key, view.at(key), value))), view.shown_revision(key))
+
+    def _network(self, view: View, row: Row) -> answers.NetworkItem:
+        network: Network = row.value
+        return answers.NetworkItem(_shown(view, row), network, len(view.members("network", network.uuid)))
+
+    def _nic(self, view: View, row: Row) -> answers.NicItem:
+        nic: Nic = row.value
+        return answers.NicItem(_shown(view, row), nic, state.shown(view, nic), nic.label)
+
+    def _node(self, view: View, row: Row) -> answers.NodeItem:
+        node: Node = row.value
+        alive, gone, said = view.alive(node.uuid), view.gone(node.uuid), view.reports(node.uuid)
+        since = alive.since if alive else gone.since if gone else 0.0
+        nics = len(view.members("on", node.uuid))
+        missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
+        about = said.about if said else About()
+        return answers.NodeItem(
+            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about
+        )
+
+    # -- search
+
+    def find(self, wanted: Mapping[str, Any]) -> Answer:
+        """Find by any part of a name, MAC, address or UUID."""
+        view, limit = self._now(), wanted.get("limit", USUAL)
+        found: list[answers.FoundItem] = []
+        for kind, key, word in self._index.find(wanted["text"]):
+            if len(found) == limit:
+                break
+            value = view.get(key)
+            if value is not None:
+                found.append(answers.FoundItem(kind, value.uuid, getattr(value, "label", value.name), word))
+        shown = f"{view.epoch}:{view.revision}"
+        return Answer(write(answers.Page(shown, tuple(found))), shown)
+
+    # -- history
+
+    def history(self, wanted: Mapping[str, Any]) -> Answer:
+        """Give what was done, the oldest first. A part may be shorter than was asked for, and another one follow all the same."""
+        view, limit = self._now(), wanted.get("limit", USUAL)
+        after, at = keys.history(new_id(wanted["since"], 0)) if wanted.get("since") else "", 0
+        if "cursor" in wanted:
+            shown, _, rest = wanted["cursor"].partition("~")
+            after = keys.history(rest)
+            if shown.rpartition(":")[0] == view.epoch and not shown.rpartition(":")[2].isdecimal():
+                raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said')
+            at = revision(view.epoch, shown)
+        try:
+            listing = self._store.list("history/", after, SCANNED, at)
+        except Compacted:
+            raise Refused(
+                "compacted", "the history is not remembered as it was then: list anew, without a cursor", field="cursor"
+            ) from None
+        except (Ahead, ValueError):
+            raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said') from None
+        items: list[answers.HistoryItem] = []
+        last, hints = "", _hints(wanted)
+        for item in listing.items:
+            if len(items) == limit:
+                break
+            last = item.key.partition("/")[2]
+            if all(hint in item.value for hint in hints) and _meant(entry := load(Entry, item.value), wanted):
+                items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
+        items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
+        more = listing.more or (listing.items and listing.items[-1].key != keys.history(last))
+        shown = f"{view.epoch}:{listing.revision}"
+        return Answer(write(answers.Page(shown, tuple(items), f"{shown}~{last}" if more else "")), shown)
+
+    # -- the registry as a whole
+
+    def abilities(self) -> Answer:
+        view = self._now()
+        shown = f"{view.epoch}:{view.revision}"
+        actions = tuple(name for name, action in ACTIONS.items() if action.roles != {"leader"})
+        return Answer(write(answers.Abilities("netcommon registry", self._version, view.epoch, shown, ABILITIES, actions)), shown)
+
+    def status(self, leader: bool, streams: int) -> Answer:
+        view = self._now()
+        shown = f"{view.epoch}:{view.revision}"
+        status = answers.Status(
+            version=self._version,
+            epoch=view.epoch,
+            revision=shown,
+            leader=leader,
+            networks=len(view.all("networks")),
+            nics=len(view.all("nics")),
+            nodes=len(view.all("nodes")),
+            alive=len(view.all("alive")),
+            conflicts=len(view.members("contended")),
+            streams=streams,
+            history=view.ledger.kept,
+            unreadable=tuple(sorted(view.unreadable)[:USUAL]),
+            waiting=view.unheard(),
+        )
+        return Answer(write(status), shown)
+
+
+def _report(view: View, row: Row) -> answers.ReportItem:
+    return answers.ReportItem(_shown(view, row), row.key.split("/")[1], row.value)
+
+
+def _claim(view: View, row: Row) -> answers.ClaimItem:
+    return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
+
+
+def _shown(view: View, row: Row) -> str:
+    return f"{view.epoch}:{row.revision}"
+
+
+def _hints(wanted: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """Give what stands in each entry of the history that fits the filters: most others need not be decoded."""
+    return tuple(json.dumps(wanted[name])[1:-1].encode("ascii") for name in ("target", "action", "role") if name in wanted)
+
+
+def _meant(entry: Entry, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether an entry of the history fits the filters."""
+    target = wanted.get("target")
+    if target is not None and entry.target.partition("/")[2] != target:
+        touched = any(change.key.rpartition("/")[2] == target for change in entry.changes)
+        if not touched:
+            return False
+    fits = (("action", entry.action), ("role", entry.who.role), ("by", entry.who.name))
+    return all(wanted.get(name) in (None, value) for name, value in fits)

@@ -1,0 +1,172 @@
+"""Run a registry for many who ask at once: everything that touches its store or view is done here, one after the other."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
+
+from netregistry.local import Local
+from netregistry.model import keys
+from netregistry.model.codec import read
+from netregistry.model.history import Identity
+from netregistry.refusal import Refused
+from netregistry.service import past
+from netregistry.service.answers import Compacted, Heartbeat
+from netregistry.service.index import Index
+from netregistry.service.listings import Listings
+from netregistry.service.reading import Reader
+from netregistry.service.states import States
+from netregistry.service.streams import Channel, Streams
+from netregistry.service.who import ORIGIN
+from netregistry.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netregistry.request import Call, Response
+    from netregistry.service.limits import Limits
+    from netregistry.stores.base import Batch, Store
+
+T = TypeVar("T")
+LEADING = 10.0  #: seconds of the leader's lease
+ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
+
+
+class Log(Protocol):
+    """Where lines go: netcommon.log.Log."""
+
+    def info(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def error(self, text: str) -> None: ...
+
+
+class Registry:
+    """A registry's core, with what is made from its view. All methods are for one thread; ``now``: seconds since the epoch."""
+
+    def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
+        self.store, self.log = store, log
+        self._parts: tuple[Index, States, Streams] | None = None
+        self.local = Local(store, now, version, self._heard, past.MOST)
+        view = self.local.view
+        self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
+        listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
+        self.reader = Reader(lambda: self.local.view, self.index, self.states, store, listings, version)
+        self.misplaced = 0  #: reports for another node
+        self._leader = 0  #: the lease
+        self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self.local.catch_up()  # what streams that an earlier service has begun are still to be told
+
+    @property
+    def leads(self) -> bool:
+        return self._leader != 0
+
+    def _heard(self, batch: Batch | None) -> None:
+        for part in self._parts or ():
+            part.hear(self.local.view, batch)
+
+    def answer(self, call: Call, who: Identity) -> Response:
+        """Answer a request. Raises Unavailable where the store cannot be used."""
+        return self.local.answer(call, who)
+
+    # -- nodes
+
+    def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None]) -> Channel:
+        """Begin a stream. Raises Refused; Unavailable."""
+        node, incarnation = wanted["node"], wanted.get("incarnation", "")
+        if who.role == "node":
+            self._itself(who, node)
+            if not incarnation:
+                raise Refused("invalid", "a node's stream is its sign of life: it names its agent's incarnation", field="incarnation")
+        elif incarnation:
+            raise Refused("forbidden", "a sign of life is the node's alone", field="incarnation", master=f"node:{node}")
+        if self.local.view.node(node) is None:
+            raise Refused("missing", f"there is no node {node}")
+        channel = Channel(node, incarnation, wake)
+        if incarnation:
+            self._sign_on(who, incarnation)
+        self.streams.open(self.local.view, channel, wanted.get("from", ""))
+        return channel
+
+    def heartbeat(self, who: Identity, node: str, body: Any) -> float:
+        """Take a sign of life; give for how many seconds it counts. Raises Refused, Invalid; Unavailable."""
+        self._itself(who, node)
+        self._sign_on(who, read(Heartbeat, body).incarnation)
+        return ALIVE
+
+    def _itself(self, who: Identity, node: str) -> None:
+        if who.role != "node" or who.name != node:
+            raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
+
+    def _sign_on(self, who: Identity, incarnation: str) -> None:
+        before = self._lives.get(who.name)
+        if before is not None and before[0] == incarnation and self.local.view.alive(who.name) is not None and self.store.keep(before[1]):
+            return
+        self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+
+    def misplace(self, node: str) -> None:
+        """Count and refuse reports for another node."""
+        self.misplaced += 1
+        raise Refused("forbidden", "a node reports for itself alone", master=f"node:{node}")
+
+    # -- by time
+
+    def tick(self) -> None:
+        """Do what is due: leases that end, the leader's work. Raises Unavailable."""
+        if isinstance(self.store, SqliteStore):
+            self.store.tick()
+        self.local.catch_up()
+        if self._leader and not self.store.keep(self._leader):
+            self.log.warning("another service leads now, or this one was held up")
+            self._leader = 0
+        if not self._leader and self.store.get(keys.LEADER) is None:
+            self._leader = self.local.run(self.local.leader.elected(LEADING))
+        if self._leader:
+            self.local.work()
+
+    def beat(self) -> None:
+        """Let nodes with an open stream stay alive, and tell them so."""
+        for node, incarnation in self.streams.nodes().items():
+            try:
+                self._sign_on(Identity("node", node, ORIGIN), incarnation)
+            except Refused as refused:
+                self.log.warning(f"node {node}: {refused}")
+                for channel in self.streams.of(node):
+                    self.streams.close(channel, refused.detail)
+        self.streams.beat(self.local.view)
+
+    # -- the whole
+
+    def backup(self) -> BinaryIO:
+        """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable."""
+        if not isinstance(self.store, SqliteStore) or self.store.path == ":memory:":
+            raise Refused("missing", "this registry's store has a backup of its own kind")
+        with tempfile.TemporaryDirectory(prefix=".backup-", dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
+            self.store.backup(f"{folder}/registry.sqlite")
+            return open(f"{folder}/registry.sqlite", "rb")
+
+    def compact(self) -> Compacted:
+        """Forget what was overwritten or removed up to now; give its sizes. Raises Refused, Unavailable."""
+        if not isinstance(self.store, SqliteStore):
+            raise Refused("missing", "this registry's store is compacted by its own means")
+        self.local.catch_up()
+        view = self.local.view
+        self.store.compact(view.revision)
+        return Compacted(*self.store.shrink(), f"{view.epoch}:{view.revision}")
+
+    def close(self) -> None:
+        """Stop leading, end the streams, close the store."""
+        self.streams.ended = True
+        for channel in self.streams.all():
+            self.streams.close(channel, "the service stops")
+        try:
+            if self._leader:
+                self.store.revoke(self._leader)
+        finally:
+            self._leader = 0
+            self.local.close()
+            self.store.close()

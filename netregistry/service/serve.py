@@ -1,0 +1,113 @@
+"""Run the service: the store opened, the socket bound, signals and time heeded, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from netcommon.process.notify import Notifier
+from netcommon.process.socket_file import OWNER, SocketFile
+from netregistry.service.http import Service
+from netregistry.service.limits import Limits
+from netregistry.service.names import FOLDER, SECONDS, Names
+from netregistry.service.registry import Registry
+from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused, NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from netregistry.service.registry import Log
+    from netregistry.stores.base import Store
+
+TICK = 1.0  #: seconds
+BACKLOG = 512
+
+
+def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: Log) -> None:
+    """Serve the registry in the file ``path`` on the UNIX socket ``listen`` until SIGTERM or SIGINT.
+
+    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file.
+    """
+    store = SqliteStore(path)
+    try:
+        asyncio.run(_run(store, listen, version, Notifier(environ), log))
+    finally:
+        store.close()
+
+
+async def _run(store: Store, listen: str, version: str, notifier: Notifier, log: Log) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with serving(store, listen, version, log, Limits()) as service:
+        log.info(f"serving the registry on {listen}, epoch {store.epoch}")
+        notifier.ready()
+        watchdog = asyncio.create_task(_alive(notifier, service))
+        await ended.wait()
+        notifier.stopping()
+        watchdog.cancel()
+    log.info("stopped")
+
+
+async def _alive(notifier: Notifier, service: Service) -> None:
+    """Tell the service manager that the registry's turn still comes."""
+    while notifier.watchdog:
+        await service.turn(notifier.alive, own=True)
+        await asyncio.sleep(notifier.watchdog / 3)
+
+
+@contextlib.asynccontextmanager
+async def serving(store: Store, listen: str, version: str, log: Log, limits: Limits) -> AsyncIterator[Service]:
+    """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
+    registry = Registry(store, version, log, limits)
+    service = Service(registry, version, limits)
+    runner = web.AppRunner(service.application(), access_log=None)
+    await runner.setup()
+    with contextlib.ExitStack() as stack:
+        stack.callback(service.close)
+        bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        try:
+            file = SocketFile(bound, listen, OWNER)
+        except OSError as error:
+            raise HostRefused(
+                f"cannot listen on {listen}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
+            ) from None
+        stack.callback(file.remove)
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
+        await web.SockSite(runner, bound, backlog=BACKLOG).start()
+        names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
+        stack.callback(names.remove)
+        clocks = [
+            asyncio.create_task(_every(SECONDS, service, names.write, log)),
+            asyncio.create_task(_every(TICK, service, registry.tick, log)),
+            asyncio.create_task(_every(limits.beat, service, registry.beat, log)),
+        ]
+        try:
+            yield service
+        finally:
+            service.stopping = True
+            for clock in clocks:
+                clock.cancel()
+            await service.turn(registry.close, own=True)
+            await runner.cleanup()
+
+
+async def _every(seconds: float, service: Service, work: Callable[[], None], log: Log) -> None:
+    """Do something again and again, whatever comes of it."""
+    while True:
+        try:
+            await service.turn(work, own=True)
+        except NetcommonError as error:
+            log.warning(f"what is due was not done: {error}")
+        except Exception as error:
+            log.error(f"what is due was not done: {error!r}")
+        await asyncio.sleep(seconds)

@@ -1,0 +1,148 @@
+"""Keep the streams that are open: what each node is still to be sent, and nothing beyond a bound."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+from netregistry.refusal import Refused
+from netregistry.service.past import Recent, told
+from netregistry.stream import Line, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from netregistry.stores.base import Batch
+    from netregistry.view import View
+
+BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
+
+
+class Channel:
+    """One open stream. Written by the thread that has the view, read by the one that has the connections."""
+
+    def __init__(self, node: str, incarnation: str, wake: Callable[[], None]) -> None:
+        self.node, self.incarnation, self.wake = node, incarnation, wake
+        self.stream = Stream(node)
+        self.ended = ""  #: why no more comes
+        self.waiting = 0  #: bytes
+        self._first = 0  #: those of them that it is told at first
+        self._lines: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def put(self, lines: list[bytes], first: bool = False) -> None:
+        """Let lines be sent. A hearer that is too slow is cut off: it goes on where it was."""
+        size = sum(map(len, lines))
+        with self._lock:
+            if self.ended:
+                return
+            if not first and self.waiting - self._first + size > BOUND:
+                self.ended = f"too slow: more than {BOUND} bytes are waiting"
+                self._lines.clear()
+                self.waiting = self._first = 0
+                return
+            self._lines += lines
+            self.waiting += size
+            self._first += size if first else 0
+
+    def end(self, why: str) -> None:
+        """Send what waits, and then no more."""
+        with self._lock:
+            self.ended = self.ended or why
+
+    def take(self) -> bytes:
+        """Give all that waits."""
+        with self._lock:
+            found = b"".join(self._lines)
+            self._lines.clear()
+            self.waiting = self._first = 0
+        return found
+
+
+class Streams:
+    """All open streams; kept by ``hear`` as a view is. ``most``: open at once. Everything but ``count`` is for the view's thread."""
+
+    def __init__(self, view: View, most: int) -> None:
+        self.recent = Recent(view)
+        self.cut = 0  #: hearers that were too slow
+        self.ended = False  #: no more are opened
+        self._most = most
+        self._channels: dict[Channel, None] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._channels)
+
+    @property
+    def waiting(self) -> int:
+        """The most bytes that wait for one of them."""
+        return max((channel.waiting for channel in tuple(self._channels)), default=0)
+
+    def nodes(self) -> dict[str, str]:
+        """Give the nodes that are alive by a stream, and their incarnations."""
+        return {channel.node: channel.incarnation for channel in self._channels if channel.incarnation and not channel.ended}
+
+    def all(self) -> tuple[Channel, ...]:
+        return tuple(self._channels)
+
+    def of(self, node: str) -> list[Channel]:
+        """Give the streams by which a node is alive."""
+        return [channel for channel in self._channels if channel.node == node and channel.incarnation]
+
+    def open(self, view: View, channel: Channel, start: str) -> None:
+        """Begin a stream, behind the revision ``start`` or ("") at the beginning. Raises Refused."""
+        if self.ended:
+            raise Refused("unavailable", "the service stops: try again", retry_after=2)
+        if len(self._channels) >= self._most:
+            raise Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30)
+        lines = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)
+        channel.put([_encoded(line) for line in lines], first=True)
+        for other in list(self._channels):
+            if channel.incarnation and other.node == channel.node and other.incarnation:
+                self.close(other, "the same agent has opened another one")
+        self._channels[channel] = None
+
+    def close(self, channel: Channel, why: str = "") -> None:
+        """Forget a stream; ``why`` ends it first."""
+        if why:
+            channel.end(why)
+            channel.wake()
+        self._channels.pop(channel, None)
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Tell everybody what the view has taken in: one commit; None: all of it anew."""
+        self.recent.hear(view, batch)
+        encoded: dict[Line, bytes] = {}
+        for channel in list(self._channels):
+            lines = channel.stream.begin(view) if batch is None else told(channel.stream.next(view, batch), view.epoch, batch.revision)
+            self._send(channel, list(_cached(lines, encoded)))
+
+    def beat(self, view: View) -> None:
+        """Send everybody a sign of life, which says up to which revision all was told."""
+        line = [_encoded(Line("ready", revision=f"{view.epoch}:{view.revision}"))]
+        for channel in list(self._channels):
+            self._send(channel, line)
+
+    def _send(self, channel: Channel, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        channel.put(lines)
+        if channel.ended:
+            self.cut += 1
+            self._channels.pop(channel, None)
+        channel.wake()
+
+
+def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:
+    """Encode lines; what several nodes are told once: a line of one commit is known by all but its value."""
+    for line in lines:
+        key = line._replace(value=None)
+        if key not in known:
+            known[key] = _encoded(line)
+        yield known[key]
+
+
+def _encoded(line: Line) -> bytes:
+    fields = {name: value for name, value in line._asdict().items() if value not in ("", None) or name == "event"}
+    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"

@@ -1,0 +1,81 @@
+"""Make, copy, compact and bring back the file of a registry while no service has it open."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused, TryAgain, escaped
+
+FILE = "/var/lib/netregistry/registry.sqlite"
+REPLACED = ".replaced"  #: what stood in the place of one that was brought back
+
+
+def begin(path: str) -> str:
+    """Make a registry that holds nothing, and its folder; give its epoch. Raises HostRefused, Unavailable."""
+    folder = Path(path).parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostRefused(f"cannot make {escaped(folder)}: {error.strerror}") from None
+    epoch = secrets.token_hex(4)
+    SqliteStore.create(path, epoch).close()
+    return epoch
+
+
+def copy(path: str, target: str) -> None:
+    """Copy a registry that no service has open. Raises HostRefused, TryAgain, Damaged, Unavailable."""
+    with SqliteStore(path) as store:
+        store.backup(target)
+
+
+def compact(path: str) -> tuple[int, int, str]:
+    """Compact a registry that no service has open; give its bytes before and after, and the revision. Raises as ``copy`` does."""
+    with SqliteStore(path) as store:
+        revision = store.list("ledger", limit=1).revision
+        store.compact(revision)
+        return (*store.shrink(), f"{store.epoch}:{revision}")
+
+
+def bring_back(backup: str, path: str) -> str:
+    """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
+
+    The copy itself is read alone. Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
+    """
+    beside = f"{path}.new"
+    for end in ("", "-wal", "-shm"):
+        Path(beside + end).unlink(missing_ok=True)
+    copied = f"{beside}.copy"
+    Path(copied).unlink(missing_ok=True)
+    try:
+        with open(backup, "rb") as source, open(os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+            while data := source.read(1 << 20):
+                target.write(data)
+        with SqliteStore(copied) as store:  # examined as any that is opened: a damaged one is refused here
+            store.renew_epoch(secrets.token_hex(4))
+            epoch = store.epoch
+            store.backup(beside)
+    except OSError as error:
+        raise HostRefused(f"cannot copy {escaped(backup)}: {error.strerror}") from None
+    finally:
+        for end in ("", "-wal", "-shm"):
+            Path(copied + end).unlink(missing_ok=True)
+    if os.path.exists(path):
+        _closed(path)
+        for end in ("", "-wal", "-shm"):
+            if os.path.exists(path + end):
+                os.replace(path + end, path + REPLACED + end)
+    os.replace(beside, path)
+    return epoch
+
+
+def _closed(path: str) -> None:
+    """Raise TryAgain where a service has the file open; a damaged one is to be replaced, whatever it holds."""
+    try:
+        SqliteStore(path).close()
+    except TryAgain:
+        raise TryAgain(f"{escaped(path)} is open in another process: stop the service first: systemctl stop netcommon-registry") from None
+    except HostRefused:
+        pass

@@ -1,0 +1,96 @@
+"""Open and examine the file of a SqliteStore, and raise SQLite's errors as those of a store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netregistry.stores.base import Damaged, Unavailable
+from runtime.errors import HostRefused, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
+SCHEMA = 1  #: PRAGMA user_version
+REMEDY = "netcommon registry restore brings a backup back"
+#: What of a disk, a file system or another process stands in the way; anything else of SQLite's is damage or a fault of ours.
+PASSING = frozenset(
+    (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM)
+)
+DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open a file for one process alone. Raises TryAgain where another one has it, Damaged, Unavailable."""
+    with translated(path):
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
+        try:
+            database.execute("PRAGMA locking_mode=EXCLUSIVE")
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute("BEGIN EXCLUSIVE")  # takes the lock at once: a second process is refused here, not at its first commit
+            database.execute("COMMIT")
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def examine(path: str) -> None:
+    """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
+    if not os.path.exists(path):
+        raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
+    try:
+        with contextlib.closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as database:
+            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+            if application != APPLICATION:
+                raise Damaged(f"{escaped(path)} is no registry", REMEDY)
+            if version > SCHEMA:
+                raise Damaged(f"{escaped(path)} was written by a newer version: its schema is {version}, this one knows {SCHEMA}")
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise Damaged(f"{escaped(path)} is damaged: {escaped(found)}", REMEDY)
+            names = {name for (name,) in database.execute("SELECT name FROM facts")}
+            if missing := {"epoch", "revision", "floor"} - names:
+                raise Damaged(f"{escaped(path)} is damaged: it does not say its {' and '.join(sorted(missing))}", REMEDY)
+    except sqlite3.Error as error:
+        code = _code(error)
+        if code == sqlite3.SQLITE_BUSY:
+            raise TryAgain(f"{escaped(path)} is open in another process") from None
+        if code in PASSING:
+            raise Unavailable(f"{escaped(path)}: {error}") from None
+        raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise SQLite's errors as the store's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = _code(error)
+        if code == sqlite3.SQLITE_BUSY:
+            raise TryAgain(f"{escaped(path)} is open in another process") from None
+        if code in DAMAGE:
+            raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
+        if code in PASSING:
+            raise Unavailable(f"{escaped(path)}: {error}") from None
+        raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Give the primary code of an error (https://www.sqlite.org/rescode.html)."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def synchronise_folder(path: str) -> None:
+    """Let a file that was made survive a crash of the machine."""
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

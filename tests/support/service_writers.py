@@ -1,0 +1,109 @@
+"""Change a registry through its service from several threads until the process is killed: python -m tests.support.service_writers FOLDER.
+
+Each writer numbers its requests, and notes in a file of its own what it is about to ask, under which id, and what was acknowledged. Each
+request makes two NICs with an address each, and deletes those of two requests before: all of it, or nothing. A watcher notes what the node
+is told. Started again, each goes on where it was: what was not acknowledged is asked again, the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+from netregistry.client import Client, Problem, request_id
+from runtime.errors import NetcommonError
+
+WRITERS = 8
+NODE = "aaaaaaaa-0000-4000-8000-000000000000"
+NETWORK = "bbbbbbbb-0000-4000-8000-000000000000"
+
+
+def uuid_of(writer: int, number: int, side: str) -> str:
+    return str(uuid5(UUID(NODE), f"{writer}/{number}/{side}"))
+
+
+def note(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def last(path: Path) -> tuple[int, str, bool]:
+    """Give the number and id of the last request that was begun, and whether it was acknowledged."""
+    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+    begun = [line.split() for line in lines if line.startswith("begun ")]
+    return (int(begun[-1][1]), begun[-1][2], lines[-1].startswith("done ")) if begun else (0, "", True)
+
+
+def parts(writer: int, number: int) -> list[dict[str, Any]]:
+    made = [
+        {
+            "action": "nic.add",
+            "body": {"uuid": uuid_of(writer, number, side), "network": NETWORK, "allocate": ["ipv4"], "name": f"{writer}/{number}"},
+        }
+        for side in ("left", "right")
+    ]
+    gone = [{"action": "nic.delete", "target": uuid_of(writer, number - 2, side), "match": "*"} for side in ("left", "right") if number > 2]
+    return [*made, *gone]
+
+
+def write(folder: Path, writer: int) -> None:
+    path = folder / f"writer{writer}"
+    number, key, done = last(path)
+    notes = note(path)
+    client = Client(str(folder / "socket"), f"node:{NODE}", 10)
+    while True:
+        if done:
+            number, key, done = number + 1, request_id(), False
+            os.write(notes, f"begun {number} {key}\n".encode())
+        try:
+            said = client.change("POST", "batch", {"parts": parts(writer, number)}, key=key)
+        except Problem as error:
+            if not error.retry:
+                os.write(notes, f"refused {number} {error.code} {json.dumps(str(error))}\n".encode())
+                return
+        except NetcommonError:  # nobody there, or no answer: it goes on when the service is back
+            time.sleep(0.01)
+        else:
+            os.write(notes, f"done {number} {said.revision}\n".encode())
+            done = True
+
+
+def watch(folder: Path) -> None:
+    """Note every line; "begin" where the stream begins anew, and what is not told again has left."""
+    path = folder / "watcher"
+    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+    ready = [line.split() for line in lines if line.startswith("ready ")]
+    start = ready[-1][1] if ready else ""
+    notes = note(path)
+    client = Client(str(folder / "socket"))
+    while True:
+        try:
+            os.write(notes, f"begin {start}\n".encode())
+            for line in client.watch(NODE, start):
+                if line["event"] == "ready":
+                    start = line["revision"]
+                    os.write(notes, f"ready {start}\n".encode())
+                elif line["what"] == "nic":
+                    os.write(notes, f"{line['event']} {line['uuid']} {line['revision']}\n".encode())
+        except Problem as error:
+            if error.kind == "compacted":
+                start = ""
+        except NetcommonError:
+            time.sleep(0.01)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    threads = [threading.Thread(target=write, args=(folder, writer)) for writer in range(WRITERS)]
+    for thread in [*threads, threading.Thread(target=watch, args=(folder,))]:
+        thread.start()
+    print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""netcommon registry: a registry is made, served, asked, copied and brought back as an operator types it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.cli import Cli
+from tests.support.netns import wait_until
+from tests.support.registry import NODES
+from tests.support.service import Served, served
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    (tmp_path / "run/netregistry").mkdir(parents=True)
+    return Cli(tmp_path)
+
+
+@contextlib.contextmanager
+def running(cli: Cli) -> Iterator[Served]:
+    """Serve what `init` has made."""
+    with served(cli.root / "run/netregistry", store=SqliteStore(str(cli.root / "var/lib/netregistry/registry.sqlite"))) as service:
+        yield service
+
+
+@pytest.fixture
+def service(cli: Cli) -> Iterator[Served]:
+    cli("registry", "init")
+    with running(cli) as found:
+        yield found
+
+
+def test_networks_and_nics_as_an_operator_types_them(cli: Cli, service: Served) -> None:
+    cli(
+        *["registry", "network", "add", "blue", "subnet=192.0.2.0/24", "gateway=192.0.2.1", "ranges=192.0.2.10-192.0.2.12"],
+        "routes=10.0.0.0/8 via 192.0.2.2",
+    )
+    made = cli(*["registry", "nic", "add", "network=blue", "instance=web1", "index=0", "allocate=ipv4", "options.isolated=yes"]).stdout
+    assert "192.0.2.10" in made
+    cli(*["registry", "nic", "set", "web1/0", "options.rate_in=8mbit", "owner=alice", "--for", "2h"])
+    (nic,) = cli.json("registry", "nic", "show", "192.0.2.10")["items"]
+    assert nic["nic"]["owner"] == "alice"
+    assert [(each["name"], each["value"], each["until"] > 0) for each in nic["nic"]["options"]] == [
+        ("isolated", "yes", False),
+        ("rate_in", "8mbit", True),
+    ]
+    cli(*["registry", "nic", "unset", "web1/0", "options.isolated", "owner"])
+    shown = cli("registry", "nic", "show", nic["nic"]["mac"]).stdout
+    assert "isolated" not in shown and "alice" not in shown and "rate_in=8mbit" in shown and "provisioning" in shown
+    assert cli("registry", "nic", "list", "network=blue").stdout.splitlines()[1].split()[:2] == ["web1/0", "provisioning"]
+    assert cli("registry", "nic", "list", "instance=web9").stdout == "no nics\n"
+    cli("registry", "network", "reserve", "blue", "192.0.2.11", "--reason", "printer")
+    cli("registry", "nic", "allocate", "web1/0", "ipv4")
+    (nic,) = cli.json("registry", "nic", "show", "web1/0")["items"]
+    assert nic["nic"]["addresses"] == ["192.0.2.12"]
+    assert "web1/0" in cli("registry", "find", "2.12").stdout
+    assert "no conflicts" in cli("registry", "conflicts").stdout
+    cli("registry", "nic", "delete", "web1/0")
+    cli("registry", "network", "delete", "blue")
+    history = cli("registry", "history").stdout
+    assert "network.delete" in history and "operator root" in history
+    assert cli("registry", "network", "list").stdout == "no networks\n"
+
+
+def test_who_it_was_is_who_called_sudo(cli: Cli, service: Served) -> None:
+    cli.environ = {"SUDO_USER": "alice"}
+    cli("registry", "network", "add", "blue")
+    assert "operator alice" in cli("registry", "history", "--action", "network.add").stdout
+
+
+def test_a_rehearsal_changes_nothing(cli: Cli, service: Served) -> None:
+    before = service.everything()
+    said = cli("registry", "network", "add", "blue", "--dry-run").stdout
+    assert said.startswith("would be network blue made") and service.everything() == before
+    cli("registry", "network", "add", "blue")
+    assert "mtu - -> 1400" in cli("registry", "network", "set", "blue", "mtu=1400", "--dry-run").stdout
+    assert cli.json("registry", "network", "set", "blue", "mtu=1400", "--dry-run")["done"] is False
+    assert cli.json("registry", "network", "list")["items"][0]["network"]["mtu"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ("network set red mtu=1400", 64, "netcommon registry network list"),
+        ("network add green mtu=many", 64, "a number"),
+        ("network add green mtu", 64, "FIELD=VALUE"),
+        ("network add green colour=red", 64, "no such field"),
+        ("network add green routes=10.0.0.0/8", 64, "via ADDRESS"),
+        ("nic show web9/0", 64, "netcommon registry nic list"),
+        ("nic set web1 mtu=1400", 69, "netcommon registry network set blue mtu="),
+        ("nic set web1 primary=perhaps", 64, "yes or no"),
+        ("nic set web1 options.rate_in=8mbit --for ever", 64, "90s"),
+        ("nic unset web1 uuid", 64, "may be unset"),
+        ("nic unset web1 options.rate_in", 64, "an option that is set"),
+        ("nic add network=blue ip=192.0.2.7", 69, "web1"),
+        ("nic list colour=red", 64, "no such parameter"),
+        ("network delete blue", 69, "web1"),
+        ("node show node9", 64, "netcommon registry node list"),
+        ("history --since never", 64, "--since"),
+        ("init", 69, "is there already"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_remedy(cli: Cli, service: Served, arguments: str, status: int, words: str) -> None:
+    cli(*["registry", "network", "add", "blue", "subnet=192.0.2.0/24"])
+    cli(*["registry", "nic", "add", "network=blue", "instance=web1", "ip=192.0.2.7"])
+    before = service.everything()
+    result = cli("registry", *arguments.split(), status=status)
+    assert words in result.stderr and service.everything() == before
+
+
+def test_nodes(cli: Cli, service: Served) -> None:
+    service.join(0)
+    cli("registry", "node", "set", "node0", "provides=blue,green", "cluster=gnt.example.com")
+    (row,) = cli("registry", "node", "list").stdout.splitlines()[1:]
+    assert row.split()[:3] == ["node0", "gnt.example.com", "gone"] and "blue, green" in row
+    assert NODES[0] in cli("registry", "node", "show", "node0").stdout
+    nic = service.client().change("POST", "nics", {}).body["uuid"]
+    service.client(f"node:{NODES[0]}").change(
+        "POST", f"nodes/{NODES[0]}/reports", {"after": f"{service.store.epoch}:0", "nics": [{"nic": nic, "state": "running"}]}
+    )
+    assert " unknown " in cli("registry", "nic", "list", "node=node0").stdout
+    assert "would be node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0", "--dry-run").stdout
+    assert "node node0 fenced: 1 NICs" in cli("registry", "node", "fence", "node0").stdout
+    assert cli("registry", "nic", "list", "node=node0").stdout == "no nics\n"
+    assert " provisioning " in cli("registry", "nic", "list").stdout
+    cli("registry", "node", "forget", "node0")
+    assert cli("registry", "node", "list").stdout == "no nodes\n"
+    said = cli.json("registry", "status")
+    assert said["nodes"] == 0 and said["epoch"] == service.store.epoch
+
+
+def test_without_a_service_the_remedy_is_named(cli: Cli) -> None:
+    assert "systemctl start netcommon-registry" in cli("registry", "status", status=69).stderr
+    assert "netcommon registry init" in cli("registry", "backup", str(cli.root / "copy"), status=69).stderr
+    cli.uid = 1000
+    for command in ("init", "serve", "backup x", "restore x"):
+        assert "root" in cli("registry", *command.split(), status=69).stderr
+
+
+def test_a_copy_is_brought_back_in_a_new_epoch(cli: Cli) -> None:
+    cli("registry", "init")
+    copies = [str(cli.root / name) for name in ("running", "stopped")]
+    with running(cli) as service:
+        cli("registry", "network", "add", "blue")
+        cli("registry", "backup", copies[0])
+        cli("registry", "backup", copies[0], status=69)
+        cli("registry", "network", "add", "green")
+        assert "stop the service first" in cli("registry", "restore", copies[0], status=75).stderr
+        first = service.store.epoch
+    cli("registry", "backup", copies[1])
+    cli("registry", "restore", copies[0])
+    with running(cli) as service:
+        assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] == ["blue"]
+        assert service.store.epoch != first
+    Path(copies[1]).write_bytes(b"not a registry" * 1000)
+    before = {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()}
+    assert "damaged" in cli("registry", "restore", copies[1], status=69).stderr
+    assert {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()} == before
+    damaged = cli.root / "var/lib/netregistry/registry.sqlite"
+    damaged.write_bytes(b"not a registry" * 1000)
+    cli("registry", "restore", copies[0])
+    with running(cli):
+        assert cli.json("registry", "network", "list")["items"][0]["network"]["name"] == "blue"
+
+
+def test_what_a_node_is_told_is_printed(cli: Cli) -> None:
+    cli("registry", "init")
+    with ThreadPoolExecutor(1) as pool:
+        with running(cli) as service:
+            service.join(0)
+            printed = pool.submit(cli, "registry", "watch", "node0")
+            wait_until(lambda: service.client().get("status").body["streams"] == 1)
+        lines = printed.result(20).stdout.splitlines()
+    assert lines and all(json.loads(line)["event"] == "ready" for line in lines)
+
+
+def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: Path) -> None:
+    file, other = str(cli.root / "lines"), Cli(tmp_path / "other")
+    (other.root / "run/netregistry").mkdir(parents=True)
+    for each in (cli, other):
+        each("registry", "init")
+    with running(cli) as service:
+        service.join(0)
+        cli(*["registry", "network", "add", "blue", "subnet=192.0.2.0/24"])
+        for number in range(3):
+            cli(*["registry", "nic", "add", "network=blue", f"instance=web{number}", "index=0", "allocate=ipv4", "options.isolated=yes"])
+        cli("registry", "export", file)
+        assert "name another file" in cli("registry", "export", file, status=69).stderr
+        assert cli("registry", "export").stdout == Path(file).read_text()
+    with running(other) as service:
+        before = service.everything()
+        assert other("registry", "import", file, "--dry-run").stdout == "5 would be asked for, 1 there already, 0 refused\n"
+        assert service.everything() == before
+        cli_answer = other.json("registry", "import", file)
+        assert (cli_answer["made"], cli_answer["there"], cli_answer["refused"]) == (5, 1, [])
+        assert other("registry", "nic", "show", "web2/0").stdout.count("isolated=yes") == 1
+        assert other("registry", "import", file).stdout == "0 made, 6 there already, 0 refused\n"
+        other("registry", "nic", "set", "web1/0", "owner=alice")
+        refused = other("registry", "import", file, status=69)
+        assert "there is a NIC" in refused.stderr and refused.stdout == "0 made, 5 there already, 1 refused\n"
+        Path(file).write_text(Path(file).read_text() + "x\n")
+        assert "line 8" in other("registry", "import", file, status=64).stderr
+
+
+def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
+    cli("registry", "init")
+    with running(cli) as service:
+        cli("registry", "network", "add", "blue")
+        for number in range(300):
+            service.client().change("PATCH", "settings", {"history_seconds": 86400.0 + number})
+        said = cli.json("registry", "compact")
+        assert said["after"] < said["before"]
+        assert cli.json("registry", "network", "list")["items"][0]["network"]["name"] == "blue"
+        cli("registry", "network", "add", "green")
+    assert "bytes, and has" in cli("registry", "compact").stdout
+    with running(cli):
+        assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []

@@ -1,0 +1,290 @@
+"""A stream that was cut off goes on where it was: every commit once and in order, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from netregistry.client import Client, Problem
+from netregistry.refusal import Refused
+from netregistry.service.limits import Limits
+from netregistry.service.past import Recent, told
+from netregistry.service.streams import BOUND, Channel, Streams
+from netregistry.stores.base import Batch
+from netregistry.stores.files import bring_back
+from netregistry.stores.sqlite import SqliteStore
+from netregistry.stream import Line, Stream
+from tests.support.registry import GANETI, NODES, Registry, node
+from tests.support.service import Served, served
+
+CLUSTER = GANETI.name
+NICS = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(4)]
+
+
+class Hearer:
+    """One that is cut off now and then. What it has from a line that says that all was told, it keeps."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.at = ""
+        self._since: list[Line] = []
+
+    def hear(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            if line.event == "ready":
+                self.lines += self._since
+                self._since, self.at = [], line.revision
+            else:
+                self._since.append(line)
+
+    def cut_off(self) -> None:
+        self._since = []
+
+
+class Remembered(Registry):
+    """A registry with one stream that is never cut off, and what is remembered for those that are."""
+
+    def __init__(self, seed: int, most: int = 20_000) -> None:
+        self.whole, self.stream = Hearer(), Stream(NODES[0])
+        self.parts: Recent | None = None
+        super().__init__(None, self.hear, seed)
+        self.recent = self.parts = Recent(self.local.view, most)
+
+    def hear(self, batch: Batch | None) -> None:
+        if self.parts is not None and batch is not None:
+            self.parts.hear(self.local.view, batch)
+            self.whole.hear(told(self.stream.next(self.local.view, batch), "first", batch.revision))
+
+
+def something(registry: Remembered, chance: random.Random, networks: list[str]) -> None:
+    """Let one thing happen, by chance."""
+    uuid, number = chance.choice(NICS), chance.randrange(2)
+    options = chance.choice([[], [{"name": "isolated", "value": chance.choice(["yes", "no"])}]])
+    network = chance.choice([*networks, ""])
+    asked: list[tuple[Any, ...]] = [
+        ("nic.add", "", {"uuid": uuid, "network": network, "options": options, "cluster": CLUSTER}),
+        ("nic.set", uuid, {"network": network}),
+        ("nic.set", uuid, {"options": options}),
+        ("nic.delete", uuid),
+        ("network.set", networks[0], {"mtu": chance.choice([1400, 1500])}),
+        ("network.delete", networks[1]),
+        ("network.add", "", {"uuid": networks[1], "name": "b"}),
+        ("node.set", NODES[number], {"cluster": chance.choice([CLUSTER, "other.example.com"])}),
+    ]
+    registry.ask(*chance.choice(asked))
+    if chance.random() < 0.6:
+        reports = [{"nic": uuid, "state": "running"}] if chance.random() < 0.6 else []
+        registry.report(node(number), *reports, removed=() if reports else (uuid,))
+
+
+@given(st.integers(0, 1 << 32))
+@example(3686)
+def test_what_is_heard_in_pieces_is_what_is_heard_as_a_whole(seed: int) -> None:
+    registry, chance = Remembered(seed), random.Random(seed)
+    networks = [registry.network("a", cluster=CLUSTER), registry.network("b", "198.51.100.0/24")]
+    for number in range(2):
+        registry.join(number, CLUSTER)
+    pieces = Hearer()
+    for hearer, stream in ((registry.whole, registry.stream), (pieces, Stream(NODES[0]))):
+        hearer.hear(stream.begin(registry.local.view))
+    for _round in range(6):
+        for _ in range(chance.randrange(8)):
+            something(registry, chance, networks)
+        lines = list(registry.recent.resumed(registry.local.view, Stream(NODES[0]), pieces.at))
+        pieces.hear(lines[: chance.randrange(len(lines) + 1)] if chance.random() < 0.5 else lines)
+        pieces.cut_off()
+    resumed = Stream(NODES[0])
+    pieces.hear(registry.recent.resumed(registry.local.view, resumed, pieces.at))
+    assert pieces.lines == registry.whole.lines
+    assert list(resumed.begin(registry.local.view))[:-1] == [], "it goes on as the one that was not cut off"
+
+
+def test_what_is_not_remembered_is_refused() -> None:
+    registry = Remembered(0, most=3)
+    registry.join(0)
+    first = f"first:{registry.local.view.revision}"
+    for number in range(5):
+        registry.nic(node(0), name=f"n{number}")
+    view = registry.local.view
+    for start, kind in ((first, "compacted"), ("first:999", "compacted"), ("other:1", "epoch"), ("x", "invalid")):
+        with pytest.raises(Refused) as refused:
+            list(registry.recent.resumed(view, Stream(NODES[0]), start))
+        assert refused.value.kind == kind
+    lines = list(registry.recent.resumed(view, Stream(NODES[0]), f"first:{view.revision - 2}"))
+    assert [line.event for line in lines] == ["enter", "ready"] * 2 + ["ready"]
+    registry.recent.hear(view, None)
+    with pytest.raises(Refused, match="remembered"):
+        list(registry.recent.resumed(view, Stream(NODES[0]), f"first:{view.revision - 1}"))
+
+
+# -- over the socket
+
+
+def until_ready(lines: Iterator[dict[str, Any]], revision: str = "") -> list[dict[str, Any]]:
+    """Read lines up to the next one that says that all was told, up to ``revision`` at least."""
+    found = []
+    while True:
+        line = next(lines)
+        found.append(line)
+        if line["event"] == "ready" and int(line["revision"].partition(":")[2]) >= int(revision.partition(":")[2] or 0):
+            return found
+
+
+def seen(lines: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(line["event"], line["what"], line["uuid"]) for line in lines if line["event"] != "ready"]
+
+
+def report(service: Served, client: Client, number: int, nics: list[Any], removed: tuple[str, ...] = ()) -> str:
+    """Report; give up to which revision."""
+    after = client.get(f"nodes/{NODES[number]}").body["reports"]
+    return client.change("POST", f"nodes/{NODES[number]}/reports", {"after": after, "nics": nics, "removed": list(removed)}).revision
+
+
+@pytest.mark.parametrize("down", ["neither", "here", "there", "both"])
+def test_a_nic_that_moves_leaves_here_and_enters_there_also_while_a_stream_is_down(tmp_path: Path, down: str) -> None:
+    with served(tmp_path, Limits(beat=0.1)) as service:
+        clients = [service.join(number, CLUSTER) for number in range(2)]
+        network = service.client().change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24"}).body["uuid"]
+        nic = service.client().change("POST", "nics", {"network": network, "allocate": ["ipv4"]}).body
+        report(service, clients[0], 0, [{"nic": nic["uuid"], "state": "running"}])
+        streams = [service.client().watch(NODES[number]) for number in range(2)]
+        heard = [until_ready(stream) for stream in streams]
+        assert seen(heard[0]) == [("enter", "network", network), ("enter", "nic", nic["uuid"])] and seen(heard[1]) == []
+        for number, name in enumerate(("here", "there")):
+            if down in (name, "both"):
+                streams[number].close()  # type: ignore[attr-defined]
+        report(service, clients[1], 1, [{"nic": nic["uuid"], "state": "running"}])
+        moved = report(service, clients[0], 0, [], (nic["uuid"],))
+        for number, name in enumerate(("here", "there")):
+            if down in (name, "both"):
+                streams[number] = service.client().watch(NODES[number], heard[number][-1]["revision"])
+        here, there = [until_ready(stream, moved) for stream in streams]
+        assert seen(here) == [("leave", "nic", nic["uuid"]), ("leave", "network", network)]
+        assert seen(there) == [("enter", "network", network), ("enter", "nic", nic["uuid"])]
+        assert next(line["value"] for line in there if line.get("what") == "nic") == nic
+        for stream in streams:
+            stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_stream_goes_on_behind_a_restart_of_the_service(tmp_path: Path) -> None:
+    """What was committed while it was cut off is told, also by a service that was started later: deletions too."""
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        client = service.join(0)
+        uuids = [client.change("POST", "nics", {"name": f"n{number}", "found": True}).body["uuid"] for number in range(3)]
+        stream = client.watch(NODES[0], incarnation=NODES[3])
+        heard = until_ready(stream)
+        assert len(seen(heard)) == 3
+        stream.close()  # type: ignore[attr-defined]
+        client.change("DELETE", f"nics/{uuids[0]}")
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        client = service.client(f"node:{NODES[0]}")
+        last = client.change("PATCH", f"nics/{uuids[1]}", {"name": "new"}).revision
+        again = client.watch(NODES[0], heard[-1]["revision"], NODES[3])
+        assert seen(until_ready(again, last)) == [("leave", "nic", uuids[0]), ("change", "nic", uuids[1])]
+        again.close()  # type: ignore[attr-defined]
+
+
+def test_who_comes_from_below_the_floor_or_another_epoch_loses_no_deletion(tmp_path: Path) -> None:
+    """It begins anew, and compares: what it is not told again has left."""
+    file, copy = tmp_path / "registry.sqlite", tmp_path / "copy.sqlite"
+    SqliteStore.create(str(file), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(file))) as service:
+        client = service.join(0)
+        uuids = {client.change("POST", "nics", {"name": f"n{number}", "found": True}).body["uuid"] for number in range(4)}
+        stream = service.client().watch(NODES[0])
+        heard = until_ready(stream)
+        known, at = {uuid for _event, _what, uuid in seen(heard)}, heard[-1]["revision"]
+        stream.close()  # type: ignore[attr-defined]
+        assert known == uuids
+        gone = sorted(uuids)
+        client.change("DELETE", f"nics/{gone[0]}")
+    for harm, deleted, kind in (("compact", 2, "compacted"), ("restore", 3, "epoch")):
+        if harm == "compact":
+            with SqliteStore(str(file)) as store:
+                store.compact(store.list("").revision)
+        else:
+            with SqliteStore(str(file)) as store:
+                store.backup(str(copy))
+            bring_back(str(copy), str(file))
+        with served(tmp_path / "run", store=SqliteStore(str(file))) as service:
+            client = service.client(f"node:{NODES[0]}")
+            client.change("DELETE", f"nics/{gone[deleted - 1]}")
+            with pytest.raises(Problem) as refused:
+                next(service.client().watch(NODES[0], at))
+            assert refused.value.kind == kind
+            stream = service.client().watch(NODES[0])
+            heard = until_ready(stream)
+            at = heard[-1]["revision"]
+            stream.close()  # type: ignore[attr-defined]
+            assert {uuid for _event, _what, uuid in seen(heard)} == known - set(gone[:deleted])
+
+
+def test_signs_of_life_come_by_themselves_and_keep_a_node_alive(tmp_path: Path) -> None:
+    with served(tmp_path, Limits(beat=0.05)) as service:
+        client = service.join(0)
+        stream = client.watch(NODES[0], incarnation=NODES[3])
+        assert [next(stream)["event"] for _ in range(4)] == ["ready"] * 4
+        (item,) = service.client().all("nodes")
+        assert item["alive"]
+        with pytest.raises(Problem, match="another agent is alive") as refused:
+            next(client.watch(NODES[0], incarnation=NODES[4]))
+        assert refused.value.kind == "twin"
+        again = client.watch(NODES[0], incarnation=NODES[3])
+        assert next(again)["event"] == "ready"
+        assert [line for line in stream if line["event"] != "ready"] == [], "the same agent's earlier stream has ended"
+        again.close()  # type: ignore[attr-defined]
+
+
+def test_who_may_watch_what(service: Served) -> None:
+    client = service.join(0)
+    for role, query, kind in (
+        ("", {"node": NODES[1]}, "missing"),
+        ("", {"node": NODES[0], "incarnation": NODES[3]}, "forbidden"),
+        (f"node:{NODES[1]}", {"node": NODES[0], "incarnation": NODES[3]}, "forbidden"),
+        (f"node:{NODES[0]}", {"node": NODES[0]}, "invalid"),
+        ("", {"node": NODES[0], "start": "other:5"}, "epoch"),
+        ("", {"node": NODES[0], "start": "first:99999"}, "compacted"),
+        ("", {"node": "here"}, "invalid"),
+    ):
+        with pytest.raises(Problem) as refused:
+            next(service.client(role).watch(**query))
+        assert refused.value.kind == kind, (role, query)
+    assert client.get("status").body["streams"] == 0
+
+
+def test_a_hearer_that_is_too_slow_is_cut_off() -> None:
+    woken: list[int] = []
+    channel = Channel(NODES[0], "", lambda: woken.append(1))
+    channel.put([bytes(2 * BOUND)], first=True)
+    channel.put([bytes(BOUND)])
+    assert not channel.ended and channel.waiting == 3 * BOUND
+    channel.put([b"x"])
+    assert "too slow" in channel.ended and channel.take() == b""
+
+
+def test_streams_end_when_the_service_does(tmp_path: Path) -> None:
+    with served(tmp_path) as service:
+        service.join(0)
+        stream = Client(service.path).watch(NODES[0])
+        until_ready(stream)
+    assert [line["event"] for line in stream if line["event"] != "ready"] == []
+
+
+def test_no_stream_is_opened_after_the_last_one_was_ended(tmp_path: Path) -> None:
+    """A request that waits its turn while the service stops would keep it from its end."""
+    registry = Remembered(0)
+    registry.join(0)
+    streams = Streams(registry.local.view, 10)
+    streams.open(registry.local.view, Channel(NODES[0], "", lambda: None), "")
+    streams.ended = True
+    with pytest.raises(Refused, match="stops"):
+        streams.open(registry.local.view, Channel(NODES[0], "", lambda: None), "")

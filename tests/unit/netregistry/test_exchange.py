@@ -1,0 +1,151 @@
+"""What is exported is made again of its lines, and nothing gets round the rules."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netregistry import exchange
+from netregistry.exchange import Line
+from netregistry.model.codec import Invalid
+from netregistry.model.history import Identity
+from netregistry.request import Response
+from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
+
+CLUSTER = GANETI.name
+FIRST = b'{"kind":"registry","value":{"version":1,"revision":"x:1"}}'
+
+
+def exported(registry: Registry) -> list[bytes]:
+    return [exchange.encoded(line) for line in exchange.lines(registry.local.view)]
+
+
+def plain(data: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Give the lines without what the registry says by itself, in one order."""
+    found = [json.loads(text) for text in data][1:]
+    for line in found:
+        for name in ("made", "joined", "epoch"):
+            line["value"].pop(name, None)
+    return sorted(found, key=json.dumps)
+
+
+def identity(role: str) -> Identity:
+    kind, _, name = role.partition(":")
+    return Identity(kind, name) if role else OPERATOR  # type: ignore[arg-type]
+
+
+def brought_in(registry: Registry, data: Iterable[bytes]) -> list[tuple[int, Response]]:
+    """Ask for all that the lines want; give what was refused, with the number of a line of each batch."""
+    there = {line.name: line for _number, line in exchange.decoded(exported(registry))}
+    todo = [step for number, line in exchange.decoded(data) for step in exchange.steps(number, line, there.get(line.name))]
+    refused = []
+    for batch in exchange.batches(todo):
+        response = registry.ask("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role))
+        if response.status >= 400:
+            refused.append((batch[0].line, response))
+    return refused
+
+
+def full(chance: random.Random) -> Registry:
+    """Make a registry with everything in it: masters of each kind, conflicts, reservations, options, a primary NIC."""
+    registry = Registry(seed=chance.randrange(1 << 30))
+    for number in range(2):
+        registry.join(number, CLUSTER if number else "")
+    registry.do("node.set", NODES[0], {"provides": ["blue"]})
+    registry.do("settings.set", "", {"quarantine": 60.0})
+    networks = [
+        registry.network("blue", "192.0.2.0/24", mtu=1400, resolvers=["192.0.2.53"], routes=[{"prefix": "10.0.0.0/8", "via": "192.0.2.9"}])
+    ]
+    networks += [registry.do("network.add", "", {"name": "g", "subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}, GANETI)["uuid"]]
+    registry.do("network.set", networks[1], {"mtu": 1400, "subnet6": "2001:db8::/64"})
+    for number in range(25):
+        who = chance.choice([OPERATOR, GANETI, node(0), node(1)])
+        fields: dict[str, Any] = {"network": networks[0], "instance": f"vm{number % 9}", "index": number}
+        if who is OPERATOR:
+            fields |= {"allocate": ["ipv4"], "primary": chance.random() < 0.3, "reserved": chance.random() < 0.3}
+        else:
+            fields |= {"found": True, "mac": f"aa:00:00:00:00:{chance.randrange(1, 20):02x}", "ip": f"192.0.2.{chance.randrange(2, 50)}"}
+        if who is GANETI:
+            fields |= {"network": chance.choice(networks), "tags": ["a"], "ip": ""}
+        uuid = registry.do("nic.add", "", fields, who)["uuid"]
+        if chance.random() < 0.3:
+            changed: dict[str, Any] = {"options": [{"name": "isolated", "value": "yes", "until": registry.time + 500}]}
+            if fields["network"] == networks[1]:
+                changed["addresses"] = [f"2001:db8::{number + 1}"]
+            registry.do("nic.set", uuid, changed)
+        if chance.random() < 0.1:
+            registry.do("nic.delete", uuid, {"force": True})
+    registry.do("claim.reserve", f"addresses/{networks[0]}/192.0.2.200", {"reason": "printer"})
+    return registry
+
+
+@given(st.integers(0, 1 << 32))
+def test_what_was_exported_is_made_again(seed: int) -> None:
+    registry = full(random.Random(seed))
+    data = exported(registry)
+    again = Registry()
+    assert brought_in(again, data) == []
+    assert plain(exported(again)) == plain(data)
+    assert set(again.local.view.members("contended")) == set(registry.local.view.members("contended"))
+    before = again.everything()
+    assert brought_in(again, data) == [] and again.everything() == before, "what is so already is not asked for"
+
+
+@given(st.integers(0, 1 << 32), st.integers(0, 40))
+def test_an_import_that_was_cut_off_goes_on(seed: int, cut: int) -> None:
+    data = exported(full(random.Random(seed)))
+    again = Registry()
+    todo = [step for number, line in exchange.decoded(data) for step in exchange.steps(number, line, None)]
+    for batch in list(exchange.batches(todo))[:cut]:
+        assert again.ask("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role)).status == 200
+    assert brought_in(again, data) == [] and plain(exported(again)) == plain(data)
+
+
+def test_what_is_there_otherwise_is_refused(registry: Registry) -> None:
+    nic = registry.nic(mac="aa:00:00:00:00:01")
+    data = exported(registry)
+    for changed in ({"mac": "aa:00:00:00:00:02"}, {"mac": "aa:00:00:00:00:01", "owner": "alice"}):
+        registry.do("nic.set", nic.uuid, changed)
+        ((_line, response),) = brought_in(registry, data)
+        assert response.status == 409 and "there is a NIC" in response.body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        ([], "line 1"),
+        ([b"x"], "line 1"),
+        ([b'{"kind":"nic","value":{}}'], "line 1"),
+        ([b'{"kind":"registry","value":{"version":2}}'], "line 1"),
+        ([FIRST, b"[]"], "line 2"),
+        ([FIRST, b'{"kind":"nic","value":{"uuid":"x"}}'], "line 2.uuid"),
+        ([FIRST, b'{"kind":"nic","value":{"uuid":"13264fb6-0667-415f-9a43-786dc01cbf24","colour":"red"}}'], "line 2.colour"),
+        ([FIRST, b'{"kind":"history","value":{}}'], "line 2"),
+        ([FIRST, b'{"kind":"reservation","value":{"reason":"x"}}'], "line 2"),
+        ([FIRST, b'{"kind":"settings","value":{},"key":"x"}'], "line 2"),
+        ([FIRST, b'{"kind":"settings","value":{},"more":"x"}'], "line 2"),
+    ],
+)
+def test_a_line_that_is_none_is_named(data: list[bytes], where: str) -> None:
+    with pytest.raises(Invalid) as invalid:
+        list(exchange.decoded(data))
+    assert invalid.value.field == where
+
+
+def test_batches_have_one_role_and_fit_into_one_request() -> None:
+    steps = [
+        exchange.Step(turn, role, "nic.add", "", {}, size, line)
+        for line, (turn, role, size) in enumerate(
+            [(4, "", 40), (4, "", 40), (4, "", 40), (1, "", 1), (5, "importer:c", 1), (5, "node:n", 1)]
+        )
+    ]
+    assert [[step.line for step in batch] for batch in exchange.batches(steps)] == [[3, 0, 1], [2], [4], [5]]
+    many = [exchange.Step(4, "", "nic.add", "", {}, 1, line) for line in range(120)]
+    assert [len(batch) for batch in exchange.batches(many)] == [50, 50, 20]
+    assert exchange.steps(2, Line("settings", exchange.Settings()), Line("settings", exchange.Settings())) == []
