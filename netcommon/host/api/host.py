@@ -136,7 +136,10 @@ class View(Protocol):
         ...
 
     def local(self, family: int, address: str) -> bool:
-        """Tell whether the address is the node's own: what is for it goes no further, whichever route there is."""
+        """Tell whether the address is the node's own, or a broadcast or anycast address there: what is for it goes no further.
+
+        That is so whichever route there is, as long as table local is looked up before (netcommon.operations.route.own).
+        """
         ...
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:

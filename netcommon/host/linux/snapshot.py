@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.api.host import EVERY, Listed, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
 
     Value = TypeVar("Value")
+
+
+LOCAL = 255  #: RT_TABLE_LOCAL (linux/rtnetlink.h)
+#: By family the type of a route to an address that a whole network shares (RTN_BROADCAST, RTN_ANYCAST), and an address's length.
+SHARED = {AF_INET: (3, 32), AF_INET6: (4, 128)}
 
 
 class Source(View, Protocol):
@@ -124,7 +130,11 @@ class Snapshot:
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
     def local(self, family: int, address: str) -> bool:
-        return (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()})
+        if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
+            return True
+        kind, length = SHARED[family]
+        there = self._once(("shared", family), lambda: {route.destination for route in self.routes_of(family, kind=kind, table=LOCAL)})
+        return f"{address}/{length}" in there
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))

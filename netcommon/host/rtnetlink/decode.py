@@ -58,7 +58,7 @@ VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_DST, FRA_SRC, FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 1, 2, 4, 14
 RTM_F_CLONED = 0x200
-RTN_LOCAL = 2
+OWN_TYPES = frozenset({2, 3, 4})  #: RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 FIB_RULE_INVERT, FIB_RULE_UNRESOLVED = 2, 4
 RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
@@ -185,8 +185,8 @@ def route(body: bytes) -> Route | None:
 
 
 def leads_here(body: bytes) -> bool:
-    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own."""
-    return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
+    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own, a broadcast or anycast address included."""
+    return _unpack(RTMSG, body)[7] in OWN_TYPES
 
 
 def nexthops(data: bytes) -> Iterator[int]:
