@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime import wanted
+from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
     from netcommon.lifecycle.ends import Passes
     from runtime.paths import Paths
     from runtime.wanted import Moment, Wanted
 
-#: When the end of a NIC's options that failed is tried again (seconds).
-REFUSED = 30.0
+#: When the end of a NIC's options that failed is tried again (seconds): one that the host refuses; and one of a NIC that somebody works
+#: on, at first, which doubles until it is as long. From then on there is an alarm.
+REFUSED, BUSY = 30.0, 2.0
 
 
 class Failed(NamedTuple):
@@ -25,6 +27,7 @@ class Failed(NamedTuple):
 
     at: float
     why: str
+    pause: float = REFUSED  #: until the next attempt (seconds)
 
 
 class OptionEnds:
@@ -56,12 +59,12 @@ class OptionEnds:
 
         return rule
 
-    def attempted(self, now: Moment, refused: Mapping[str, str]) -> float | None:
+    def attempted(self, now: Moment, refused: Mapping[str, NetcommonError]) -> float | None:
         """Note how an attempt at ``now`` went. ``refused``: why, of the NICs whose end failed.
 
         Returns when the next attempt is due (monotonic seconds, infinity for never); None where the link tells it. Raises HostRefused.
         """
-        failed = {uuid: Failed(now.monotonic, why) for uuid, why in refused.items()}
+        failed = {uuid: Failed(now.monotonic, str(why), self._pause(uuid, why)) for uuid, why in refused.items()}
         failed |= {uuid: self._failed[uuid] for uuid in self._passed if uuid not in failed}
         if not failed and not wanted.due(self._paths, now):
             self._failed = failed
@@ -100,9 +103,15 @@ class OptionEnds:
     @property
     def problems(self) -> list[str]:
         """List what keeps options from their end, of each NIC."""
-        return [f"{uuid}: {failed.why}" for uuid, failed in sorted(self._failed.items()) if failed.why]
+        return [f"{uuid}: {failed.why}" for uuid, failed in sorted(self._failed.items()) if failed.why and failed.pause >= REFUSED]
 
     # -- times
+
+    def _pause(self, uuid: str, why: NetcommonError) -> float:
+        if not isinstance(why, TryAgain):
+            return REFUSED
+        before = self._failed.get(uuid)
+        return min(before.pause * 2, REFUSED) if before is not None and before.why else BUSY
 
     def _take(self, uuid: str) -> None:
         if self._first is not None:
@@ -113,7 +122,7 @@ class OptionEnds:
         failed = self._failed.get(uuid)
         if failed is None:
             return min(self._clocks(there), default=math.inf)
-        return min((failed.at + REFUSED, *(when for when in self._clocks(there) if when > failed.at)))
+        return min((failed.at + failed.pause, *(when for when in self._clocks(there) if when > failed.at)))
 
     def _clocks(self, there: Wanted) -> list[float]:
         return [self._clock(end.until) for end in wanted.ends(there)]

@@ -77,9 +77,12 @@ def is_twin(nic: Nic) -> bool:
     return nic.index is None and "XENBUS_PATH" in nic.environment
 
 
-def kept_uuid(nic: Nic) -> str:
-    """Give the UUID under which is kept what was changed of ``nic``: an emulated twin's is its NIC's, which its variables describe."""
-    return nic_from_environment(nic.environment).uuid if is_twin(nic) else nic.uuid
+def described_uuid(nic: Nic) -> str:
+    """Give the UUID that the variables of an emulated twin tell, which is its NIC's; "" where they are damaged."""
+    try:
+        return nic_from_environment(nic.environment).uuid
+    except NicInvalid:
+        return ""
 
 
 def generated_uuid(instance: str, index: int | None, mac: str) -> str:

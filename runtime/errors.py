@@ -62,6 +62,10 @@ class HostRefused(NetcommonError):
             self.advice = ""
 
 
+class FileRefused(HostRefused):
+    """The host cannot read or write a file of ours: the disk is full or read-only, or fails. Once that is over the same may succeed."""
+
+
 class TryAgain(NetcommonError):
     """A lock, a service or the kernel was busy: the same call may succeed later."""
 

@@ -12,7 +12,7 @@ import stat
 from _thread import get_native_id
 from itertools import count
 
-from runtime.errors import HostRefused, RecordUnreadable, escaped
+from runtime.errors import FileRefused, HostRefused, RecordUnreadable, escaped
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def refused(what: str, path: str, error: OSError) -> HostRefused:
+def refused(what: str, path: str, error: OSError) -> FileRefused:
     """The error for a system call that failed: one line."""
-    return HostRefused(f"{what} {escaped(path)}: {error.strerror or error}")
+    return FileRefused(f"{what} {escaped(path)}: {error.strerror or error}")
 
 
 def trusted(found: os.stat_result, path: str) -> None:

@@ -1,7 +1,7 @@
 """The links by device and by instance, each of which leads to the record of the NIC that came up there last.
 
-    devices/<tap>              ->  ../nics/<key>.json
-    instances/<name>/<index>   ->  ../../nics/<key>.json
+devices/<tap>              ->  ../nics/<key>.json
+instances/<name>/<index>   ->  ../../nics/<key>.json
 """
 
 from __future__ import annotations
@@ -46,6 +46,15 @@ class Links:
             return ""
         with links:
             return _key_of(links.target(str(index)), INSTANCES)
+
+    def of_instances(self, name: str) -> list[str]:
+        """List the keys that the links of all positions in the instance lead to."""
+        instances = self._layout.find("instances")
+        links = instances.sub(name) if instances is not None else None
+        if links is None:
+            return []
+        with links:
+            return [_key_of(links.target(index), INSTANCES) for index in links.names()]
 
     def make(self, record: Record) -> None:
         """Both lead to the record from now on."""

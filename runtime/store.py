@@ -10,6 +10,7 @@ from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadab
 from runtime.layout import Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
+from runtime.names import file_name
 from runtime.owners import Owners
 from runtime.record import APPLYING, CHANGING, LONGEST, UP, from_json, to_json
 from runtime.typed import TYPE_CHECKING
@@ -136,8 +137,8 @@ class Store:
         if nics is None:
             return
         for name in nics.names():
-            if not name.endswith(".json") or not is_key(name[:-5]):
-                problems.append(f"{nics.path}/{escaped(name)} is no record's name: left alone")
+            if not _of_record(name):
+                problems.append(_stranger(nics, name))
                 continue
             before = len(self.problems)
             try:
@@ -164,19 +165,40 @@ class Store:
         if self._owed is None:
             from runtime.owed import Owed  # on most nodes nothing ever is
 
-            self._owed = Owed(self._layout, self._put_aside)
+            self._owed = Owed(self._layout, self._put_aside, self.problems)
         return self._owed
 
-    def newer(self) -> list[str]:
-        """What is said of the records that a newer version has written, one line each."""
-        nics, found = self._layout.find("nics"), list[str]()
+    def newer(self) -> dict[str, str]:
+        """What is said of each record that a newer version has written, by its key."""
+        nics, found = self._layout.find("nics"), dict[str, str]()
         for name in nics.names() if nics is not None else ():
             try:
-                if nics is not None and name.endswith(".json") and is_key(name[:-5]):
+                if nics is not None and _of_record(name):
                     self._read(nics, name, from_json)
             except RecordTooNew as error:
-                found.append(str(error))
+                found[name[:-5]] = str(error)
         return found
+
+    def strangers(self) -> list[str]:
+        """What is said of the files among the records that have no record's name, one line each."""
+        nics = self._layout.find("nics")
+        return [_stranger(nics, name) for name in nics.names() if not _of_record(name)] if nics is not None else []
+
+    def refuse_newer(self, name: str) -> None:
+        """Raise RecordTooNew where a UUID, device, instance or INSTANCE/INDEX leads to a record that a newer version has written.
+
+        Of such a record nothing else is known. Raises as read.
+        """
+        instance, slash, index = name.rpartition("/")
+        found = [name.lower()]
+        if _valid(validate.interface, name):
+            found.append(self._links.of_device(name))
+        if _valid(validate.instance, name):
+            found += self._links.of_instances(name)
+        if slash and _valid(validate.instance, instance) and index.isascii() and index.isdecimal():
+            found.append(self._links.of_instance(instance, int(index[:9])))
+        for key in found:
+            self._led_to(key)
 
     # -- writing
 
@@ -205,7 +227,9 @@ class Store:
 
     def remove(self, record: Record) -> None:
         """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
-        self._layout.make("nics").remove(f"{record.key}.json")  # first, as in write
+        nics = self._layout.make("nics")
+        if self._owed is None or not self._owed.keep(record.key, nics):
+            nics.remove(f"{record.key}.json")  # first, as in write
         self._links.remove_device(record)
         self._links.remove_instance(record)
 
@@ -237,13 +261,13 @@ class Store:
             self._put_aside(nics, name, why)
 
     def _put_aside(self, folder: Folder, name: str, why: str) -> None:
-        where = f"{folder.path}/{name}"
+        where = f"{folder.path}/{name}" if name.isascii() and name.isprintable() else escaped(f"{folder.path}/{name}", 400)
         if self.readonly:
             self.problems.append(f"{where} does not parse: {why}")
             return
         try:
             kept = self._layout.make("quarantine")
-            stem = f"{name}.{int(folder.modified(name))}"
+            stem = f"{file_name(name)}.{int(folder.modified(name))}"  # room for the time and the counter, however long the name
             number = 0
             while kept.exists(f"{stem}.{number}"):
                 number += 1
@@ -280,6 +304,15 @@ def is_key(text: str) -> bool:
     uuid, dot, ifindex = text.partition(".")
     canonical = len(uuid) == 36 and uuid == uuid.lower() and _valid(validate.uuid, uuid)
     return canonical and (not dot or (ifindex.isascii() and ifindex.isdigit() and len(ifindex) <= 10))
+
+
+def _of_record(name: str) -> bool:
+    """Tell whether a file has a record's name."""
+    return name.endswith(".json") and is_key(name[:-5])
+
+
+def _stranger(nics: Folder, name: str) -> str:
+    return f"{nics.path}/{escaped(name)} is no record's name: left alone"
 
 
 def _valid(rule: Callable[[str], str], text: str) -> bool:

@@ -37,9 +37,7 @@ class Kept:
                 node.store.close()  # it opens what is there now
             return node
         self.close()
-        self._node = open_node(
-            self.paths, settings, self.clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED
-        )
+        self._node = open_node(self.paths, settings, self.clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
         return self._node
 
     def close(self) -> None:

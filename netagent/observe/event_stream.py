@@ -40,7 +40,6 @@ class OfAgent:
         self._state, self._netns, self._ask = state, netns, question
         self.place = Place()
 
-
     def read(self) -> list[Told]:
         """What has happened since the last call; the first one is given all that the agent still has.
 

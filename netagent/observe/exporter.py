@@ -47,12 +47,12 @@ class Exposition:
             left, self._file = self._file, settings.agent_metrics_file
         if left and left != self._file:
             _remove(left)  # numbers that nobody writes any more would be taken for true
+        self._changed.set()  # before the thread begins, which would write the file twice
         if not self._file:
             self._alarms.clear(FILE_ALARM)
         elif self._writing is None:
             self._writing = threading.Thread(target=self._write_on, name="metrics-file", daemon=True)
             self._writing.start()
-        self._changed.set()
         if settings.agent_metrics_listen != self._listen or self._server is None:
             self._stop_listening()
             self._start_listening(settings.agent_metrics_listen)

@@ -161,4 +161,3 @@ def change(before: Entry | None, after: Entry | None) -> str:
     if new == UP:
         return CAME_UP
     return CLOSES if new == CLOSING and old != CLOSING else ""
-

@@ -74,6 +74,17 @@ class Failed(click.ClickException):
 class LazyGroup(click.Group):
     """Commands by COMMANDS; turns the errors of this project into exit statuses."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--json" in args:  # what is no command line is not parsed as far as the option itself
+            from netcommon.cli.output import JSON
+
+            ctx.meta[JSON] = True
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _answer(ctx, error)
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -98,13 +109,22 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            _answer(ctx, error)
+            raise
         except NetcommonError as error:
-            from netcommon.cli.output import JSON, answer
-
-            if ctx.meta.get(JSON):
-                answer("error", error=str(error), status=error.status, advice=error.advice)
+            _answer(ctx, Failed(error))
             Failed(error).show()
             ctx.exit(error.status)
+
+
+def _answer(ctx: click.Context, error: click.UsageError | Failed) -> None:
+    """Say in JSON too why the command ends as a whole, where that was asked for."""
+    from netcommon.cli.output import JSON, answer
+
+    if ctx.meta.get(JSON):
+        status, advice = (error.status, error.advice) if isinstance(error, Failed) else (error.exit_code, "")
+        answer("error", error=error.format_message(), status=status, advice=advice)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -71,13 +71,17 @@ def chosen(store: Store, names: Sequence[str], problems: list[str], view: View |
     """
     records, unreadable = store.all()
     problems += unreadable
-    return meant_by(records, names, view) if names else sorted(records, key=order)
+    return meant_by(store, records, names, view) if names else sorted(records, key=order)
 
 
-def meant_by(records: Sequence[Record], names: Sequence[str], view: View | None = None) -> list[Record]:
-    """Those of ``records`` that ``names`` mean, each once. Raises NicInvalid for a name that is on no record."""
+def meant_by(store: Store, records: Sequence[Record], names: Sequence[str], view: View | None = None) -> list[Record]:
+    """Those of ``records``, all of ``store``, that ``names`` mean, each once.
+
+    Raises NicInvalid for a name that is on no record, RecordTooNew for one that leads to a record of a newer version.
+    """
     found: dict[str, Record] = {}
     for name in names:
+        store.refuse_newer(name)
         meant = matching(records, name, view=view)
         if not meant:
             raise NicInvalid("NIC", name, EXPECTED_UP)

@@ -24,6 +24,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("uplinks", uplinks.check),
     ("uplinks", uplinks.probes),
     ("reverse path", dropped.reverse_path),
+    ("bridges", dropped.bridges),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
@@ -46,6 +47,10 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("guards", stale_state.unguarded_nics),
     ("guards", dropped.guards),
 )
+
+
+#: What to do about records that a newer version has written.
+NEWER = "install the version that wrote it, or a later one; before the next way back take its NICs down with that (docs/upgrade.md)"
 
 
 def findings(
@@ -87,7 +92,11 @@ def _examined(paths: Paths, host: Host, root: str, hooks: str, chosen: Settings)
         identity = host.identity()
         with Store(paths, identity.netns, identity.boot, readonly=True) as store:
             records, problems = store.all()
-        found += [Finding("warning", "records", problem, "netcommon gc moves it to quarantine") for problem in problems]
+            newer, strangers = store.newer().values(), store.strangers()
+        remedies = dict.fromkeys(strangers, "see what it is, and remove it") | dict.fromkeys(newer, NEWER)
+        found += [
+            Finding("warning", "records", problem, remedies.get(problem, "netcommon gc moves it to quarantine")) for problem in problems
+        ]
     except NetcommonError as error:
         found.append(Finding("error", "records", f"cannot be read: {error}", f"see the message; {paths.state} must belong to root alone"))
     patient = Patient(paths, root, hooks, chosen, host.snapshot(), records)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.execute import decode
+from netcommon.operations.bridge import shut_off
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.operations.link import link_of
@@ -23,10 +24,23 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
             found += [(record, each) for each in dropped(patient.view, record.device, decode(record)[0])[:1]]
     if not found:
         return
-    names = [record.nic.label for record, _ in found]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     text, remedy = found[0][1]
-    yield Finding("error", "reverse path", f"packets of {', '.join(names[:SHOWN])}{more} are dropped: {text}", remedy)
+    yield Finding("error", "reverse path", f"packets of {_listed([record.nic.label for record, _ in found])} are dropped: {text}", remedy)
+
+
+def bridges(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each bridge that is down while NICs are ports of it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in _up(patient):
+        for said in shut_off(patient.view, decode(record)[0]):
+            found.setdefault(said, []).append(record.nic.label)
+    for (text, remedy), names in found.items():
+        yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def guards(patient: Patient) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from netcommon.doctor.finding import Finding, Patient
+from netcommon.doctor.uplinks import closed
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.lifecycle.execute import decode
 from netcommon.operations.route import GuestRoute, PrefixRoute
@@ -66,13 +67,7 @@ def routed_families(patient: Patient) -> set[int]:
 def forwarding(patient: Patient) -> Iterator[Finding]:
     """Whether packets of routed NICs pass this node in both directions."""
     view, families = patient.view, routed_families(patient)
-    if view.sysctl("net/ipv4/ip_forward") == "0":
-        yield Finding(
-            "error" if AF_INET in families else "info",
-            "forwarding",
-            "net.ipv4.ip_forward is 0: packets towards routed IPv4 NICs pass only interfaces whose own forwarding is 1",
-            "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
-        )
+    yield from _forwarding4(patient, AF_INET in families)
     everything = view.sysctl("net/ipv6/conf/all/forwarding")
     names = {link.index: link.name for link in view.links()}
     learned = sorted({names.get(route.index, "?") for route in view.routes_of(AF_INET6, RA) if route.gateway})
@@ -97,6 +92,24 @@ def forwarding(patient: Patient) -> Iterator[Finding]:
                 f"net.ipv6.conf.{name}.accept_ra is 1: since this node forwards, {name} ignores router advertisements",
                 f"where its default route comes from them: sysctl -w net.ipv6.conf.{name.replace('.', '/')}.accept_ra=2",
             )
+
+
+def _forwarding4(patient: Patient, needed: bool) -> Iterator[Finding]:
+    """Each device's own forwarding decides on what comes in there; ip_forward does nothing but set that of all."""
+    off = patient.view.sysctl("net/ipv4/ip_forward") == "0"
+    names, found = closed(patient, AF_INET) if needed else ([], False)
+    if off and (names or not found):
+        some = f": {', '.join(names)} forward nothing of routed IPv4 NICs" if names else ": interfaces forward IPv4 only if their own is 1"
+        yield Finding(
+            "error" if needed else "info",
+            "forwarding",
+            f"net.ipv4.ip_forward is 0{some}",
+            "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
+        )
+    elif names:
+        settings = " ".join(f"net.ipv4.conf.{name.replace('.', '/')}.forwarding=1" for name in names)
+        text = f"forwarding of {', '.join(names)} is 0: what comes in there of routed IPv4 NICs goes no further"
+        yield Finding("error", "forwarding", text, f"sysctl -w {settings}, and the same in /etc/sysctl.d")
 
 
 def netfilter(patient: Patient) -> Iterator[Finding]:

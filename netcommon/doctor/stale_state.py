@@ -43,7 +43,8 @@ def strange_rules(patient: Patient) -> Iterator[Finding]:
     for record in patient.records:
         link = patient.view.link_at(record.ifindex)
         if record.nic.mode == "routed" and link is not None and link.name == record.device:
-            for text, remedy in led_away(patient.view, record, decode(record)[0], patient.settings.rule_preference, doubtful=True):
+            found = led_away(patient.view, record, decode(record)[0], patient.settings.rule_preference, doubtful=True)
+            for text, remedy in found.whole:
                 yield Finding("warning", "leftovers", f"{record.nic.label}: {text}", remedy)
 
 

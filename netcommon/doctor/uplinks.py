@@ -35,6 +35,27 @@ def check(patient: Patient) -> Iterator[Finding]:
                     yield finding
 
 
+def closed(patient: Patient, family: int) -> tuple[list[str], bool]:
+    """Name the uplinks and devices of routed NICs that do not forward what comes in there themselves; and tell whether there are uplinks.
+
+    In IPv4 each device's own setting counts; that of all devices does nothing but set them (inet_forward_change() in net/ipv4/devinet.c).
+    """
+    names: dict[str, None] = {}
+    found = False
+    for record in patient.records:
+        if record.nic.mode != "routed" or family not in _addresses(patient, record).families:
+            continue
+        table = patient.view.table(record.nic.link) if record.nic.link else MAIN
+        links = uplinks(patient.view, family, table or MAIN).links
+        found = found or bool(links)
+        names.update(dict.fromkeys(link.name for link in links))
+        device = patient.view.link_at(record.ifindex)
+        if device is not None:
+            names[device.name] = None
+    path = "net/ipv4/conf" if family == AF_INET else "net/ipv6/conf"
+    return [name for name in names if patient.view.sysctl(f"{path}/{name}/forwarding") == "0"], found
+
+
 def probes(patient: Patient) -> Iterator[Finding]:
     """Yield one finding where neighbours of the node cannot verify IPv6 addresses that it answers for by proxy entries.
 
@@ -88,9 +109,12 @@ def _deaf(patient: Patient, record: Record, link: Link) -> Finding | None:
 
 
 def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> Finding | None:
-    """In IPv4 the uplink's proxy_arp is the administrator's: needed for a guest whose address is of the uplink's own network."""
+    """In IPv4 the uplink's proxy_arp is the administrator's: needed for a guest whose address is of the uplink's own network.
+
+    That of all devices counts as well (IN_DEV_PROXY_ARP).
+    """
     view = patient.view
-    if view.sysctl(f"net/ipv4/conf/{link.name}/proxy_arp") != "0":
+    if any(view.sysctl(f"net/ipv4/conf/{each}/proxy_arp") != "0" for each in (link.name, "all")):
         return None
     routes = [route for protocol in NEAR for route in view.routes_of(AF_INET, protocol, 0, link.index)]
     near = [ip_network(route.destination) for route in routes if route.scope == SCOPE_LINK]

@@ -179,7 +179,7 @@ def _take_over(node: Node, nic: Nic, call: Call, mac: str = "", again: bool = Fa
         if record is None or record.device != seen.device or record.door != ADOPT or record.state == CHANGING:
             return False
         operations, unknown = execute.decode(record)
-        held.keys(execute.keys_of(operations))
+        held.keys(execute.locks_of(operations))
         view = node.host.view()
         link = view.link(record.device)
         mac = mac or (link.address if link else "")

@@ -206,7 +206,7 @@ def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int
                 names |= {one.nic.uuid, one.nic.interface}
         except NetcommonError:
             continue
-    held.keys({key for operations in planned.values() for key in execute.keys_of(operations)})
+    held.keys({key for operations in planned.values() for key in execute.locks_of(operations)})
     view, sharing = node.host.snapshot(), _Sharing()
     ready: dict[int, _Ready] = {}
     for number, operations in planned.items():
@@ -261,7 +261,7 @@ def _repair_together(
             held.devices({record.device for record in records.values()})
             held.uuids({record.uuid for record in records.values()})
             seen, records = records, {key: record for key in records if (record := node.store.read(key))}
-            held.keys({key for record in records.values() for key in execute.keys_of(intended(node, record))})
+            held.keys({key for record in records.values() for key in execute.locks_of(intended(node, record))})
             view, sharing = node.host.snapshot(), _Mended()
             going: dict[str, Mending] = {}
             for key, record in records.items():
@@ -361,7 +361,7 @@ def undo_together(
                     now[number] = (record, operations)
                     keys.add(key)
             calls = {number: about(calls[number], record) for number, (record, _operations) in now.items()}
-            held.keys({key for _record, operations in now.values() for key in execute.keys_of(operations)})
+            held.keys({key for _record, operations in now.values() for key in execute.locks_of(operations)})
             view = node.host.snapshot()
             same = {number: each for number, each in now.items() if as_recorded(node, view, each[0])}
             going = {number: each for number, each in same.items() if leaves(view, each[0], calls[number])}

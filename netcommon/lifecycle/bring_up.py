@@ -7,8 +7,9 @@ from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK,
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
-from netcommon.lifecycle.stale_state import refuse_port, sweep
-from netcommon.operations.base import to_json
+from netcommon.lifecycle.stages import Leaving, networks, part, stages
+from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
+from netcommon.operations.base import ABSENT, OURS, replaced, to_json
 from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
@@ -18,7 +19,7 @@ from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
@@ -92,7 +93,7 @@ class BringUp:
             execute.resolve(node, view, planned, old, nic.uuid, self.log)  # refuses before anything is touched
         # the scripts of those who left may hang: they get a share of the time, and no other NIC waits for them
         stale = [farewell(node, record, self._leaving(record, view)) for record in stale]
-        self.held.keys(execute.keys_of(keyed))
+        self.held.keys(execute.locks_of(keyed))
         view = execute.once(node)  # as it is now that the keys are ours
         resolved = execute.resolve(node, view, planned, old, nic.uuid, self.log)
         if aside:
@@ -199,7 +200,7 @@ class BringUp:
         """
         if not link.up or self.call.door == ADOPT or not any(one.opens() for one in resolved):
             return False
-        return any(operation.replugs() for operation in resolved) or not execute.in_use(view, link)
+        return any(operation.replugs() for operation in resolved) or not in_use(view, link)
 
     def _start(self, link: Link, resolved: list[Operation]) -> Outcome:
         if self.call.door == ADOPT:
@@ -294,20 +295,28 @@ class BringUp:
         self._intend(record, todo if settled is None else execute.decode(record)[0])
         try:
             if left is not None:
-                keys = execute.keys_of([*execute.decode(left)[0], *execute.decode(record)[0]])
-                self.held.release_keys()  # nobody else waits for a script that hangs; what was resolved is this NIC's own to change
+                keys = execute.locks_of([*execute.decode(left)[0], *execute.decode(record)[0]])
+                self.held.release_keys()  # nobody else waits for a script that hangs; what is shared has this NIC as an owner already
                 site_scripts.Scripts(node, self._leaving(left, node.host.view()), left.nic).down()
                 self.held.keys(keys)
+                now = self._taken_meanwhile(todo, record.key)
+                if now:
+                    todo = [now.get(one, one) for one in todo]
+                    settled = _with(now, settled or ())
+                    record = intended = record._replace(operations=_with(now, record.operations))
+                    store.write(record)
             lasting = record._replace(operations=record.operations if settled is None else settled)
             shut = bool(first) and settled is not None
             wanted = execute.decode(lasting)[0] if outdated or shut else todo
-            early, late = execute.early_and_late(outdated, wanted) if outdated else ([], [])
+            goes = Leaving()
+            if outdated:
+                goes = part(execute.once(node), outdated, wanted, networks(self._before(record)) != networks(wanted))
 
             def make() -> list[Operation]:
                 """Give what is to be applied by now: what goes may have taken along what stays, and so does a device that goes down."""
-                return self._left_to_do(record, wanted, todo) if early or shut else todo
+                return self._left_to_do(record, wanted, todo) if goes.early or shut else todo
 
-            for comes, operations in execute.stages(first, early, make, late):
+            for comes, operations in stages(first, goes, make):
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -334,6 +343,14 @@ class BringUp:
             raise
         self._announce(record)
 
+    def _taken_meanwhile(self, todo: list[Operation], key: str) -> dict[Operation, Operation]:
+        """Give what of ``todo`` another NIC has got since it was resolved, and what it is now. Raises HostRefused or TryAgain."""
+        alone = [one for one in todo if one.locked() != one.shared() and one._asdict().get("found") == ABSENT]
+        if not alone:
+            return {}
+        now = execute.resolve(self.node, execute.once(self.node), alone, [], key, self.log)
+        return {old: replaced(old, found=OURS) for old, new in zip(alone, now, strict=True) if new._asdict()["found"] == OURS}
+
     def _gone(self, record: Record) -> bool:
         """Tell whether the device has gone; not where the host does not answer."""
         try:
@@ -359,7 +376,11 @@ class BringUp:
         lost = {operation for operation, _text in execute.drift(view, wanted)}
         lost.update(todo)
         found = [operation for operation in wanted if operation in lost]
-        return confining_first(view, execute.decode(record.before)[0] if record.before else [], found)
+        return confining_first(view, self._before(record), found)
+
+    def _before(self, record: Record) -> list[Operation]:
+        """Give what the NIC was before it is changed."""
+        return execute.decode(record.before)[0] if record.before else []
 
     def _put_back(self, record: Record, error: BaseException) -> None:
         """Ends a change that failed: the NIC is as it was, or stays up with both lists on its record."""
@@ -465,3 +486,9 @@ class BringUp:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
         except NetcommonError as second:
             self.log.error(f"the rollback is not complete: {second}")
+
+
+def _with(now: Mapping[Operation, Operation], operations: Iterable[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
+    """Give stored ``operations`` with those in the place of others that ``now`` says."""
+    others = [(to_json(old), to_json(new)) for old, new in now.items()]
+    return tuple(next((new for old, new in others if stored == old), stored) for stored in operations)

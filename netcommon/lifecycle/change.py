@@ -15,14 +15,16 @@ from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
 from netcommon.lifecycle.down import give_back
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
+from netcommon.lifecycle.stale_state import refuse_port
 from netcommon.log import recording
+from netcommon.operations.link import device_link
 from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
-from runtime.environment import environment_of, is_twin, kept_uuid, nic_from_environment
+from runtime.environment import environment_of, is_twin, nic_from_environment
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -43,20 +45,34 @@ if TYPE_CHECKING:
     #: What is wanted of a NIC, made of what was wanted before.
     Edit = Callable[[Wanted], Wanted]
 
+    #: execute.resolve, or what takes and gives the same.
+    Resolve = Callable[[Node, View, Iterable[Operation], Sequence[Operation], str, Log], list[Operation]]
+
 #: The longest time for which an option may be changed (seconds): ten years.
 LONGEST = 10 * 366 * 86400.0
 
 
 class Difference(NamedTuple):
-    """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come."""
+    """Tell what a change comes to: the options that differ, with their values before and after, and the operations that go and come.
 
+    What goes because another comes in its place is never undone: it holds until that does.
+    """
+
+    device: str  #: its name now
     options: tuple[tuple[str, object, object], ...]
-    gone: tuple[Operation, ...]
+    gone: tuple[Operation, ...]  #: what is undone
+    replaced: tuple[Operation, ...]
     made: tuple[Operation, ...]
+    released: tuple[Operation, ...] = ()  #: what goes from its record alone: others need it, or it is as it was before us already
 
     @property
     def any(self) -> bool:
-        return bool(self.options or self.gone or self.made)
+        return bool(self.options or self.changes)
+
+    @property
+    def changes(self) -> bool:
+        """Tell whether anything becomes another on the host."""
+        return bool(self.gone or self.replaced or self.made or self.released)
 
 
 def setting(node: Node, sets: Mapping[str, str], unset: Iterable[str], seconds: float = 0.0) -> Edit:
@@ -94,7 +110,8 @@ def change(
 
     An emulated twin of Xen's gets what is kept of its NIC, which is changed first, whatever ``edit`` wants.
 
-    ``held_back``: only told what would differ; nothing is done. ``closing``: a NIC that waits for its device to go is changed too.
+    ``held_back``: only told what would differ; nothing is done, and what the host would refuse is raised as if it were.
+    ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have, SettingsInvalid where the settings cannot be read;
@@ -107,7 +124,7 @@ def change(
             raise _not_up(key)
         names = {seen.device, name_of(node, node.host.view(), seen)}
         if held_back is not None:
-            held_back(difference(node, execute.once(node), seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
+            held_back(_foretold(node, seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
             return Outcome(False, "")
         with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
             held.devices(names)
@@ -140,7 +157,7 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
     if not changeable or record.moved or not alive(node, view, record):
         raise _not_up(record.nic.label)
-    kept = kept_uuid(record.nic)
+    kept = changed_options.kept_uuid(node, record.nic)
     wanted.refuse_newer(node.paths, kept)
     standing = _standing(record)
     nic = follow(node, view, standing).nic
@@ -176,17 +193,42 @@ def _standing(record: Record) -> Record:
     return record.before or record
 
 
-def difference(node: Node, view: View, record: Record, nic: Nic, log: Log) -> Difference:
-    """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it."""
+def _resolve_each(
+    node: Node, view: View, planned: Iterable[Operation], earlier: Sequence[Operation], record_key: str, log: Log
+) -> list[Operation]:
+    """Resolve what the host does not refuse, and give the rest as it is on record."""
+    return execute.resolve_each(node, view, planned, earlier, record_key, log)[0]
+
+
+def _foretold(node: Node, record: Record, nic: Nic, log: Log) -> Difference:
+    """Say what a change would lose and make; raise what it would raise for what can be seen of the host before it is touched."""
+    view = execute.once(node)
+    refuse_port(view, device_link(view, nic.interface), nic.mode)
+    found = difference(node, view, record, nic, log, execute.resolve)
+    undoing = execute.undo(node, view, found.gone, record.key, recording()[0])
+    ended = [operation for operation, _what in (*undoing.pairs, *undoing.failures)]
+    things = {operation.identity() for operation in ended} - {""}  # one of two operations about a thing may undo it for both
+    gone = [one for one in found.gone if one in ended or one.identity() in things]
+    return found._replace(gone=tuple(gone), released=tuple(one for one in found.gone if one not in gone))
+
+
+def difference(node: Node, view: View, record: Record, nic: Nic, log: Log, resolve: Resolve = _resolve_each) -> Difference:
+    """Say what a NIC on record would lose and get as ``nic``, with today's settings. Raises NicInvalid where they do not fit it.
+
+    ``resolve``: by default what the host refuses is as it is on record; execute.resolve raises it.
+    """
     standing = follow(node, view, _standing(record))
     recorded = execute.decode(standing)[0]
     later = awaited(node, standing)
     wanted_now = [one for one in plan(nic, node.settings) if not (later and one.exclusive())]
-    planned = execute.resolve_each(node, view, wanted_now, recorded, record.key, log)[0]
-    gone = execute.Among(planned).lacks(recorded)
+    planned = resolve(node, view, wanted_now, recorded, record.key, log)
+    among = execute.Among(planned)
+    outdated = among.lacks(recorded)
+    gone = among.leaves(outdated)
     new = {*execute.Among(recorded).lacks(planned), *(operation for operation, _text in execute.drift(view, planned))}
     made = [operation for operation in planned if operation in new]
-    return Difference(_differing(node, standing, nic), tuple(gone), tuple(made))
+    replaced = tuple(operation for operation in outdated if operation not in gone)
+    return Difference(standing.device, _differing(node, standing, nic), tuple(gone), replaced, tuple(made))
 
 
 def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, object, object], ...]:
@@ -323,7 +365,7 @@ def differ(node: Node, records: Iterable[Record]) -> int:
             continue
         try:
             found = difference(node, view, record, follow(node, view, record).nic, log)
-            number += bool(found.made or found.gone)
+            number += found.changes
         except NetcommonError:
             number += 1
     return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle.context import any_changed
-from runtime.environment import emulated_uuid, kept_uuid
+from runtime.environment import described_uuid, emulated_uuid, is_twin
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
@@ -43,7 +43,7 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     try:
         list(of_changed(found))
     except NicInvalid as error:
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(nic), str(error)))
+        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
         found = ()
     for problem in problems:
         log.error(problem)
@@ -64,7 +64,7 @@ def settle(node: Node, nic: Nic, problems: list[str]) -> Wanted:
     """
     from runtime import wanted
 
-    uuid = kept_uuid(nic)
+    uuid = kept_uuid(node, nic)
     found = wanted.read(node.paths, uuid, problems, node.store.readonly)
     settled = decided(node, uuid, found)
     if settled != found and uuid == nic.uuid and not node.store.readonly:
@@ -87,6 +87,22 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
     pending = {each.option: (each.value, each.until) for each in found.pending_force}
     held = record is not None and record.state in (UP, CLOSING) and has == pending
     return found._replace(local=found.pending if held else found.local, pending=None)
+
+
+def kept_uuid(node: Node, nic: Nic) -> str:
+    """Give the UUID under which is kept what was changed of ``nic``: of an emulated twin of Xen's its NIC's.
+
+    A twin whose variables are damaged on record is known by its own UUID, which is made from that of its NIC. Raises HostRefused where
+    that is on no record either: nobody can tell then what is kept of the twin.
+    """
+    uuid = described_uuid(nic) if is_twin(nic) else nic.uuid
+    if not uuid:
+        of_instance = (each.nic for each in node.store.each([]) if each.nic.instance == nic.instance)
+        uuid = next((one.uuid for one in of_instance if emulated_uuid(one.instance, one.index, one.uuid) == nic.uuid), "")
+    if not uuid:
+        what = f"the record of {nic.label} on {nic.interface}, an emulated twin, is damaged"
+        raise HostRefused(f"{what}: it does not say of which NIC", "start the guest anew")
+    return uuid
 
 
 def twin_of(node: Node, nic: Nic) -> Record | None:

@@ -14,23 +14,29 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
+from netcommon.operations.base import OURS
+from netcommon.operations.bridge import shut_off
 from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti
-from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
+from runtime.errors import FileRefused, HostRefused, Interrupted, NetcommonError, SettingsInvalid, TryAgain
 from runtime.record import APPLYING, CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.record import Record
+
+    #: The records that have something on record, by where that leads to (Operation.leads_to).
+    Having = Mapping[tuple[object, ...], Sequence[Record]]
 
 
 #: How long the locks of a NIC are waited for that is to get its address back (seconds), also where the call has used its time.
@@ -79,8 +85,10 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
     routed = there and record.nic.mode == "routed"
-    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else ()
-    lost = (*strange, *(dropped(view, record.device, operations) if routed else ()))
+    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else None
+    idle += strange.some if strange else ()
+    lost = (*strange.whole, *dropped(view, record.device, operations)) if strange else ()
+    lost = (*lost, *(shut_off(view, operations) if there else ()))
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
 
 
@@ -109,11 +117,8 @@ def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bo
         if record is None or record.device != seen.device:
             return Outcome(False, f"{seen.nic.label} was changed by another call meanwhile")
         view = node.host.view()
-        if not alive(node, view, record):
-            why = taken_down(view, record) or f"its device {record.device} is gone"
-            return Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after")
-        if record.state not in (UP, CLOSING, CHANGING):
-            raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
+        if why := _gone(node, view, record):
+            return Outcome(False, f"{record.nic.label}: {why}")
         stored, record = record, follow(node, view, record)
         if record.device not in names:
             raise TryAgain(f"{seen.device} is being renamed: it is {record.device} now")
@@ -129,6 +134,55 @@ def _repaired(node: Node, key: str, call: Call, wanted: Callable[[Operation], bo
     return Outcome(True, text)
 
 
+def _gone(node: Node, view: View, record: Record) -> str:
+    """Say why there is nothing to repair of ``record``; "" where there may be. Raises HostRefused for one that is not up."""
+    if not alive(node, view, record):
+        return f"{taken_down(view, record) or f'its device {record.device} is gone'}, which gc cleans up after"
+    if record.state not in (UP, CLOSING, CHANGING):
+        raise HostRefused(f"{record.nic.label} is {record.state}, not up", "nothing is repaired; netcommon explain says what to do")
+    return ""
+
+
+class Forecast(NamedTuple):
+    """Say what repair would do for one record, and what the host would refuse of it."""
+
+    text: str
+    steps: tuple[tuple[str, str], ...] = ()  #: what would be done, each with what is so instead
+    refused: str = ""
+
+
+def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
+    """Work out what repair would do, by the same means, for what can be seen of the host before it is touched. Changes nothing.
+
+    ``view`` may be a snapshot. Raises HostRefused or TryAgain where repair would do so before it does anything.
+    """
+    stored = node.store.read(key)
+    if stored is None:
+        return Forecast(f"there is no record {key}")
+    if why := _gone(node, view, stored):
+        return Forecast(f"{stored.nic.label}: {why}")
+    record = follow(node, view, stored)
+    refuse_strange(node, view, record)
+    name = f"{record.nic.label} on {record.device}"
+    if stored.state == CHANGING:
+        from netcommon.lifecycle.way_back import worked_out  # few records are in this state
+
+        hopeless = worked_out(node, view, record, log).hopeless
+        return Forecast(f"{name}: would be put back to what it was before a change that was cut off", (), "; ".join(hopeless))
+    mending = examine(node, view, record, log, lambda _operation: True)
+    steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
+    steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
+    steps += [(one.undo(), "it is elsewhere by now") for one in execute.Among(mending.resolved).leaves(mending.outdated)]
+    steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]
+    if mending.here:
+        text = "its guest has arrived: would do what is owed"
+    elif steps:
+        text = "would repair"
+    else:
+        text = "its record would say what holds, and nothing else is to be done" if mending.needed else "is as it should be"
+    return Forecast(f"{name}{' ' if text.startswith('is ') else ': '}{text}", tuple(steps), "; ".join(mending.refusals))
+
+
 def _mended(
     node: Node, stored: Record, record: Record, call: Call, held: Locks, wanted: Callable[[Operation], bool]
 ) -> tuple[Record | None, str]:
@@ -137,7 +191,7 @@ def _mended(
     ``stored``: as it is on disk.
     """
     renamed = stored.device if record.device != stored.device else ""
-    held.keys(execute.keys_of(intended(node, record)))
+    held.keys(execute.locks_of(intended(node, record)))
     view = execute.once(node)
     mending = examine(node, view, record, call.log, wanted)
     if not (mending.needed or renamed):
@@ -171,16 +225,21 @@ def restore(node: Node, call: Call) -> None:
     """Repair the routes of other NICs to what is owed to them (runtime.owed). Call without locks. What fails is logged: it stays owed.
 
     What is owed by a NIC, or to one, that a process is at work on is left to that process, which comes here at its end. The call gives a
-    share of its time: what is left then stays owed, for the next one. Raises Interrupted.
+    share of its time: what is left then stays owed, for the next one. The records are read once, however much is owed, which may take that
+    time: then the call still gives back what it comes to first. Raises Interrupted.
     """
     now = node.clock.now()
     until = now + max(PATIENCE, (call.deadline - now) * SHARE)
     try:
-        for name, debt in node.store.owed.each():
+        debts = _debts(node, call.log)
+        begin = int(now * 1000) % max(len(debts), 1)  # anywhere: one that takes all the time must not keep the others from what is theirs
+        having: Having | None = None
+        for name, debt in (*debts[begin:], *debts[:begin]):
             if node.clock.now() >= until:
                 return
+            having = _having(node, debts, call.log) if having is None else having
             try:
-                if not at_work(node, debt.uuid) and _restored(node, debt, call):
+                if not at_work(node, debt.uuid) and _restored(node, debt, having, call):
                     node.store.owed.settled(name)
             except Interrupted:
                 raise
@@ -189,28 +248,62 @@ def restore(node: Node, call: Call) -> None:
     except Interrupted:
         raise
     except NetcommonError as error:
-        call.log.error(f"what other NICs are to have back cannot be told: {error}")
+        call.log.error(f"who is to have back what is owed cannot be told: {error}")
 
 
-def _restored(node: Node, debt: Record, call: Call) -> bool:
-    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where one is at work, or on its way up.
+def _debts(node: Node, log: Log) -> list[tuple[str, Record]]:
+    """List what is owed, with its name, as far as that can be told: what this process knows of itself comes first."""
+    found: list[tuple[str, Record]] = []
+    try:
+        for one in node.store.owed.each():
+            found.append(one)  # one by one: what came before a failure counts
+    except HostRefused as error:
+        log.error(f"what other NICs are to have back cannot be told: {error}")
+    return found
+
+
+def _owing(node: Node, debt: Record) -> set[tuple[object, ...]]:
+    """Give where what ``debt`` is of leads to (Operation.leads_to); nothing of an earlier boot, whose routes have gone."""
+    operations = execute.decode(debt)[0] if debt.boot == node.identity.boot else ()
+    return {way for operation in operations if operation._asdict().get("found") == OURS and (way := operation.leads_to())}
+
+
+def _having(node: Node, debts: Sequence[tuple[str, Record]], log: Log) -> Having:
+    """Read all records; give those of NICs that are up, or on their way, which have on record what is owed."""
+    owed = {way for _name, debt in debts for way in _owing(node, debt)}
+    problems: list[str] = []
+    having: dict[tuple[object, ...], list[Record]] = {}
+    for record in node.store.each(problems) if owed else ():
+        if record.state in (UP, APPLYING, CHANGING):
+            for way in owed.intersection(operation.leads_to() for operation in execute.decode(record)[0]):
+                having.setdefault(way, []).append(record)
+    for problem in problems:
+        log.warning(problem)
+    return having
+
+
+def _restored(node: Node, debt: Record, having: Having, call: Call) -> bool:
+    """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where that is to be tried again.
+
+    It is where one is at work or on its way up, where a file cannot be written, and while the settings cannot be read. What the host
+    itself refuses, such as an address that is the node's own by now, it would refuse each time: it is no debt any more, and ``check``
+    finds that the NIC lacks it.
 
     Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
     """
     now = node.store.read(debt.key)
     kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
-    destinations = {way for operation in execute.decode(debt)[0] if (way := operation.leads_to())} - kept
-    others: list[tuple[Record, set[tuple[object, ...]]]] = []
-    done, problems = True, list[str]()
-    for record in node.store.each(problems) if destinations and debt.boot == node.identity.boot else ():
-        if record.state in (UP, APPLYING, CHANGING) and record.uuid != debt.uuid:
-            shared = destinations.intersection(one.leads_to() for one in execute.decode(record)[0])
-            others += [(record, shared)] if shared and record.state == UP else []
-            done = done and not (shared and record.state != UP and alive(node, execute.once(node), record))
-    for problem in problems:
-        call.log.warning(problem)
-    for record, shared in sorted(others, key=lambda other: other[0].monotonic, reverse=True):
+    others: dict[str, tuple[Record, set[tuple[object, ...]]]] = {}
+    for way in _owing(node, debt) - kept:
+        for record in having.get(way, ()):
+            if record.uuid != debt.uuid:
+                others.setdefault(record.key, (record, set()))[1].add(way)
+    done = True
+    for record, shared in sorted(others.values(), key=lambda other: other[0].monotonic, reverse=True):
         view = execute.once(node)
+        if record.state != UP:
+            done = done and not alive(node, view, record)
+            continue
         lost = {way for way in shared if not _leads_to_another(view, way)}
         if not lost:
             continue
@@ -221,10 +314,10 @@ def _restored(node: Node, debt: Record, call: Call) -> bool:
                 call.log.warning(f"has its address back: {outcome.text}")
         except Interrupted:
             raise
-        except TryAgain as error:
+        except (TryAgain, FileRefused, SettingsInvalid) as error:  # time heals them, or the administrator
             call.log.warning(f"{record.nic.label} on {record.device} has not got its address back yet: {error}")
             done = False
-        except NetcommonError as error:
+        except NetcommonError as error:  # check says that it has not what is on its record, and repair tries again
             call.log.error(f"{record.nic.label} on {record.device} may have lost its address to this NIC: {error}")
     return done
 

@@ -6,8 +6,8 @@ from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks, owe
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
-from netcommon.operations.base import orphan, to_json
-from netcommon.operations.link import marked_down, shut
+from netcommon.operations.base import to_json
+from netcommon.operations.link import marked_down, orphan, shut
 from runtime import ganeti
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.lookup import find
@@ -205,7 +205,7 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
         twin = None
     owe(node, record, record.operations, call.log)
     record = farewell(node, record, call)
-    held.keys(execute.keys_of(operations))
+    held.keys(execute.locks_of(operations))
     if record.device != stored.device:
         for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)

@@ -9,10 +9,10 @@ from netcommon.lifecycle.context import Outcome, about, alive, any_changed, lock
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
-from runtime.environment import is_twin, kept_uuid
+from runtime.environment import is_twin
 from runtime.errors import HostRefused, Interrupted, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 #: Of the time that a hook has left, the part that it has for other NICs: at most so many seconds, and at most such a share.
 LONGEST, SHARE = 0.2, 0.1
 
-#: Seconds that a hook waits for a lock of another NIC: one that is being worked on is left for the next time.
-PATIENCE = 0.2
+#: Seconds that a hook waits for a lock of another NIC, and the agent, which tries again: one that is being worked on is left for then.
+PATIENCE, AGENTS_PATIENCE = 0.2, 1.0
 
 #: The modes whose NICs need a service beside the kernel, which may not answer: Open vSwitch, and a daemon that is started.
 SERVED = frozenset({"openvswitch", INSTANCE_COMMUNICATION})
@@ -45,10 +45,18 @@ def nothing_passed(_uuid: str, _there: Wanted) -> bool:
     return False
 
 
-def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[Ended]:
+class Haste(NamedTuple):
+    """How little time there is for one of many NICs."""
+
+    patience: float = math.inf  #: how long its locks are waited for (seconds), besides the call's own deadline
+    hook: bool = False  #: a hook's, which was called for another NIC: nothing is begun that may last
+
+
+def end_due(node: Node, call: Call, passes: Passes = nothing_passed, patience: float = math.inf) -> list[Ended]:
     """End all that has ended, but of the NICs that ``passes`` passes over; return what became of each.
 
-    What fails of one NIC, whatever it is, keeps no other from its end. Raises Interrupted, and no other NetcommonError.
+    ``patience``: how long the locks of each are waited for (seconds). What fails of one NIC, whatever it is, keeps no other from its end.
+    Raises Interrupted, and no other NetcommonError.
 
     An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
     an emulated twin of Xen's gets what its NIC has.
@@ -62,11 +70,11 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
             wanted.note_ends(node.paths)  # the link that tells of them may be lost
         if wanted.due(node.paths, now):
             for uuid in wanted.uuids(node.paths):
-                _look(node, uuid, now, call, found, passes=passes)
+                _look(node, uuid, now, call, found, Haste(patience), passes)
             wanted.note_ends(node.paths)
         for record in node.store.each(problems):
             if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
-                _held(node, record, now, call, found, passes)
+                _held(node, record, now, call, found, Haste(patience), passes)
     except Interrupted:
         raise
     except NetcommonError as error:
@@ -81,7 +89,7 @@ def _there(node: Node, record: Record, states: Collection[str]) -> bool:
     return record.state in states and not record.moved and alive(node, node.host.view(), record)
 
 
-def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended], passes: Passes) -> None:
+def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended], haste: Haste, passes: Passes) -> None:
     """Take from a NIC what it has of options that no file of it holds: the file was damaged or lost, or ended by others.
 
     An emulated twin gets what its NIC's file holds too: a change of both may have been cut off between them.
@@ -90,7 +98,7 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         return
     problems: list[str] = []
     try:
-        uuid = kept_uuid(record.nic)
+        uuid = changed_options.kept_uuid(node, record.nic)
         wanted.refuse_newer(node.paths, uuid)
         there = changed_options.read(node, uuid, problems)
         kept = there.force(now)
@@ -99,11 +107,15 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         lacks = [each for each in kept if each not in record.nic.wanted] if is_twin(record.nic) else []
         if (not lacks and all(each in kept for each in record.nic.wanted)) or passes(record.uuid, there):
             return
-        outcome = _changed(node, record, call)
+        outcome = _changed(node, record, call, haste)
     except Interrupted:
         raise
     except RecordTooNew:
         return  # a newer version's affair
+    except TryAgain as error:
+        call.log.info(f"{record.nic.label} on {record.device} has other options than are kept, which is left for the next time: {error}")
+        found.append((record.uuid, error))
+        return
     except Exception as error:  # an extension of the site's raises what it likes
         call.log.error(f"{record.nic.label} on {record.device} has other options than are kept: {_typed(error)}")
         found.append((record.uuid, _typed(error)))
@@ -137,7 +149,7 @@ def _end_some(node: Node, call: Call) -> None:
     for uuid in (*uuids[begin:], *uuids[:begin]):
         if node.clock.now() >= until:
             return
-        _look(node, uuid, now, call._replace(deadline=until), [], PATIENCE)
+        _look(node, uuid, now, call._replace(deadline=until), [], Haste(PATIENCE, hook=True))
     wanted.note_ends(node.paths)
 
 
@@ -159,38 +171,36 @@ def _typed(error: Exception) -> NetcommonError:
     return error if isinstance(error, NetcommonError) else HostRefused(f"{type(error).__name__}: {error}")
 
 
-def _look(
-    node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], patience: float = math.inf, passes: Passes = nothing_passed
-) -> None:
-    """End what of one NIC has ended. ``patience``: a hook's, see ``change``; infinity: whoever has the time to rewrite files."""
+def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], haste: Haste, passes: Passes = nothing_passed) -> None:
+    """End what of one NIC has ended; whoever is no hook rewrites its file too where that is of an earlier boot."""
     try:
         problems: list[str] = []
         there = wanted.read(node.paths, uuid, problems, node.store.readonly)
         for problem in problems:
             call.log.error(problem)
         one = changed_options.decided(node, uuid, there)
-        over, noted = one.without(now) != one, there.pending is None and (patience != math.inf or one.rebased(now) == one)
+        over, noted = one.without(now) != one, there.pending is None and (haste.hook or one.rebased(now) == one)
         if (not over and noted) or passes(uuid, there):
             return
         if over:
-            became = _ended(node, uuid, call, patience)
+            became = _ended(node, uuid, call, haste)
             if became is not None:
                 found.append((uuid, became))
         else:
-            _rewrite(node, uuid, call, lambda there: there.rebased(now), patience)  # after a reboot the boot's clock is another one
+            _rewrite(node, uuid, call, lambda there: there.rebased(now), haste)  # after a reboot the boot's clock is another one
     except Interrupted:
         raise
     except Exception as error:  # an extension of the site's raises what it likes
-        if isinstance(error, TryAgain) and patience != math.inf:
+        if isinstance(error, TryAgain) and haste.patience != math.inf:
             call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
         else:
             call.log.error(f"an option that was changed for a while has ended, and holds still: {_typed(error)}")
         found.append((uuid, _typed(error)))
 
 
-def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], patience: float) -> None:
+def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], haste: Haste) -> None:
     """Write what is wanted of a NIC anew, under its lock: somebody may be changing it. Not of one of another network namespace."""
-    with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
+    with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + haste.patience))) as held:
         held.uuids({uuid})
         if node.store.read(uuid) is None and node.store.elsewhere(uuid):
             return  # its record, which alone tells what became of what is pending, is another network namespace's
@@ -201,7 +211,7 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted]
             wanted.write(node.paths, uuid, after)
 
 
-def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None:
+def _ended(node: Node, uuid: str, call: Call, haste: Haste) -> Outcome | None:
     """End what of one NIC has ended; None where that is left to others.
 
     They are those of the network namespace in which it is up, and gc, repair and the agent where a hook has not the time.
@@ -212,20 +222,20 @@ def _ended(node: Node, uuid: str, call: Call, patience: float) -> Outcome | None
         return None
     if record is None or not _there(node, record, (UP, CLOSING, CHANGING)):
         # its next up has the tags' options
-        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), patience)
+        _rewrite(node, uuid, call, lambda there: there.without(changed_options.moment(node)), haste)
         return Outcome(False, f"NIC {uuid} is not up")
-    if patience != math.inf and _lasts(node, record):
+    if haste.hook and _lasts(node, record):
         return None
     twin = changed_options.twin_of(node, record.nic)
     if twin is not None and _there(node, twin, (UP, CLOSING, CHANGING)):
         # first: as long as that is refused, the end of both is due
-        call.log.warning(f"what was changed for a while has ended: {_changed(node, twin, call, patience).text}")
-    outcome = _changed(node, record, call, patience)
+        call.log.warning(f"what was changed for a while has ended: {_changed(node, twin, call, haste).text}")
+    outcome = _changed(node, record, call, haste)
     call.log.warning(f"what was changed for a while has ended: {outcome.text}")
     return outcome
 
 
-def _changed(node: Node, record: Record, call: Call, patience: float = math.inf) -> Outcome:
+def _changed(node: Node, record: Record, call: Call, haste: Haste) -> Outcome:
     from netcommon.lifecycle.change import change, ended  # most hooks find that nothing is over
 
-    return change(node, record.key, about(call, record), ended, closing=True, patience=patience)
+    return change(node, record.key, about(call, record), ended, closing=True, patience=haste.patience)

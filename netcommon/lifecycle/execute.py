@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.host import View
 from netcommon.host.api.requests import NftChange, achieved
 from netcommon.host.linux.memo_view import MemoView
@@ -15,10 +14,9 @@ from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from netcommon.effects.base import Effect
-    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import Answer
     from netcommon.host.api.requests import Request
     from netcommon.lifecycle.context import Node
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
-
-#: Of routes that come and go with a device's addresses, and with its being up (rtnetlink(7)).
-RTPROT_KERNEL = 2
 
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
@@ -55,8 +50,13 @@ def once(node: Node) -> View:
 
 
 def keys_of(operations: Iterable[Operation]) -> list[str]:
-    """The shared keys of some operations, sorted, each once: in the order in which they are locked."""
+    """The shared keys of some operations, sorted, each once."""
     return sorted({key for operation in operations for key in operation.shared()})
+
+
+def locks_of(operations: Iterable[Operation]) -> list[str]:
+    """Name what is locked while some operations are resolved, applied or reverted, each once."""
+    return sorted({key for operation in operations for key in operation.locked()})
 
 
 def resolve(
@@ -262,33 +262,6 @@ def apply_each(node: Node, lists: Sequence[Sequence[Operation]], logs: Sequence[
     return failures
 
 
-def stages(
-    shut: Sequence[Operation], early: Sequence[Operation], make: Callable[[], Sequence[Operation]], late: Sequence[Operation]
-) -> Iterator[tuple[bool, Sequence[Operation]]]:
-    """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
-
-    Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile, or has led to it.
-    """
-    yield True, shut
-    yield False, early
-    yield True, make()
-    yield False, [one for one in late if not one.confines()]
-    yield False, [one for one in late if one.confines()]  # if what the guest had beside it could not be removed, this stays too
-
-
-def early_and_late(outdated: Sequence[Operation], wanted: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
-
-    Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. Where the network changes
-    too the device is down meanwhile, and what was of its former port goes before it leaves that. A family that goes changes no network.
-    """
-    gone = Among(wanted).leaves(outdated)
-    stays = {operation.network() for operation in outdated} <= {(), *(operation.network() for operation in wanted)}
-    late = [operation for operation in gone if operation.unbroken() or operation.leads_to() or (stays and operation.confines())]
-    return [operation for operation in gone if operation not in late], late
-
-
 def retire(node: Node, operations: Sequence[Operation], key: str, log: Log) -> None:
     """Revert ``operations`` of the record ``key``, each on its own. Raises the first failure."""
     failures = revert(node, operations, key, log) if operations else []
@@ -351,16 +324,6 @@ def applied(node: Node, operations: Sequence[Operation], log: Log) -> None:
 
 class Changed(TryAgain):
     """Say that what was there a moment ago is not any more."""
-
-
-def in_use(view: View, link: Link) -> bool:
-    """Tell whether the device has addresses or routes of others: it loses them when it goes down."""
-    from netcommon.options.addresses import link_local
-
-    if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
-        return True
-    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes_of(family, 0, 0, link.index))
-    return any(route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)
 
 
 def in_order(operations: Sequence[Operation]) -> list[Operation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.stages import networks, part, stages
 from netcommon.operations.link import shut
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
@@ -26,17 +27,19 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     node.store.write(mending.stored(*outdated, *leaving, *mending.staying))
     execute.claim(node, resolved, record.key)
     first = [operation for operation in leaving if operation.one_of_device()]
-    early, late = execute.early_and_late(outdated, resolved)
-    early, late = [*first, *early], [*late, *(operation for operation in leaving if operation not in first)]
+    moves = networks(execute.decode(stored)[0]) != networks(resolved)
+    goes = part(execute.once(node), outdated, resolved, moves)
+    former = tuple(operation for operation in leaving if operation not in first)
+    goes = goes._replace(early=(*first, *goes.early), late=(*goes.late, *former))
     todo = list(mending.todo)
 
     def make() -> list[Operation]:
         nonlocal todo
-        todo = mending.drifted(execute.once(node), wanted) if early or mending.leaves else todo
+        todo = mending.drifted(execute.once(node), wanted) if goes.early or mending.leaves else todo
         return mending.order(todo)
 
     down = list(mending.leaves) or ([shut(record.device, record.ifindex)] if first else [])
-    for comes, operations in execute.stages(down, early, make, late):
+    for comes, operations in stages(down, goes, make):
         if not comes:
             execute.retire(node, operations, record.key, log)
             continue

@@ -8,6 +8,7 @@ from netcommon.lifecycle import execute
 from netcommon.lifecycle.context import usable
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
+from netcommon.lifecycle.stages import networks
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.link import shut
 from netcommon.operations.route import at
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Delta(NamedTuple):
-    """Say what it takes to make of what is on record what is wanted; in which order is netcommon.lifecycle.execute.stages' to say."""
+    """Say what it takes to make of what is on record what is wanted; in which order is netcommon.lifecycle.stages.stages' to say."""
 
     new: tuple[Operation, ...]  #: what is wanted, and not on record
     gone: tuple[Operation, ...]  #: what is on record, and wanted no more
@@ -50,10 +51,11 @@ def delta(view: View, recorded: Sequence[Operation], wanted: Sequence[Operation]
     leaving = gone if any(one.opens() for one in wanted) else []
     moves = any(operation.replugs() for operation in (*new, *drifted, *leaving))
     moves = moves or any(operation.place() == down.place() for operation in new)
-    moves = moves or ((apart(recorded, wanted) or unlike(recorded, new)) and any(one.lets_in() for one in wanted))
+    moves = moves or ((apart(recorded, wanted) or unlike(view, recorded, new)) and any(one.lets_in() for one in wanted))
     wrong |= set(map(id, new))  # one that holds by chance may not any more when the others have come: an entry in every VLAN of the port
     make = [one for one in wanted if id(one) in wrong or (not finished and id(one) not in waiting) or (moves and one.lets_in())]
-    leaves = [out for one in gone if (out := one.unplugged()) is not None] if networks(recorded) != networks(wanted) else []
+    elsewhere = networks(recorded) != networks(wanted)
+    leaves = [out for one in gone if (out := one.unplugged()) is not None] if elsewhere else []
     shut = (down, *leaves) if moves or early else ()
     return Delta(tuple(new), tuple(gone), tuple(confining_first(view, recorded, make)), shut)
 
@@ -65,20 +67,24 @@ def apart(recorded: Sequence[Operation], wanted: Sequence[Operation]) -> bool:
     return _confining(recorded) != _confining(wanted)
 
 
-def unlike(recorded: Sequence[Operation], new: Sequence[Operation]) -> bool:
+def unlike(view: View, recorded: Sequence[Operation], new: Sequence[Operation]) -> bool:
     """Tell whether two things that keep the guest to its own become others in places of which no message changes both.
 
     Each may refuse more than before in one way and less in another, so neither of them could go first.
     """
-    edited = _edited(recorded, new)
+    edited = _edited(execute.Among(_counting(view, recorded)), _counting(view, new))
     return len({one.confines() for one in edited}) > 1 and len({service(each) for one in edited for each in one.apply()}) > 1
 
 
-def _edited(recorded: Sequence[Operation], new: Sequence[Operation]) -> list[Operation]:
+def _edited(before: execute.Among, new: Sequence[Operation]) -> list[Operation]:
     """Select what keeps the guest to its own in the place of something that does so too, unless one refuses all that the other does."""
-    before = execute.Among(recorded)
     found = ((one, before.like(one) or before.in_place_of(one)) for one in new if one.confines())
     return [one for one, old in found if old and old.confines() and not (one.firmer(old) or old.firmer(one))]
+
+
+def _counting(view: View, operations: Sequence[Operation]) -> list[Operation]:
+    """Give the operations as they count on this host."""
+    return [one.effective(view) for one in operations]
 
 
 def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Operation]) -> list[Operation]:
@@ -86,31 +92,31 @@ def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Op
 
     First comes what decides where its frames go, what keeps the guest to its own and was not there, and what is firmer than before; then
     what of that is another now, side by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no
-    more goes last: see ``early_and_late``.
+    more goes last: see netcommon.lifecycle.stages.part.
 
     A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
     device is down meanwhile, or frames would go on into its new VLAN by the former rules.
     """
-    edited = set(map(id, _edited(recorded, make)))
-    before = execute.Among(recorded)
+    before, making = execute.Among(_counting(view, recorded)), _counting(view, make)
+    edited = _edited(before, making)
+    unlike_before = set(map(id, edited))
+    turned = any(one.network() for one in edited)  # into other VLANs, without which nothing can be brought to the guest
     joins = any(one.joins() and not _stays(view, one, before.in_place_of(one)) for one in make)
 
     def rank(one: Operation) -> int:
         if joins and (one.of_port() or any(service(request) != "nftables" for request in one.apply())):
             return 2
+        if one.delivers():
+            return int(turned)
         old = before.in_place_of(one)
         if (old and one.firmer(old)) or (one.unbroken() and not one.confines()):
             return 0
         if not one.confines() or (old and old.firmer(one)):
             return 2
-        return int(id(one) in edited)
+        return int(id(one) in unlike_before)
 
-    return sorted(make, key=rank)
-
-
-def networks(operations: Sequence[Operation]) -> set[tuple[object, ...]]:
-    """The networks in which the NIC's device is by its operations (Operation.network)."""
-    return {one.network() for one in operations}
+    ranks = [rank(one) for one in making]
+    return [make[number] for number in sorted(range(len(make)), key=ranks.__getitem__)]
 
 
 def _stays(view: View, port: Operation, before: Operation | None) -> bool:
@@ -120,7 +126,7 @@ def _stays(view: View, port: Operation, before: Operation | None) -> bool:
 
 def _confining(operations: Sequence[Operation]) -> set[object]:
     """Give what keeps the guest to its own in whichever network it is."""
-    return {intent(one.anywhere()) for one in operations if one.confines() and not one.of_port()}
+    return {intent(one.anywhere()) for one in operations if one.confines() and not one.network()}
 
 
 class Mending(NamedTuple):
@@ -151,6 +157,11 @@ class Mending(NamedTuple):
         """Tell whether all that is to be done is to apply what is wanted."""
         return not (self.outdated or self.leaving or self.leaves or self.staying or self.hopeless or self.hindered or self.here)
 
+    @property
+    def refusals(self) -> list[str]:
+        """What cannot be made to hold, each once."""
+        return refusals(self.hopeless, self.hindered)
+
     def stored(self, *more: Operation) -> Record:
         """Give the record with what holds once it is done, and ``more``."""
         return self.record._replace(operations=(*self.unknown, *map(to_json, [*self.resolved, *more])))
@@ -167,7 +178,7 @@ class Mending(NamedTuple):
         return wanted(operation) and intent(operation) not in self.given_up
 
     def order(self, todo: list[Operation]) -> list[Operation]:
-        """Give what is applied for ``todo``: where a tap that has VLANs, or is isolated, joins its bridge again, it is down meanwhile.
+        """Give what is applied for ``todo``: where a tap whose port keeps it to its own joins its bridge again, it is down meanwhile.
 
         So is one that has left another bridge.
         """
@@ -187,13 +198,18 @@ class Mending(NamedTuple):
                 again.append(f"{operation.describe()}: {text}")
         if again or hindered or self.hopeless:
             failed = ["repaired, but it does not hold", *again] if again else []
-            raise HostRefused("; ".join([*self.hopeless, *dict.fromkeys(hindered), *failed]))
+            raise HostRefused("; ".join([*refusals(self.hopeless, hindered), *failed]))
 
     def text(self, todo: list[Operation], was: str = "") -> str:
         """Say what was done; ``was``: the name that the device had before."""
         did = "; ".join(step.describe() for step in todo or self.outdated) or "nothing more was to be done"
         why = "its guest has arrived: " if self.here else "repaired "
         return f"{self.record.nic.label} on {self.record.device}: {f'it was {was}, ' if was else ''}{why}{did}"
+
+
+def refusals(hopeless: Sequence[str], hindered: Sequence[str]) -> list[str]:
+    """List why something cannot be made to hold, each reason once."""
+    return [*hopeless, *dict.fromkeys(hindered)]
 
 
 def intended(node: Node, record: Record) -> list[Operation]:

@@ -1,7 +1,8 @@
-"""Take away what waits for a device's name and is nobody's, before the next NIC of that name: what is on no record, and Ganeti's."""
+"""Tell what is on a device before its next NIC, and take away what waits for its name and is nobody's: on no record, or Ganeti's."""
 
 from __future__ import annotations
 
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.requests import SetLink
 from netcommon.operations.rule import left_behind as rules_left_behind
 from runtime.errors import HostRefused
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation, Owned
+
+#: Of routes that come and go with a device's addresses, and with its being up (rtnetlink(7)).
+RTPROT_KERNEL = 2
 
 
 def sweep(node: Node, view: View, link: Link, mode: str, known: Iterable[Operation], log: Log, shut: bool = False) -> bool:
@@ -63,3 +67,13 @@ def refuse_port(view: View, link: Link, mode: str) -> None:
 
 def _held(view: View, link: Link, mode: str) -> OvsPort | None:
     return view.ovs_held(link.name) if mode in ("bridged", "routed") else None
+
+
+def in_use(view: View, link: Link) -> bool:
+    """Tell whether the device has addresses or routes of others, which it loses when it goes down."""
+    from netcommon.options.addresses import link_local
+
+    if any(each.address != link_local(link.address) for each in view.addresses(link.index)):
+        return True
+    routes = (route for family in (AF_INET, AF_INET6) for route in view.routes_of(family, 0, 0, link.index))
+    return any(route.protocol not in (RTPROT_KERNEL, PROTOCOL) for route in routes)

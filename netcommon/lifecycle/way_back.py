@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ROLLBACK, START, alive, owe
-from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, unlike
+from netcommon.lifecycle.reconcile import confining_first, examine, intended, unlike
 from netcommon.lifecycle.renamed_device import follow
+from netcommon.lifecycle.stages import networks, part, stages
 from netcommon.operations.base import to_json
 from netcommon.operations.link import shut
 from runtime.errors import HostRefused, NetcommonError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.lifecycle.reconcile import Mending
+    from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.record import Record
@@ -41,10 +44,10 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
         raise HostRefused(f"{record.device} is gone: what is left of {record.nic.label} is gc's to clean up")
     followed = follow(node, view, record)
     made = fresh(followed)
-    before = _put_back(view, followed.before or followed, made)
+    before = _before(view, followed)
     owe(node, record, map(to_json, made), call.log)
-    held.anew(execute.keys_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
-    mending = examine(node, execute.once(node), before, call.log, _all, execute.decode(followed)[0])
+    held.anew(execute.locks_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
+    mending = worked_out(node, execute.once(node), followed, call.log, before)
     if mending.hopeless:
         raise HostRefused("; ".join(mending.hopeless))  # what stands goes on standing: where it is, the guest stays guarded
     mending = mending._replace(hindered=())  # what others have put there keeps the NIC from nothing that it had
@@ -55,9 +58,11 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     more = [operation for operation in mending.resolved if operation not in known]
     node.store.write(followed._replace(operations=(*followed.operations, *map(to_json, more)), before=before))
     execute.claim(node, mending.resolved, record.key)
-    early, late = execute.early_and_late(outdated, mending.resolved)
+    moved = _moved(made, mending.resolved, mending.todo)
+    now = execute.once(node)
+    goes = part(now, outdated, mending.resolved, moved)
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
-    moves = moves or _unsure(made, mending.resolved, mending.todo) or unlike(made, mending.todo)
+    moves = moves or (moved and _confined([*made, *mending.todo])) or unlike(now, made, mending.todo)
     failures: list[NetcommonError] = []
     down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
 
@@ -65,7 +70,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
         view = execute.once(node)
         return confining_first(view, made, mending.order(mending.drifted(view, _all)))
 
-    for comes, operations in execute.stages(down, early, make, late):
+    for comes, operations in stages(down, goes, make):
         if operations is down:
             execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
             continue
@@ -90,8 +95,17 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     return back
 
 
-def _put_back(view: View, before: Record, made: Sequence[Operation]) -> Record:
+def worked_out(node: Node, view: View, followed: Record, log: Log, before: Record | None = None) -> Mending:
+    """Work out what it takes to make again what a NIC was before its change was cut off. Changes nothing.
+
+    ``followed``: its record, under the name that its device has now; ``before``: what it was, where that was told apart already.
+    """
+    return examine(node, view, before or _before(view, followed), log, _all, execute.decode(followed)[0])
+
+
+def _before(view: View, followed: Record) -> Record:
     """Give the record as it was, with what is told anew where the change has told something else."""
+    before, made = followed.before or followed, fresh(followed)
     operations, unknown = execute.decode(before)
     again = [operation.put_back(view, made) for operation in operations]
     return before if again == operations else before._replace(operations=(*unknown, *map(to_json, again)))
@@ -103,11 +117,16 @@ def _joins_another(operations: Sequence[Operation], others: Sequence[Operation])
     return any(one.replugs() or (one.joins() and one.network() not in there) for one in operations)
 
 
-def _unsure(made: Sequence[Operation], before: Sequence[Operation], todo: Sequence[Operation]) -> bool:
-    """Tell whether the NIC may be in another network than ``before``, and something that kept its guest to its own there is to be made."""
-    there = networks(before)
-    moved = any(one.network() and one.network() not in there for one in made)
-    return moved and any(one.confines() and not one.of_port() for one in (*made, *todo))
+def _moved(made: Sequence[Operation], before: Sequence[Operation], todo: Sequence[Operation]) -> bool:
+    """Tell whether the NIC may be in another network than ``before``: in one that was ``made``, or out of one that is to be made again."""
+    again = set(map(id, todo))
+    there, held = networks(before), networks(one for one in before if id(one) not in again)
+    return not (networks(made) <= there and networks(todo) <= held)
+
+
+def _confined(operations: Sequence[Operation]) -> bool:
+    """Tell whether something keeps the guest to its own, beside the network that it is in."""
+    return any(one.confines() and not one.network() for one in operations)
 
 
 def _all(_operation: Operation) -> bool:
@@ -135,7 +154,7 @@ def _applied(node: Node, operations: Sequence[Operation], call: Call) -> list[Ne
             execute.apply(node, [operation], call.log)
         except NetcommonError as error:
             failures.append(error)
-            bare = bare or bool(operation.confines()) or operation.joins() or operation.unbroken()
+            bare = bare or bool(operation.effective(execute.once(node)).confines()) or operation.joins() or operation.unbroken()
     return failures
 
 

@@ -70,6 +70,10 @@ class Operation(Protocol):
         """
         return ()
 
+    def locked(self) -> tuple[str, ...]:
+        """Name what no two NICs may look for and take at a time: the shared keys by default, and what the last one to come has."""
+        return self.shared()
+
     def exclusive(self) -> bool:
         """Whether it may hold on one node only: on a migration's target it is owed until the guest is there. Not by default.
 
@@ -102,8 +106,12 @@ class Operation(Protocol):
         return ""
 
     def firmer(self, before: Operation) -> bool:
-        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and more. Not by default."""
+        """Tell whether it refuses all that ``before`` refuses, in whose place it comes, and perhaps more. Not by default."""
         return False
+
+    def effective(self, view: View) -> Operation:
+        """Give it as it counts here, for ``confines`` and ``firmer``: a setting of all devices may outdo it. By default as it is."""
+        return self
 
     def anywhere(self) -> Operation:
         """It again, without what it says of the network that the NIC's device is in, such as VLANs. By default as it is."""
@@ -121,6 +129,10 @@ class Operation(Protocol):
         """
         return False
 
+    def delivers(self) -> bool:
+        """Tell whether it leads to a port that gets no other frames: it comes before what keeps those off. Not by default."""
+        return False
+
     def opens(self) -> bool:
         """Tell whether it takes the NIC's device up. Not by default."""
         return False
@@ -130,10 +142,7 @@ class Operation(Protocol):
         return self
 
     def replugs(self) -> bool:
-        """Tell whether the device is down while it comes in the stead of another: between the two, frames would go where neither says.
-
-        Not by default.
-        """
+        """Tell whether the device is down while it comes in another's stead: between, frames go where neither says. Not by default."""
         return False
 
     def of_port(self) -> bool:
@@ -316,6 +325,9 @@ class Waiting(WaitingFields, Operation):
     def shared(self) -> tuple[str, ...]:
         return self.operation.shared()
 
+    def locked(self) -> tuple[str, ...]:
+        return self.operation.locked()
+
     def exclusive(self) -> bool:
         return self.operation.exclusive()
 
@@ -382,11 +394,6 @@ def inherit(operation: Operation, earlier: Operation) -> Operation:
     return replaced(operation, **kept).inherited()
 
 
-def orphan(operation: Operation) -> Operation:
-    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
-    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation
-
-
 def to_json(operation: Operation) -> dict[str, object]:
     """The operation as a JSON object; its kind first."""
     return {"kind": operation.KIND, **operation._asdict()}
@@ -423,12 +430,8 @@ def _each(one: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: type(value) is tuple and all(map(one, value))
 
 
-def _row(*kinds: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: type(value) is tuple and len(value) == len(kinds) and all(map(_is, kinds, value))
-
-
-def _is(kind: Callable[[object], bool], value: object) -> bool:
-    return kind(value)
+def _row(*of: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and len(value) == len(of) and all(kind(one) for kind, one in zip(of, value, strict=True))
 
 
 def _nothing(value: object) -> bool:

@@ -46,6 +46,14 @@ class StaticEntry(StaticEntryFields, Operation):
     BEFORE = frozenset({"found"})
     VALUES = (("found", FINDINGS),)
 
+    def delivers(self) -> bool:
+        """Tell that it does: a port that learns nothing, and gets nothing that is unknown, gets what this entry leads to it."""
+        return True
+
+    def locked(self) -> tuple[str, ...]:
+        """Of two NICs with one MAC that come at a time the second is refused, as one that comes later is."""
+        return (f"fdb-{self.bridge}-{self.mac}",)
+
     def exclusive(self) -> bool:
         """The guest's address is where the guest is: while it migrates in, behind the uplink."""
         return True

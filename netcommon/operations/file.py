@@ -45,10 +45,12 @@ class Written(Operation, Protocol):
         return shown(f"{self.folder}/{self.name}")
 
     def there(self, view: View) -> File | None:
-        """The file as it is, None where there is none. Raises HostRefused for one that is not ours."""
+        """The file as it is, None where there is none. Raises HostRefused for one that is not ours, and where it has no folder."""
         found = view.file(self.folder, self.name)
         if found is not None and not found.owner:
             raise HostRefused(f"{self.path} was not made by us", "remove it, or correct the settings")
+        if found is None and not view.folder(self.folder):
+            raise HostRefused(f"folder {shown(self.folder)} does not exist", "make it, or correct the settings")
         return found
 
     def shared(self) -> tuple[str, ...]:

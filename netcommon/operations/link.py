@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.requests import SetLink
-from netcommon.operations.base import Operation, before
+from netcommon.operations.base import Operation, before, replaced
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +62,16 @@ def marked(link: Link) -> bool:
     """Whether the link's alias is a mark of ours: a UUID, a space, and more."""
     uuid, space, rest = link.alias.partition(" ")
     return bool(space and rest) and len(uuid) == 36 and uuid.count("-") == 4 and set(uuid) <= set("0123456789abcdef-")
+
+
+def too_narrow(bridge: str, link: Link, ports: Sequence[Link]) -> str:
+    """Say by which of ``ports``, whose MTU is less than that of ``link``, the guest's longest frames cannot leave; "" where by all."""
+    if not ports:
+        return ""
+    least = min(ports, key=lambda port: (port.mtu, port.index))
+    more = f" (and by {len(ports) - 1} more)" if len(ports) > 1 else ""
+    remedy = f"ip link set dev {least.name} mtu {link.mtu}, if what is behind it takes that"
+    return f"for what leaves {bridge} by {least.name}{more}, which has {least.mtu}: {remedy}"
 
 
 def down_mark(uuid: str) -> str:
@@ -134,6 +144,8 @@ class LinkSetting(LinkSettingFields, Operation):
             untold = link.master if self.ifindex and not self.master and view.link(self.bridge) is None else 0
             bridge = bridge_link(view, self.bridge, self.master or untold, link)
             value, master = bridge.mtu, bridge.index
+            if value == ETHERNET:
+                value = max(value, view.mtu_below(bridge))  # somebody has set the bridge's, and its ports take more
         return [self._replace(ifindex=link.index, value=value, was=self._now(link), master=master)]
 
     def retained(self, like: Operation, earlier: Iterable[Operation]) -> Operation:
@@ -182,7 +194,7 @@ class LinkSetting(LinkSettingFields, Operation):
 
         It is 1500 then: what a bridge has that had no ports, or an uplink with the usual MTU, when the device joined. Only ports that are
         no NIC's of ours count: so each device comes to the same, in whichever order, and none is lowered again. A bridge to which somebody
-        has given 1500 looks the same until the device has the larger one; then it stays as it is, and that is all.
+        has given 1500 since looks the same until the device has the larger one; then it stays as it is, and that is all.
         """
         link = link_of(view, self.ifindex, self.device) if self.setting == MTU else None
         if link is None or not link.master or (link.mtu, link.mtu, link.master) != (ETHERNET, self.value, self.master):
@@ -194,11 +206,16 @@ class LinkSetting(LinkSettingFields, Operation):
         return self._replace(value=least) if least > link.mtu else self
 
     def idle(self, view: View) -> str:
+        """A bridge forwards by the MTU of the port that a frame leaves by, whatever its own is (is_skb_forwardable())."""
         link = link_of(view, self.ifindex, self.device) if self.setting == MTU else None
         bridge = view.link_at(link.master) if link is not None and link.master else None
-        if link is None or bridge is None or bridge.kind != "bridge" or bridge.mtu >= link.mtu:
+        if link is None or bridge is None or bridge.kind != "bridge":
             return ""
-        return f"{bridge.name} has {bridge.mtu}: ip link set dev {bridge.name} mtu {link.mtu}"
+        narrow = [port for port in view.ports(bridge.index) if port.mtu < link.mtu and not marked(port)]
+        if narrow and bridge.vlan_filtering:
+            own = {vlan.vid for vlan in view.vlans(link.index)}
+            narrow = [port for port in narrow if not own.isdisjoint(vlan.vid for vlan in view.vlans(port.index))]
+        return too_narrow(bridge.name, link, narrow)
 
     def revert(self, view: View) -> Sequence[Request]:
         link = link_of(view, self.ifindex, self.device)
@@ -244,3 +261,8 @@ def marked_down(device: str, ifindex: int, uuid: str) -> Operation:
 def shut(device: str, ifindex: int) -> Operation:
     """Give what takes the device down while what decides where its frames go is not in place: a bridge's default VLAN, table main."""
     return LinkSetting(device, UP, False, ifindex=ifindex, value=False)
+
+
+def orphan(operation: Operation) -> Operation:
+    """``operation`` for a device that is certainly gone (an earlier boot): no interface index of its can match any more."""
+    return replaced(operation, ifindex=-1) if "ifindex" in operation._asdict() else operation

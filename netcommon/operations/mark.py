@@ -202,10 +202,14 @@ class TapMark(TapMarkFields, Operation):
     def unbroken(self) -> bool:
         return True
 
+    def _bits(self, number: int) -> tuple[int, int]:
+        """Return the mark of table ``number``, and which bits of a packet's are it."""
+        return (value_of(number, self.mask), self.mask) if number != MAIN else (0, 0)
+
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         number = table_number(view, self.table, warnings)
         for family in (AF_INET, AF_INET6):
-            refuse_strange(view, family, self.device, number, self.preference, warnings)
+            refuse_strange(view, family, self.device, number, self.preference, warnings, *self._bits(number))
         if number == MAIN:
             return []
         made = self._replace(number=number, ifindex=device_link(view, self.device).index)

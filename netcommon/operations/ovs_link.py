@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from netcommon.host.api.requests import SetLink
 from netcommon.operations.base import Operation, Waiting, before
-from netcommon.operations.link import UP, LinkSetting, device_link, link_of
+from netcommon.operations.link import UP, LinkSetting, device_link, link_of, marked, too_narrow
 from netcommon.operations.ovs import standing
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netcommon.host.api.facts import Link, OvsPort
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
@@ -87,6 +88,26 @@ class ShutLink(ShutLinkFields, Operation):
         return f"ip link set dev {self.device} {before(self.ifindex, 'up' if self.was else 'down')}"
 
 
+def _real(view: View, port: OvsPort) -> str:
+    """Give the name of the real bridge that the port is of."""
+    real = view.ovs_switch(port.bridge)
+    return port.bridge if real is None else real.name
+
+
+def _meet(bridge: str, one: OvsPort, other: OvsPort) -> bool:
+    """Tell whether two ports of the real bridge have a VLAN in common, as far as tags and trunks say; one without either has all.
+
+    Those of a fake bridge are told without its VLAN: what is no port of it meets them only where it has all.
+    """
+    if one.bridge != other.bridge:
+        return all(each.bridge != bridge or not _vlans(each) for each in (one, other)) and bridge in (one.bridge, other.bridge)
+    return not (_vlans(one) and _vlans(other)) or not _vlans(one).isdisjoint(_vlans(other))
+
+
+def _vlans(port: OvsPort) -> frozenset[int]:
+    return frozenset(port.trunks) | (frozenset() if port.tag is None else {port.tag})
+
+
 class SwitchMtu(LinkSetting):
     """The MTU of the bridge's own device, once that is there. Of a fake bridge's and its parent's the larger.
 
@@ -110,10 +131,19 @@ class SwitchMtu(LinkSetting):
         return max((each.mtu for each in own if each is not None), default=0)
 
     def idle(self, view: View) -> str:
+        """The kernel's datapath forwards by the MTU of the port that a frame leaves by, as bridges do (ovs_vport_send())."""
         link = link_of(view, self.ifindex, self.device)
-        if link is None or view.ovs_away() or not 0 < (mtu := self._mtu(view)) < link.mtu:
+        narrow = [each for each in view.ports(link.master) if each.mtu < link.mtu and not marked(each)] if link and link.master else []
+        port = view.ovs_port(self.device) if narrow else None
+        if link is None or port is None or link.port_kind != "openvswitch":
             return ""
-        return f"{self.bridge} has {mtu}: ovs-vsctl set Interface {self.bridge} mtu_request={link.mtu}"
+        bridge = _real(view, port)
+        there: list[Link] = []
+        for each in narrow:
+            other = view.ovs_port(each.name)  # the bridges of one datapath have one master
+            if other and not other.internal and _real(view, other) == bridge and _meet(bridge, port, other):
+                there.append(each)
+        return too_narrow(bridge, link, there)
 
     def sentence(self) -> str:
         return f"The device takes frames as long as its bridge does: mtu {self.value or 'of the bridge'}."

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ISOLATED, LEARNING, FLOOD = "isolated", "learning", "flood"
 MCAST_FLOOD, FASTLEAVE, MCAST_TO_UNICAST, MCAST_ROUTER = "mcast_flood", "fastleave", "mcast_to_unicast", "mcast_router"
 
+#: How a flag keeps the guest to its own: to ports that are not isolated, to its own MAC, to what is meant for it.
+CONFINED = {ISOLATED: True, LEARNING: False, FLOOD: False, MCAST_FLOOD: False, MCAST_ROUTER: False}
+
 #: What each flag means, for people who do not know the commands: when it is on, and when it is off.
 SENTENCES = {
     ISOLATED: ("The guest reaches only ports of its bridge that are not isolated.", "The guest reaches every port of its bridge."),
@@ -66,8 +69,11 @@ class PortFlag(PortFlagFields, Operation):
         return self.flag in (LEARNING, FLOOD)
 
     def confines(self) -> str:
-        """Say that it isolates the guest from others on its bridge, if it does: a tap that is a port without that must be down."""
-        return "its own port" if self.flag == ISOLATED and self.wanted else ""
+        """Say that it keeps the guest from others on its bridge, or from what is theirs: a tap that is a port without that must be down."""
+        return "its own port" if CONFINED.get(self.flag) == self.wanted else ""
+
+    def anywhere(self) -> Operation:
+        return self._replace(bridge="")
 
     def of_port(self) -> bool:
         return True

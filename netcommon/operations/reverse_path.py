@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.datapath import Question
-from netcommon.host.api.facts import AF_INET, PROTOCOL
+from netcommon.host.api.datapath import THROW, Question
+from netcommon.host.api.facts import AF_INET, DROPPING, PROTOCOL
 from netcommon.operations.mark import TapMark, value_of
 from netcommon.operations.route import GuestRoute
 from netcommon.operations.routed_uplink import DEFAULT, UNICAST
-from runtime.typed import TYPE_CHECKING
+from netcommon.operations.rule import LOOKUP, MAIN_PREFERENCE, PolicyRule
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.facts import Link, Route, Rule
     from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
 
@@ -30,26 +31,36 @@ FILTERED = frozenset({errno.EXDEV, errno.EINVAL})
 #: There is no way to the guest: no route, one of type unreachable or prohibit, or a rule of such an action.
 NOWHERE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES})
 
+#: The two routes that are a default route together, and come before one.
+HALVES = ("0.0.0.0/1", "128.0.0.0/1")
+
 #: Addresses all over the Internet, as targets of a guest's packets: of a route with several ways each leads by one of them.
 ANYWHERE = tuple(
     f"{first}.{first + 7}.{255 - first}.{first}" for first in (4, 8, 12, 16, 23, 31, 45, 62, 77, 89, 93, 109, 138, 151, 185, 212)
 )
 
 
-def dropped(view: View, operations: Sequence[Operation], own: int, every: int) -> list[tuple[str, str]]:
-    """Find the guest's addresses of which the kernel drops what goes out by a default route of its table: why, and what helps.
+class Filter(NamedTuple):
+    """How strict the kernel is with what the guest's device receives."""
 
-    ``own``, ``every``: rp_filter of the guest's device, and of all devices. Raises TryAgain.
-    """
+    own: int  #: rp_filter of the device
+    every: int  #: of all devices; the larger one counts
+    kept: bool = False  #: an option of the NIC's gives the device its own, and a repair gives it again
+
+
+def dropped(view: View, operations: Sequence[Operation], by: Filter) -> list[tuple[str, str]]:
+    """Find the guest's addresses of which the kernel drops what goes out by a default route: why, and what helps. Raises TryAgain."""
     routes = [one for one in operations if isinstance(one, GuestRoute) and one.family == AF_INET]
-    mark = next((value_of(one.number, one.mask) for one in operations if isinstance(one, TapMark)), 0)
-    lost = [(route, found) for route in routes if (found := _lost(view, route, mark))]
-    return [_said(route, found, own, every) for route, found in lost]
+    ours = next((one for one in operations if isinstance(one, TapMark | PolicyRule)), None)
+    mark = value_of(ours.number, ours.mask) if isinstance(ours, TapMark) else 0
+    last = ours.preference if ours is not None else MAIN_PREFERENCE
+    lost = [(route, found) for route in routes if (found := _lost(view, route, mark, last))]
+    return [_said(route, found, by) for route, found in lost]
 
 
-def _lost(view: View, route: GuestRoute, mark: int) -> list[Link]:
+def _lost(view: View, route: GuestRoute, mark: int, last: int) -> list[Link]:
     """Return the uplinks by which nothing of what comes from the address of ``route`` gets out, for the filter drops it."""
-    defaults = _defaults(view, route.number)
+    defaults = _defaults(view, route, mark, last)
     source, filtered = route.destination.partition("/")[0], ""
     indices = dict.fromkeys(index for each in defaults for index in each.paths or (each.index,))
     left = {index: link for index in indices if (link := view.link_at(index)) is not None and link.up}
@@ -68,11 +79,47 @@ def _lost(view: View, route: GuestRoute, mark: int) -> list[Link]:
     return [link for link in left.values() if _fails(view, route, back._replace(iif=link.index), mark)]
 
 
-def _defaults(view: View, table: int) -> list[Route]:
-    """Return the default routes of the guest's table that count: those of the lowest metric."""
-    there = [each for each in view.routes(AF_INET, table, DEFAULT[AF_INET]) if each.protocol != PROTOCOL]
+def _defaults(view: View, route: GuestRoute, mark: int, last: int) -> list[Route]:
+    """Return the routes by which most of what the guest sends leaves the node: in its table, and in those that are looked up next.
+
+    The next ones count as long as a table has no route to everywhere, or one that throws the packet back to the rules. ``last``: the
+    preference of the rule that leads to the guest's table.
+    """
+    found, ended = _wide(view, route.number)
+    tables = {route.number}
+    for rule in () if ended else _later(view, route.device, mark, last):
+        if rule.action in DROPPING:
+            break
+        if rule.action != LOOKUP or rule.table in tables:
+            continue
+        tables.add(rule.table)
+        more, ended = _wide(view, rule.table)
+        found += more
+        if ended:
+            break
+    return found
+
+
+def _wide(view: View, table: int) -> tuple[list[Route], bool]:
+    """Return the routes of a table that either half of all addresses is led by, and whether no packet gets past them."""
+    whole, *halves = (_first(view, table, each) for each in (DEFAULT[AF_INET], *HALVES))
+    used = [half or whole for half in halves]
+    found = dict.fromkeys(each for half in used for each in half if each.type == UNICAST)
+    return list(found), all(half and half[0].type != THROW for half in used)
+
+
+def _first(view: View, table: int, destination: str) -> list[Route]:
+    """Return the routes to a destination that count: those of the lowest metric."""
+    there = [each for each in view.routes(AF_INET, table, destination) if each.protocol != PROTOCOL]
     first = min((each.metric for each in there), default=0)
-    return [each for each in there if each.metric == first and each.type == UNICAST]
+    return [each for each in there if each.metric == first]
+
+
+def _later(view: View, device: str, mark: int, last: int) -> list[Rule]:
+    """Return the rules that take every packet of the device's, from the one that leads to its table on, in their order."""
+    rules = [rule for iif in (device, "") for rule in view.rules(AF_INET, iif) if rule.preference >= last]
+    firm = [rule for rule in rules if not (rule.narrowed or rule.inverted or rule.more) and (mark & rule.mask) == rule.mark]
+    return sorted(firm, key=lambda rule: rule.preference)
 
 
 def _targets(defaults: Sequence[Route], source: str) -> Iterator[str]:
@@ -103,15 +150,17 @@ def _filters(view: View, index: int) -> bool:
     return any(view.sysctl(f"net/ipv4/conf/{name}/rp_filter") != "0" for name in names)
 
 
-def _said(route: GuestRoute, lost: Sequence[Link], own: int, every: int) -> tuple[str, str]:
+def _said(route: GuestRoute, lost: Sequence[Link], by: Filter) -> tuple[str, str]:
     device, source = route.device, route.destination.partition("/")[0]
     name, uplinks = device.replace(".", "/"), " and ".join(link.name for link in lost)
-    text = f"rp_filter of {device} is {max(own, every)}: the kernel drops what comes from {source} and goes out by {uplinks}, "
+    text = f"rp_filter of {device} is {max(by.own, by.every)}: the kernel drops what comes from {source} and goes out by {uplinks}, "
     text += "for what comes in there finds no way to it through this device"
     remedies = []
-    if own:
+    if by.own and by.kept:
+        remedies.append('the option rp_filter = "off" in the place of the one that the NIC has, which repair sets again')
+    elif by.own:
         remedies.append(f'the option rp_filter = "off", or sysctl -w net.ipv4.conf.{name}.rp_filter=0 (default.rp_filter=0 for later ones)')
-    if every:
+    if by.every:
         remedies.append("sysctl -w net.ipv4.conf.all.rp_filter=0")
     rules = [f"ip -4 rule add iif {link.name} lookup {route.table}" for link in lost if route.table]
     return text, " and ".join(remedies) + (f"; or {' and '.join(rules)}" if rules else "")

@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.requests import AddRoute, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned, replaced
 from netcommon.operations.link import device_link, link_of, marked
-from netcommon.operations.table import MAIN, called, renumbered, table_number
+from netcommon.operations.table import LOCAL, MAIN, called, renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
+LOOKUP = 1  #: FR_ACT_TO_TBL: what a policy rule does that looks up a table
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
@@ -25,7 +26,8 @@ class ThroughTap(Operation, Protocol):
     """What leads to the guest through its tap. The kernel removes it with the device.
 
     It is deleted by destination, table, device and protocol together: the late down of a guest whose address another one took
-    finds nothing of its own, so this needs no owners.
+    finds nothing of its own, so this needs no owners. Two NICs that claim one destination at a time take turns all the same: the second
+    says so, and notes whose it was.
     """
 
     @property
@@ -45,6 +47,9 @@ class ThroughTap(Operation, Protocol):
     def route(self) -> Route:
         """The route as the kernel has it."""
         ...
+
+    def locked(self) -> tuple[str, ...]:
+        return (f"route-{self.family}-{self.destination}",)
 
     def leads_to(self) -> tuple[object, ...]:
         return self.family, self.number, self.destination
@@ -140,14 +145,22 @@ def at(view: View, way: tuple[object, ...]) -> Sequence[Route]:
 def own(view: View, family: int, destination: str, table: int) -> str:
     """Say that a guest's address is one of the node's own, which then gets what is for it; "" where it is not.
 
-    The kernel looks for its own addresses before any table. A VRF's table is of a network of its own, which may use them again.
+    The kernel looks for its own addresses, and those of broadcasts, before any table, unless somebody has moved its rule for table local
+    behind one that leads to the guest's. A VRF's table is of a network of its own, which may use them again.
     """
     address, _, length = destination.partition("/")
     if int(length) < BITS[family] or not view.local(family, address):
         return ""
     if table != MAIN and any(vrf.table == table for vrf in view.links_of("vrf")):
         return ""
-    return f"{address} is an address of this node itself, which gets what is for it: no route leads it to a guest"
+    rules = [rule for rule in view.rules(family) if rule.action == LOOKUP and rule.protocol != PROTOCOL]
+    first = min((rule.preference for rule in rules if rule.table == LOCAL), default=0)
+    if any(rule.table == table and rule.preference < first for rule in rules):
+        return ""
+    if any(each.address == address for each in view.addresses()):
+        return f"{address} is an address of this node itself, which gets what is for it: no route leads it to a guest"
+    what = "the broadcast address of a network" if family == AF_INET else "the anycast address of the routers in a network"
+    return f"{address} is {what} that this node is in, and gets what is for it: no route leads it to a guest"
 
 
 class GuestRouteFields(NamedTuple):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Of the kernel's own rule for table main.
 MAIN_PREFERENCE = 32766
 
+LOOKUP = 1  #: FR_ACT_TO_TBL
+
 #: What rules do that look up no table, as ip-rule(8) has it; JUMPING takes a preference besides.
 ACTIONS = {JUMPING: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
@@ -158,43 +160,47 @@ def detached(view: View) -> list[Owned]:
     return [thing for thing in PolicyRule.owned(view) if thing.detached]
 
 
-def refuse_strange(view: View, family: int, device: str, number: int, preference: int, warnings: list[str]) -> None:
-    """Raise HostRefused for one of the device's rules that leads to another table before ``preference``; warn of the others.
+def refuse_strange(
+    view: View, family: int, device: str, number: int, preference: int, warnings: list[str], mark: int = 0, mask: int = 0
+) -> None:
+    """Raise HostRefused for the device's rules that lead all packets to another table before ``preference``; warn of the others.
 
-    One that drops leads to nobody else's network: the NIC comes up, and what is wrong is said.
+    ``mark``: what our own set gives the packets in the bits of ``mask``. Rules that drop lead to nobody else's network: the NIC comes up,
+    and what is wrong is said; so it is with those that take some packets alone, or those from an address, which may not be the guest's.
     Table main is looked up last, so any rule leads elsewhere before; a device that is ours already is not refused for that. What
     Ganeti's script has left is nobody's, and goes before the NIC comes up (``left_behind``).
     """
-    strange = [rule for rule in view.rules(family, device) if rule.protocol != PROTOCOL and rule.table != number]
+    rules = view.rules(family, device)
+    strange = [rule for rule in rules if rule.protocol != PROTOCOL and (rule.table != number or rule.action != LOOKUP)]
     link = view.link(device) if strange else None
     if link is None:
         return
     from netcommon.operations.ganeti_rule import left_on
+    from netcommon.operations.rule_reach import Guest, taken
 
     left = left_on(view, link, strange)
-    for rule in strange:
-        if rule in left:
-            continue
-        text = f"a rule that is not ours applies to {rule.iif}, left by an earlier guest or another script"
-        if leads_away(rule, number, preference) and rule.action not in DROPPING and not (number == MAIN and marked(link)):
-            raise HostRefused(text, removal(rule))  # the guest would reach another one's network
-        warnings.append(f"{text}: {removal(rule)}")
+    strange = [rule for rule in strange if rule not in left]
+    whole, _some = taken([rule for rule in rules if rule not in left], Guest(number, last_of(number, preference), (), mark, mask))
+    text = f"a rule that is not ours applies to {device}, left by an earlier guest or another script"
+    leading = [rule for rule in strange if rule in whole and rule.action not in DROPPING]
+    if leading and not (number == MAIN and marked(link)):
+        raise HostRefused(text, "; ".join(map(removal, leading)))  # the guest would reach another one's network
+    warnings += [f"{text}: {removal(rule)}" for rule in strange]
 
 
-def leads_away(rule: Rule, number: int, preference: int) -> bool:
-    """Tell if a device's rule leads its packets past table ``number``, which ours of ``preference`` would have them looked up in."""
-    last = MAIN_PREFERENCE if number == MAIN else preference
-    if rule.protocol == PROTOCOL or rule.preference > last:
-        return False
-    if rule.action in DROPPING or rule.action == JUMPING:
-        return not (rule.narrowed or rule.inverted or rule.mask) and (rule.action in DROPPING or rule.jump > last)
-    return rule.plain and rule.table != number
+def last_of(number: int, preference: int) -> int:
+    """Return the preference of the rule that leads to table ``number``, ``preference`` where it is ours."""
+    return MAIN_PREFERENCE if number == MAIN else preference
 
 
 def does(rule: Rule) -> str:
-    """Return what a device's rule does, as ip-rule(8) writes it."""
-    action = ACTIONS.get(rule.action, f"lookup {rule.table}")
-    return f"iif {rule.iif} {action}" + (f" {rule.jump}" if rule.action == JUMPING else "")
+    """Return what a device's rule does, as ip-rule(8) writes it, without the conditions that Rule does not tell."""
+    words = ["not"] if rule.inverted else []
+    words += [word for name, value in (("from", rule.source), ("to", rule.target)) if value for word in (name, value)]
+    words += ["iif", rule.iif] if rule.iif else []
+    words += ["fwmark", f"{rule.mark:#x}/{rule.mask:#x}"] if rule.mask else []
+    words.append(ACTIONS.get(rule.action, f"lookup {rule.table}"))
+    return " ".join([*words, str(rule.jump)] if rule.action == JUMPING else words)
 
 
 def removal(rule: Rule) -> str:

@@ -57,7 +57,8 @@ def dropped(view: View, device: str, operations: Sequence[Operation]) -> Sequenc
         return ()
     from netcommon.operations import reverse_path as filtering  # where no such filter is on, nothing is asked
 
-    return filtering.dropped(view, operations, own, every)
+    kept = any(isinstance(one, DeviceSysctl) and one.name == RP_FILTER for one in operations)
+    return filtering.dropped(view, operations, filtering.Filter(own, every, kept))
 
 
 class DeviceSysctlFields(NamedTuple):
@@ -97,13 +98,22 @@ class DeviceSysctl(DeviceSysctlFields, Operation):
 
     def confines(self) -> str:
         """Name the setting where it refuses the guest something; not where what was there before refuses more, for then it opens."""
-        before = self._replace(value=self.was)
-        return self.name if self.value in STRICTER.get(self.name, ())[1:] and not before.firmer(self) else ""
+        values = STRICTER.get(self.name, ())
+        opens = self.value != self.was and self._replace(value=self.was).firmer(self)
+        return self.name if self.value in values[1:] and not opens else ""
 
     def firmer(self, before: Operation) -> bool:
         values = STRICTER.get(self.name, ())
         theirs = before._asdict()["value"] if before.place() == self.place() else ""
-        return self.value in values and theirs in values and values.index(self.value) > values.index(theirs)
+        return self.value in values and theirs in values and values.index(self.value) >= values.index(theirs)
+
+    def effective(self, view: View) -> Operation:
+        """Give it with the larger of its value and that of all devices, where the kernel takes that (rp_filter, ip-sysctl.rst).
+
+        So where all have 1 a device's own 0 is as strict, and its own 2 is looser.
+        """
+        every = view.sysctl(path_of(AF_INET, "all", RP_FILTER)) if self.name == RP_FILTER else None
+        return self._replace(value=max(self.value, every), was=max(self.was, every)) if every else self
 
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         link, was = device_link(view, self.device), view.sysctl(self.path)

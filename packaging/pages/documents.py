@@ -51,6 +51,8 @@ class Foretold(NamedTuple):
     device: str
     options: tuple[OptionChange, ...]
     undone: tuple[str, ...]  #: what would be undone, as it was done
+    released: tuple[str, ...]  #: what would go from its record alone, and stay: others need it, or somebody else has it by now
+    replaced: tuple[str, ...]  #: in whose place something that would be done comes: it holds until then
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
     error: str = ""  #: why it cannot be told, and would fail; "" where it can
 
@@ -81,6 +83,11 @@ class Lost(NamedTuple):
     remedy: str  #: what to type or to do
 
 
+class Would(NamedTuple):
+    does: str  #: what repair would do, as an administrator would type it
+    differs: str  #: what is so instead
+
+
 class Checked(NamedTuple):
     nic: str
     uuid: str
@@ -95,6 +102,8 @@ class Checked(NamedTuple):
     idle: tuple[Idle, ...]  #: what has no effect just now; none of it is drift
     unguarded: bool  #: adopted: nothing keeps its guest from forging until its next start
     dropped: tuple[Lost, ...]  #: what is dropped though all that was done holds
+    would: tuple[Would, ...] = ()  #: of repair --dry-run alone: what would be done, in this order
+    error: str = ""  #: of repair --dry-run alone: what the host would refuse; "" where nothing
 
 
 class Check(NamedTuple):
@@ -117,7 +126,7 @@ class Listed(NamedTuple):
     ip: str
     mac: str
     vlan: str
-    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": described, and not up
+    state: str  #: of its record, with ", device gone" or ", host not readable"; "defined": not up; "of a newer version": its record is
     uuid: str
 
 

@@ -106,6 +106,27 @@ def test_ipv6_is_off_on_the_device(tap: World) -> None:
     assert do(tap, AddAddress(address(tap, 2))) == [0]
 
 
+@pytest.mark.parametrize(
+    ("family", "address", "length", "shared", "free"),
+    [
+        (2, "192.0.2.1", 24, "192.0.2.255", "192.0.2.254"),
+        (2, "192.0.2.1", 30, "192.0.2.3", "192.0.2.2"),
+        (2, "192.0.2.0", 31, "", "192.0.2.1"),
+        (2, "192.0.2.1", 32, "", "192.0.2.255"),
+        (10, "fd00::1", 64, "fd00::", "fd00::ffff:ffff:ffff:ffff"),
+    ],
+)
+def test_an_address_of_all_or_any(world: World, family: int, address: str, length: int, shared: str, free: str) -> None:
+    """That of a broadcast, and in IPv6 of the routers in a network: the node gets what is for it."""
+    world.veth("up0", "peer")
+    assert do(world, SetSysctl("net/ipv6/conf/all/forwarding", "1")) == [0]
+    assert do(world, SetLink(index(world, "up0"), up=True), SetLink(index(world, "peer"), up=True)) == [0, 0]
+    assert do(world, AddAddress(Address(family, address, length, index(world, "up0")))) == [0]
+    wait_until(lambda: view(world).local(family, address), 10, "the kernel takes an IPv6 address once nobody else claims it")
+    for each in (view(world), world.host.snapshot()):
+        assert (not shared or each.local(family, shared)) and not each.local(family, free)
+
+
 @pytest.mark.parametrize(("family", "address", "length"), [(2, "192.0.2.1", 24), (10, "fd00::1", 64)])
 def test_an_address_of_the_node_itself(world: World, family: int, address: str, length: int) -> None:
     """Whichever device has it, and whichever route to it there is; not the rest of its network, nor one that nothing leads to."""

@@ -12,6 +12,7 @@ import pytest
 from netcommon.host.api.facts import FILE_MARK
 from netcommon.host.api.requests import DeleteFile, PutFile
 from netcommon.host.simulated.host import MemoryHost
+from runtime.errors import HostRefused
 from tests.contract.worlds import World, do, told, view
 
 SITE, OWN = "/run/site", "communication/hosts"
@@ -84,6 +85,13 @@ def test_folders_that_are_none(world: World, path: str) -> None:
     assert view(world).file(path, "a") is None and view(world).file(SITE, "a") is None
 
 
+def test_whether_a_folder_takes_files(world: World) -> None:
+    """One of our own is made; a site's must be there."""
+    assert not view(world).folder(SITE) and view(world).folder(OWN) and not view(world).folder("/run/../run/site")
+    folder(world)
+    assert view(world).folder(SITE)
+
+
 def test_a_sites_folder_is_not_made(world: World) -> None:
     said = told(world, PutFile(SITE, "a", content(MINE)))
     assert said.errno == errno.ENOENT and SITE in said.text
@@ -129,6 +137,8 @@ class TestOnDisk:
     def test_a_folder_that_others_can_write_to(self, linux: World) -> None:
         os.chmod(SITE, 0o777)
         assert "root" in told(linux, PutFile(SITE, "a", content(MINE))).text
+        with pytest.raises(HostRefused, match="root"):
+            view(linux).folder(SITE)
         assert os.listdir(SITE) == [] and view(linux).files() == []
 
     def test_a_folder_that_is_a_link(self, linux: World) -> None:

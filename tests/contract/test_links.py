@@ -276,6 +276,27 @@ def test_the_least_mtu_of_ports(world: World, many: bool) -> None:
     assert view(world).least_mtu(bridge, list) == 1500
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_bridge_below_all_of_its_ports(world: World, many: bool) -> None:
+    """Somebody has set it: it would have the least of theirs."""
+    world.bridge("br0")
+    names = [f"eth{number}" for number in range(12 if many else 2)]
+    for name in names:
+        world.tap(name)
+        assert do(world, SetLink(index(world, name), mtu=5000, master=link(world, "br0").index)) == [0]
+    assert do(world, SetLink(index(world, "eth1"), mtu=4000)) == [0]
+
+    def found() -> set[int]:
+        return {seen.mtu_below(link(world, "br0")) for seen in (view(world), world.host.snapshot())}
+
+    assert (link(world, "br0").mtu, found()) == (4000, {0})
+    assert do(world, SetLink(index(world, "br0"), mtu=1500)) == [0] and found() == {4000}
+    assert do(world, SetLink(index(world, "eth1"), mtu=1500)) == [0] and found() == {0}
+    for name in names:
+        world.remove(name)
+    assert found() == {0} and view(world).mtu_below(link(world, "br0")._replace(name="gone", index=9999)) == 0
+
+
 def test_who_gave_an_address(world: World) -> None:
     for name in ("tap0", "tap1"):
         world.tap(name)

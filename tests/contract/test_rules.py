@@ -72,7 +72,7 @@ def test_one_of_two_is_deleted(world: World, family: int) -> None:
 def test_more_selectors_are_not_plain(world: World, family: int, source: str) -> None:
     rule = ours(family, preference=400, protocol=4)
     world.rule_with_source(rule, source)
-    assert view(world).rules(family, "tap0") == [rule._replace(plain=False, narrowed=True)]
+    assert view(world).rules(family, "tap0") == [rule._replace(plain=False, narrowed=True, source=source)]
 
 
 def test_the_kernels_own_rules(world: World) -> None:

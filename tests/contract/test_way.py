@@ -47,4 +47,3 @@ def test_by_mark(routed: World) -> None:
     assert not any(do(routed, *made))
     found = [view(routed).way(Question(AF_INET, FAR, GUEST, inner, mark)) for mark in (0, 7, 8)]
     assert [way.index for way in found] == [outer, inner, outer]
-

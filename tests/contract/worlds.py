@@ -96,7 +96,7 @@ class SimulatedWorld:
         self.host.rename_link(name, new)
 
     def rule_with_source(self, rule: Rule, source: str) -> None:
-        self.host.kernel.add_rule(rule._replace(plain=False, narrowed=True))
+        self.host.kernel.add_rule(rule._replace(plain=False, narrowed=True, source=source))
 
     def many_ports(self, bridge: str, count: int) -> None:
         master = self.host.kernel.named(bridge)

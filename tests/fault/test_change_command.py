@@ -63,9 +63,7 @@ class Changed:
     def unlike(self) -> list[str]:
         """Say how the node differs from what it was and from what it was to become, if it is neither."""
         now = self.state()
-        found = [
-            [*diff(state.network, now.network), *diff(dict(state.records), dict(now.records))] for state in (self.before, self.after)
-        ]
+        found = [[*diff(state.network, now.network), *diff(dict(state.records), dict(now.records))] for state in (self.before, self.after)]
         return [] if [] in found else [text for one in found for text in (*one, "or:")]
 
     def settled(self, streams: Streams) -> list[str]:

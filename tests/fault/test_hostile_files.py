@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netcommon.lifecycle import execute
-from netcommon.operations.base import orphan
+from netcommon.operations.link import orphan
 from netcommon.options.schema import OPTIONS
 from netcommon.options.sources import options_of
 from netcommon.plan.planner import plan

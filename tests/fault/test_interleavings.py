@@ -204,9 +204,7 @@ class Bursts(RuleBasedStateMachine):
         """So that most bursts are of this kind."""
         self.burst(steps, seed, changes)
 
-    @rule(
-        steps=st.lists(st.one_of(CALLS, CALLS, CALLS, EVENTS), min_size=WORKERS, max_size=WORKERS), seed=SEEDS, changes=CHANGES
-    )
+    @rule(steps=st.lists(st.one_of(CALLS, CALLS, CALLS, EVENTS), min_size=WORKERS, max_size=WORKERS), seed=SEEDS, changes=CHANGES)
     def calls_and_taps_that_come_and_go(self, steps: list[Step], seed: int, changes: int) -> None:
         self.burst(steps, seed, changes)
 
@@ -313,14 +311,15 @@ Placed = tuple[int, Step, str]
 def orders(steps: list[Step], ended: list[Ended]) -> Iterator[list[Placed]]:
     """Serial orders that may explain what was left, the likeliest first: by when each call had the last of its locks.
 
-    A call that failed is "undone" (what it did was reverted) or "refused" (it did nothing). One may have seen its device as that was
-    before it had all of its locks, which keep no tap from coming and going.
+    A call that failed is "undone" (what it did was reverted) or "refused" (it did nothing); a change that failed has done nothing. One may
+    have seen its device as that was before it had all of its locks, which keep no tap from coming and going.
     """
-    failed = [place for place, one in enumerate(ended) if one.error is not None][:6]
+    unchanged = [place for place, one in enumerate(ended) if one.error is not None and steps[place].what == "change"]
+    failed = [place for place, one in enumerate(ended) if one.error is not None and place not in unchanged][:6]
     events = [one.point for step, one in zip(steps, ended, strict=True) if step.what in ("plug", "unplug")]
     early = [place for place, one in enumerate(ended) if any(one.early <= event < one.point for event in events)][:4]
     for ways, looks in product(product(("undone", "refused"), repeat=len(failed)), product((False, True), repeat=len(early))):
-        chosen = dict(zip(failed, ways, strict=True))
+        chosen = {**dict.fromkeys(unchanged, "refused"), **dict(zip(failed, ways, strict=True))}
         points = [one.point for one in ended]
         for place, look in zip(early, looks, strict=True):
             points[place] = ended[place].early if look else points[place]

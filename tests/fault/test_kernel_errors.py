@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from tests.kernel.test_doors_parallel import collect
 from tests.support import figures, strace
 from tests.support.cases import CASES, Host, sampled, stored
 from tests.support.netns import run, slowness, wait_until
+from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
@@ -98,6 +100,26 @@ def tried(host: Host, door: str, arguments: tuple[str, ...], point: Point) -> li
         run("ip", "link", "set", "tap0", state)
     wrong += diff(host.bare, snapshot())
     return [where, *wrong] if wrong else []
+
+
+@pytest.mark.parametrize("case", ["openvswitch"])
+def test_the_switch_is_waited_for_again(case: str, host: Host, ovs: OpenVswitch) -> None:
+    """The question whether ovs-vswitchd has closed the device is not sent, and it has not: closing it, it takes the device up once more."""
+    door, arguments = DOORS["down"]
+    ready(host, door)
+    asked = [each.what for each in strace.calls(door, host.nic, arguments, "sendto")]
+    number = next(number for number, what in enumerate(asked, 1) if "monitor" in what)
+    ready(host, door)
+    ovs.freeze()
+    with ThreadPoolExecutor(1) as pool:
+        hook = pool.submit(strace.disturbed, door, host.nic, arguments, "sendto", "error=ECONNREFUSED", str(number))
+        wait_until(lambda: hook.done() or len(strace.so_far()) > number, 20, "what the hook does next")
+        ovs.thaw()
+        ended, count = hook.result()
+    ovs.vsctl("--timeout=60", "set", "Open_vSwitch", ".", "external_ids:thawed=again")  # the switch has done what had waited
+    assert (ended.status, count) == (0, 1), ended
+    ovs.vsctl("remove", "Open_vSwitch", ".", "external_ids", "thawed")
+    assert diff(host.bare, snapshot()) == []
 
 
 @pytest.mark.parametrize("case", sampled(SAMPLED))

@@ -230,9 +230,7 @@ def test_what_the_caller_does_with_signals(ready: Node, ignored: bool) -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     values = {**BASE, **environment()}
-    ran = subprocess.run(
-        [HOOKS / "kvm-ifup", "tap0"], env=values, capture_output=True, text=True, preexec_fn=inherited, check=False
-    )
+    ran = subprocess.run([HOOKS / "kvm-ifup", "tap0"], env=values, capture_output=True, text=True, preexec_fn=inherited, check=False)
     assert ran.returncode == 69 and "status 3" in ran.stderr, ran
     assert Path("/run/blocked").read_text() == "SigBlk:\t0000000000000000\n"
     os.unlink("/run/blocked")

@@ -102,13 +102,17 @@ def test_a_running_guest_comes_under_management_and_leaves_nothing(qemu: subproc
 
 @pytest.mark.no_agent("an agent adopts by itself")
 def test_a_running_guests_device_keeps_its_mtu(qemu: subprocess.Popen[str]) -> None:
-    """Though the bridge has less by now, which is named."""
+    """Though the bridge has less by now, and so has one of its ports, which is named."""
+    run("ip", "link", "add", "eth9", "type", "veth", "peer", "name", "peer9")
+    run("ip", "link", "set", "eth9", "master", "br0")
     run("ip", "link", "set", "tap0", "mtu", "9000")
     run("ip", "link", "set", "br0", "mtu", "1500")
     netcommon("adopt", "web")
     found = {one["device"]: one for one in json.loads(netcommon("check", "--json"))["nics"]}["tap0"]
     assert ask("ip", "-d", "-j", "link", "show", "tap0")[0]["mtu"] == 9000
-    assert found["good"] and [each["why"] for each in found["idle"]] == ["br0 has 1500: ip link set dev br0 mtu 9000"]
+    assert found["good"] and [each["why"] for each in found["idle"]] == [
+        "for what leaves br0 by eth9, which has 1500: ip link set dev eth9 mtu 9000, if what is behind it takes that"
+    ]
 
 
 def test_down_takes_a_living_guest_out(qemu: subprocess.Popen[str]) -> None:

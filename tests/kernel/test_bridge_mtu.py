@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -19,10 +20,13 @@ from netcommon.host.rtnetlink.encode import RTM_NEWLINK
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent, seconds_until
 from tests.support.bootstrap import VENV
-from tests.support.netns import ask, run
+from tests.support.forged import ipv4
+from tests.support.netns import Namespace, ask, run
 from tests.support.node import Node
 from tests.support.routed import drift
 from tests.support.rundoor import rundoor
+from tests.support.tap import Tap
+from tests.support.wire import Wire
 
 LARGE, USUAL = 9000, 1500
 RTMGRP_LINK = 1
@@ -64,9 +68,12 @@ def checked() -> list[dict[str, Any]]:
     return found
 
 
-def uplink(node: Node, name: str = "up0", size: int = LARGE, bridge: str = "") -> None:
-    node.outside(name)
+def uplink(node: Node, name: str = "up0", size: int = LARGE, bridge: str = "") -> Namespace:
+    """An uplink whose other end takes large frames in either case."""
+    outside = node.outside(name)
+    outside.run("ip", "link", "set", "eth0", "mtu", str(LARGE))
     run("ip", "link", "set", name, "mtu", str(size), *(("master", bridge) if bridge else ()))
+    return outside
 
 
 def guests(node: Node, number: int, link: str = "br0") -> list[str]:
@@ -135,27 +142,57 @@ def test_a_bridge_that_is_made_anew(node: Node, door: str) -> None:
     assert mtus(*taps, "br0") == [USUAL, USUAL, LARGE]
 
 
+def crosses(tap: Tap, outside: Namespace, size: int = LARGE) -> bool:
+    """Tell whether a packet of that length from the guest gets out by the uplink."""
+    mac = bytes.fromhex(environment(int(tap.name[3:]))["MAC"].replace(":", ""))
+    frame = b"\xff" * 6 + mac + b"\x08\0" + ipv4("192.0.2.5", os.urandom(size - 20), 253)  # for experiments (RFC 3692)
+    with Wire(outside) as wire:
+        tap.send(frame)
+        return wire.receive(lambda heard: heard == frame, 0.3) is not None
+
+
+def named() -> list[str]:
+    """What check calls without effect of the one NIC, which is good."""
+    (found,) = checked()
+    assert found["good"]
+    return [each["why"] for each in found["idle"]]
+
+
 @own_agent
 @pytest.mark.parametrize("door", ["repair", "up"])
-def test_a_bridge_with_less_than_its_guests(node: Node, door: str) -> None:
+def test_a_port_with_less_than_the_guest(node: Node, door: str) -> None:
     """It is named, with what helps, and left to the administrator: lowered by hand the device stays lowered."""
-    uplink(node)
+    outside = uplink(node)
     node.bridge("br0", "up0")
-    guests(node, 1)
+    tap = node.tap("tap0")
+    up()
+    assert crosses(tap, outside) and not named()
     run("ip", "link", "set", "up0", "mtu", str(USUAL))
     assert mtus("tap0", "br0") == [LARGE, USUAL]
     up() if door == "up" else netcommon("repair", "tap0")
     assert mtus("tap0", "br0") == [LARGE, USUAL]
-    (found,) = checked()
-    remedy = "ip link set dev br0 mtu 9000"
-    assert found["good"] and [each["why"] for each in found["idle"]] == [f"br0 has 1500: {remedy}"]
-    run(*remedy.split())
-    (found,) = checked()
-    assert found["good"] and not found["idle"]
-    run("ip", "link", "set", "br0", "mtu", str(USUAL))
+    for bridge in (USUAL, LARGE):  # the bridge's own, also by hand, makes no difference
+        run("ip", "link", "set", "br0", "mtu", str(bridge))
+        assert not crosses(tap, outside)
+        assert named() == ["for what leaves br0 by up0, which has 1500: ip link set dev up0 mtu 9000, if what is behind it takes that"]
+    run("ip", "link", "set", "up0", "mtu", str(LARGE))
+    assert crosses(tap, outside) and not named()
     run("ip", "link", "set", "tap0", "mtu", str(USUAL))
+    run("ip", "link", "set", "br0", "mtu", str(USUAL))
+    run("ip", "link", "set", "up0", "mtu", str(USUAL))
     netcommon("repair", "tap0")
-    assert mtus("tap0", "br0") == [USUAL, USUAL] and drift() == []
+    assert mtus("tap0", "br0") == [USUAL, USUAL] and drift() == [] and not named()
+
+
+@own_agent
+def test_a_bridge_with_less_than_its_ports(node: Node) -> None:
+    """Frames between the ports pass: nothing is wrong, and a command for the bridge would end its following its ports."""
+    outside = uplink(node)
+    node.bridge("br0", "up0")
+    tap = node.tap("tap0")
+    up()
+    run("ip", "link", "set", "br0", "mtu", str(USUAL))
+    assert mtus("tap0", "br0") == [LARGE, USUAL] and crosses(tap, outside) and not named()
 
 
 # -- a guest's device keeps no bridge below its uplink
@@ -200,14 +237,38 @@ def test_a_port_of_somebody_elses_counts(node: Node) -> None:
 
 
 @own_agent
-def test_a_bridge_whose_mtu_somebody_has_set(node: Node) -> None:
+@pytest.mark.parametrize("others", [0, 12])
+def test_a_bridge_whose_mtu_somebody_has_set(node: Node, others: int) -> None:
+    """The kernel gives a bridge the least of its ports: where all have more, somebody has set it, and each new NIC has theirs at once."""
+    outside = uplink(node)
+    node.bridge("br0", "up0")
+    for number in range(others):
+        uplink(node, f"more{number}", bridge="br0")
+    run("ip", "link", "set", "br0", "mtu", str(USUAL))
+    taps = [node.tap(f"tap{number}") for number in range(2)]
+    for number in range(2):
+        up(number=number)
+        assert mtus(f"tap{number}", "br0") == [LARGE, USUAL] and drift() == []
+    assert crosses(taps[0], outside) and crosses(taps[1], outside)
+    assert [(each["good"], each["idle"]) for each in checked()] == [(True, [])] * 2
+    netcommon("repair", "--all")
+    assert mtus("tap0", "tap1", "br0") == [LARGE, LARGE, USUAL]
+    for number in range(2):
+        down(number)
+    assert mtus("tap0", "tap1", "br0") == [USUAL] * 3
+
+
+@own_agent
+def test_a_bridge_whose_mtu_somebody_sets_later(node: Node) -> None:
     """It looks like one that a guest's device holds down, until that has the larger one: then it is settled."""
-    uplink(node)
-    node.bridge("br0", "up0", mtu=USUAL)
+    node.bridge("br0")
     taps = guests(node, 2)
+    for size in (USUAL - 1, USUAL):  # the kernel takes no note of the value that there is already
+        run("ip", "link", "set", "br0", "mtu", str(size))
+    uplink(node, bridge="br0")
     netcommon("repair", "--all")
     assert mtus(*taps, "br0") == [LARGE, LARGE, USUAL]
-    assert [(each["good"], len(each["idle"])) for each in checked()] == [(True, 1)] * 2
+    assert [(each["good"], each["idle"]) for each in checked()] == [(True, [])] * 2
     with sizes(*taps, "br0") as had:
         netcommon("repair", "--all")
         up()
@@ -232,9 +293,10 @@ def test_an_agent_hears_of_the_uplink(node: Node, joins: bool, number: int) -> N
 @pytest.mark.no_agent("starts an agent of its own")
 def test_an_agent_does_not_go_on_raising(node: Node) -> None:
     """A bridge whose MTU somebody has set stays; so does the device once it was raised, and the agent rests."""
-    uplink(node)
-    node.bridge("br0", "up0", mtu=USUAL)
+    node.bridge("br0", mtu=USUAL - 1)
+    run("ip", "link", "set", "br0", "mtu", str(USUAL))
     guests(node, 1)
+    uplink(node, bridge="br0")
     with agent() as running:
         seconds_until(lambda: mtu("tap0") == LARGE, 5, running.output)
         with sizes("tap0", "br0") as had:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from netcommon.lifecycle.check import check
 from runtime.errors import HostRefused
 from tests.kernel.test_doors_parallel import collect, environment, good
 from tests.kernel.test_rate import drift, mend
 from tests.support.frames import ICMP6, IPV4, IPV6, checksum, mac_bytes
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
+from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.wire import End, Wire, exchange, frame
@@ -227,6 +229,23 @@ def test_isolated_ports_do_not_reach_each_other(ends: Mapping[str, End]) -> None
         {"tap0", "tap1", "outside"},
         {"tap0", "tap1", "tap2"},
     ]
+
+
+def test_a_bridge_that_is_down_forwards_nothing(ends: Mapping[str, End]) -> None:
+    """check says so, and so does the next up, though all that was done for the NICs holds."""
+    forwarding(ends)
+    assert good() == ["tap0", "tap1", "tap2"]
+    run("ip", "link", "set", "br0", "down")
+    assert [set(got) for got in exchange(ends, [("outside", frame(OUTSIDE)), ("tap0", frame(MACS[0], MACS[1]))])] == [set(), set()]
+    with ours() as node:
+        reports = [check(node, node.host.snapshot(), record) for record in node.store.all()[0]]
+    assert [(report.drift, report.good) for report in reports] == [((), False)] * 3
+    assert {report.dropped for report in reports} == {(("bridge br0 is down, and forwards nothing", "ip link set dev br0 up"),)}
+    outcome = rundoor("kvm-ifup", nic())
+    assert outcome.status == 0 and "bridge br0 is down, and forwards nothing: ip link set dev br0 up" in outcome.stderr
+    run("ip", "link", "set", "br0", "up")
+    wait_until(lambda: len(exchange(ends, [("outside", frame(OUTSIDE))])[0]) == 3, 5, "frames through the bridge")
+    assert good() == ["tap0", "tap1", "tap2"]
 
 
 def test_a_static_entry_is_all_that_a_port_gets(ends: Mapping[str, End]) -> None:

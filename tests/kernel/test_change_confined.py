@@ -34,6 +34,7 @@ from tests.support.tap import Tap
 
 #: The guest's address, another one's to which the node has a route, one to which it has none, and the node's own.
 OWN, FOREIGN, NOWHERE, NODE = "10.0.0.1", "10.0.0.9", "203.0.113.9", "10.0.0.254"
+IFF_UP = 1
 MAC, ANOTHERS = "aa:00:00:00:00:00", "aa:00:00:00:00:99"
 
 OWN6, ANOTHER6 = "2001:db8::5", "2001:db8:2::1"  #: the guest's by an option, and another guest's
@@ -67,6 +68,13 @@ BRIDGED = [
     Settings("one service, any address", "node_access:udp/2000 allow_ip_spoofing"),
     Settings("another service", "node_access:udp/2001"),
     Settings("unguarded", "spoof_guard:no"),
+    Settings("static", "static_fdb"),
+    Settings("static, any MAC", "static_fdb allow_mac_spoofing"),
+    Settings("static, unguarded", "static_fdb spoof_guard:no"),
+    Settings("static, isolated", "static_fdb isolated allow_ip_spoofing"),
+    Settings("asked-for multicast", "mcast_flood:no"),
+    Settings("asked-for multicast, unguarded", "mcast_flood:no spoof_guard:no"),
+    Settings("a router of multicast, static", "allow_mcast_router static_fdb mcast_flood:no"),
 ]
 ROUTED = [
     Settings("guarded"),
@@ -75,6 +83,7 @@ ROUTED = [
     Settings("strict, guarded", "rp_filter:strict"),
     Settings("strict, any address", "rp_filter:strict allow_ip_spoofing"),
     Settings("strict, unguarded", "rp_filter:strict spoof_guard:no"),
+    Settings("loose, guarded", "rp_filter:loose"),
     Settings("loose, any address", "rp_filter:loose allow_ip_spoofing"),
     Settings("loose, unguarded", "rp_filter:loose spoof_guard:no"),
     Settings("off, any address and MAC", "rp_filter:off allow_ip_spoofing allow_mac_spoofing"),
@@ -102,6 +111,7 @@ class Place:
         """``to``: names, addresses and MACs that the guest sends to; ``others``: the taps of other guests."""
         self.base, self.others = base, others
         self.guest = node.tap("tap0")
+        self.lost = 0  #: the probes of the last change in which the guest's device was up, and a frame for it did not arrive
         self.listener = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)  # of both families (ipv6(7))
         self.listener.bind(("::", 2000))
         self.listener.setblocking(False)
@@ -174,10 +184,57 @@ class Place:
                     found.update(self.probe())
                 return answers
 
+            self.lost = 0
             if probing:
                 node.host.execute = execute  # type: ignore[method-assign]
             up(node, nic_from_environment(settings.environment(self.base)), Call(recording()[0], node.clock.now() + 60))
         return frozenset(found)
+
+
+class Port(Place):
+    """A guest behind a port of a bridge, with others behind its other ports who send to it; all that the bridge learns counts too."""
+
+    def __init__(self, node: Node, base: Mapping[str, str], to: Sequence[tuple[str, str, str]], others: Mapping[str, Tap]) -> None:
+        super().__init__(node, base, to, others)
+        self.sent = {
+            name: (
+                tap,
+                ethernet(frames.IPV4, ipv4("10.0.0.77", udp(1000, 2000, name.encode().ljust(48, b".")), destination=address), *macs),
+            )
+            for number, (who, tap) in enumerate(others.items(), 1)
+            for what, address, mac in (
+                ("its own address", OWN, MAC),
+                ("an unknown address", "10.0.0.88", "aa:00:00:00:00:88"),
+                ("a group that nobody asked for", "239.1.2.3", "01:00:5e:01:02:03"),
+            )
+            for macs in [(f"aa:00:00:00:77:0{number}", mac)]
+            for name in [f"from {who} to {what}"]
+        }
+
+    def probe(self) -> Arrived:
+        """Send to the guest, which has sent nothing yet that the bridge remembers; have it send; see what the bridge has learnt."""
+        up = bool(int(Path("/sys/class/net/tap0/flags").read_text(), 16) & IFF_UP)
+        for tap, frame in self.sent.values():
+            tap.send(frame)
+        received = self.guest.drain()
+        due = b"from the wire to its own address"
+        if up and not any(due in frame for frame in received):
+            late = self.guest.receive(lambda frame: due in frame, 0.2)
+            self.lost += late is None
+            received += self.guest.drain() + ([late] if late else [])
+        to_guest = {(name, "the guest") for name in self.sent for frame in received if name.encode().ljust(48, b".") in frame}
+        found = super().probe()
+        learnt = {(f"the MAC {mac}", "the bridge") for mac in _learnt("br0", "tap0") - {MAC}}
+        Path("/sys/class/net/br0/bridge/flush").write_text("1")
+        return found | to_guest | learnt
+
+
+def _learnt(bridge: str, port: str) -> set[str]:
+    """Give the addresses that the bridge has found behind a port (struct __fdb_entry of linux/if_bridge.h)."""
+    path = Path(f"/sys/class/net/{port}/brport/port_no")
+    number = int(path.read_text(), 16) if path.exists() else -1
+    entries = struct.iter_unpack("=6sBBIBBH", Path(f"/sys/class/net/{bridge}/brforward").read_bytes())
+    return {mac.hex(":") for mac, low, local, _ageing, high, _pad, _unused in entries if not local and low | high << 8 == number}
 
 
 def udp6(source: str, destination: str, payload: bytes) -> bytes:
@@ -195,15 +252,17 @@ def no_frame_that_both_refuse(place: Place, all_settings: Sequence[Settings], co
         place.becomes(settings, probing=False)
         verdicts[settings.name] = place.verdict()
     assert len(set(verdicts.values())) > len(all_settings) // 3, "many of them differ in what they let through"
-    wrong = {}
+    wrong, lost = {}, {}
     for before, after in sample(list(itertools.permutations(all_settings, 2)), count):
         place.becomes(before, probing=False)
         place.verdict()
         passed = place.becomes(after)
+        if place.lost:
+            lost[before.name, after.name] = place.lost
         if more := passed - verdicts[before.name] - verdicts[after.name]:
             wrong[before.name, after.name] = sorted(more)
         assert place.verdict() == verdicts[after.name]
-    assert wrong == {}
+    assert (wrong, lost) == ({}, {})
 
 
 def no_frame_on_the_way_back(place: Place, all_settings: Sequence[Settings], count: int) -> None:
@@ -218,16 +277,18 @@ def no_frame_on_the_way_back(place: Place, all_settings: Sequence[Settings], cou
         place.becomes(after)
         steps += [(before, after, number) for number in range(1, place.requests + 1)]
     assert len(steps) > count
-    wrong = {}
+    wrong, lost = {}, {}
     for before, after, number in sample(steps, count):
         place.becomes(before, probing=False)
         place.verdict()
         with pytest.raises(HostRefused):
             place.becomes(after, refused=number)
+        if place.lost:
+            lost[before.name, after.name, number] = place.lost
         if more := place.meanwhile - verdicts[before.name] - verdicts[after.name]:
             wrong[before.name, after.name, number] = sorted(more)
         assert place.verdict() == verdicts[before.name], (before.name, after.name, number)
-    assert wrong == {}
+    assert (wrong, lost) == ({}, {})
 
 
 @contextmanager
@@ -239,7 +300,10 @@ def bridged(node: Node) -> Iterator[Place]:
     other = node.tap("tap1")
     base = {"MODE": "bridged", "LINK": "br0", "BRIDGE": "br0", "IP": OWN}
     variables = environment(1) | base | {"IP": "10.0.0.2", "TAGS": "netcommon:*:isolated netcommon:*:spoof_guard:no"}
-    place = Place(node, base, [("the node", NODE, "aa:00:00:00:0f:00"), ("all", "10.0.0.77", BROADCAST)], {"another": other})
+    wire = node.tap("tap2")  # a port that is no guest's, as an uplink is
+    run("ip", "link", "set", "tap2", "master", "br0", "up")
+    to = [("the node", NODE, "aa:00:00:00:0f:00"), ("all", "10.0.0.77", BROADCAST)]
+    place = Port(node, base, to, {"another": other, "the wire": wire})
     with place.listener:
         assert rundoor("kvm-ifup", variables).status == 0
         yield place
@@ -276,20 +340,37 @@ def routed(node: Node, table: str = "main") -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("default", ["0", "1"])
-def test_routed(node: Node, default: str) -> None:
+#: rp_filter of all devices, the larger of which and of a device's own counts, that of devices that are made, and an address that the
+#: administrator has given to the guest's device: on one without any the kernel filters as strictly where it is to do so loosely.
+FILTERS = [
+    ("0", "0", ""),
+    ("0", "1", ""),
+    ("0", "2", "192.0.2.9/32"),
+    ("1", "0", "192.0.2.9/32"),
+    ("1", "2", "192.0.2.9/32"),
+    ("2", "0", ""),
+]
+
+
+@pytest.mark.parametrize(("every", "default", "address"), FILTERS)
+def test_routed(node: Node, every: str, default: str, address: str) -> None:
     """Change what its guest may send, and what the kernel filters by the way back: in nftables and in the settings of its device."""
-    sysctl("net/ipv4/conf/all/rp_filter", "0")
+    sysctl("net/ipv4/conf/all/rp_filter", every)
     sysctl("net/ipv4/conf/default/rp_filter", default)
     with routed(node) as place:
+        if address:
+            run("ip", "address", "add", address, "dev", "tap0")
         no_frame_that_both_refuse(place, ROUTED, 20)
 
 
-def test_routed_refused(node: Node) -> None:
+@pytest.mark.parametrize(("every", "default", "address"), [("0", "0", ""), ("1", "2", "192.0.2.9/32")])
+def test_routed_refused(node: Node, every: str, default: str, address: str) -> None:
     """The same, with a request refused."""
-    sysctl("net/ipv4/conf/all/rp_filter", "0")
-    sysctl("net/ipv4/conf/default/rp_filter", "0")
+    sysctl("net/ipv4/conf/all/rp_filter", every)
+    sysctl("net/ipv4/conf/default/rp_filter", default)
     with routed(node) as place:
+        if address:
+            run("ip", "address", "add", address, "dev", "tap0")
         no_frame_on_the_way_back(place, ROUTED, 12)
 
 

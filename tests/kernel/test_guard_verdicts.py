@@ -81,6 +81,7 @@ LONG_ARP = struct.pack("!HHBBH", 1, IPV4, 8, 4, 1) + bytes(24)
 C = {"mac": "allow_mac_spoofing", "ip": "allow_ip_spoofing", "dhcp": "allow_dhcp_spoofing", "type": "allow_restricted_traffic"}
 C["query"] = "allow_mcast_router"
 
+
 #: kind -> frame, reason ("": passes), and the switches that free it.
 def reverse(operation: int, target: str) -> bytes:
     """A reverse ARP message of the NIC's own MAC (RFC 903), as QEMU sends it where a guest has arrived."""

@@ -104,8 +104,7 @@ CHAINS = {
         "goto drop-malformed",
     ],
     "other6": [
-        "".join(f"meta l4proto != {header} " for header in (51, 135, 139, 140))
-        + "accept",
+        "".join(f"meta l4proto != {header} " for header in (51, 135, 139, 140)) + "accept",
         "".join(f"@th,0,8 != {header:#x} " for header in (6, 50, 59, 132)) + "goto drop-malformed",
         "accept",
         "goto drop-malformed",

@@ -65,6 +65,46 @@ def no_default(site: Site) -> None:
     run("ip", "route", "add", "unreachable", "default", "table", TABLE)
 
 
+def by_main(site: Site) -> None:
+    """The guests' table has no default route, and main's is used."""
+    none(site)
+    run("ip", "route", "del", "default", "table", TABLE)
+
+
+def by_main_and_rule(site: Site) -> None:
+    by_main(site)
+    run("ip", "rule", "add", "iif", "up0", "lookup", TABLE)
+
+
+def thrown(site: Site) -> None:
+    """It gives the packets back to the rules, which lead them to main."""
+    none(site)
+    run("ip", "route", "replace", "throw", "default", "table", TABLE)
+
+
+def by_another_table(site: Site) -> None:
+    """A rule behind the guests' leads on."""
+    by_main(site)
+    run("ip", "route", "add", "default", "via", GATEWAY4, "dev", "up0", "table", "77")
+    run("ip", "rule", "add", "lookup", "77", "preference", "900")
+    run("ip", "route", "del", "default")
+
+
+def by_halves(site: Site) -> None:
+    none(site)
+    halved(site)
+
+
+def by_halves_and_rule(site: Site) -> None:
+    halved(site)
+
+
+def halved(site: Site) -> None:
+    run("ip", "route", "del", "default", "table", TABLE)
+    for half in ("0.0.0.0/1", "128.0.0.0/1"):
+        run("ip", "route", "add", half, "via", GATEWAY4, "dev", "up0", "onlink", "table", TABLE)
+
+
 def by_ipv6(site: Site) -> None:
     """The route leads by an IPv6 neighbour."""
     none(site)
@@ -101,9 +141,13 @@ SITES = {
     for each in (
         *(rule, none, by_destination, by_mark, no_gateway, bogons, no_default, by_ipv6, by_ipv6_and_rule),
         *(prohibited, unreachable, blackholed),
+        *(by_main, by_main_and_rule, thrown, by_another_table, by_halves, by_halves_and_rule),
     )
 }
-DROPPED = ("none", "by_mark", "no_gateway", "by_ipv6", "prohibited", "unreachable", "blackholed")
+DROPPED = (
+    *("none", "by_mark", "no_gateway", "by_ipv6", "prohibited", "unreachable", "blackholed"),
+    *("by_main", "thrown", "by_another_table", "by_halves"),
+)
 
 
 @pytest.fixture
@@ -234,6 +278,24 @@ def test_table_main(node: Node) -> None:
     guest = site.guest(HOST4)
     site.up(site.nic(IP=HOST4, TAGS=TAGS))
     assert (passed(site, guest), told()) == (True, (0, False, False, False))
+
+
+@pytest.mark.no_agent("about what repair does: an agent repairs at once")
+@pytest.mark.parametrize("word", ["strict", "loose"])
+def test_the_remedy_of_an_option(node: Node, word: str) -> None:
+    """What is set beside the option a repair takes back: it is the option that is named."""
+    site = Site(node, TABLE)
+    run("ip", "route", "replace", "default", "via", GATEWAY4)
+    none(site)
+    guest = site.guest(HOST4)
+    nic = site.nic(IP=HOST4, TAGS=f"{TAGS} {options(f'rp_filter:{word}')}")
+    said = rundoor("kvm-ifup", nic).stderr
+    assert not passed(site, guest) and 'the option rp_filter = "off"' in said and "sysctl" not in said, said
+    sysctl("net/ipv4/conf/tap0/rp_filter", "0")
+    subprocess.run([str(VENV / "bin/netcommon"), "repair", "tap0"], check=True, capture_output=True)
+    assert not passed(site, guest)
+    site.up({**nic, "TAGS": f"{TAGS} {options('rp_filter:off')}"})
+    assert passed(site, guest) and told() == (0, False, False, False)
 
 
 @pytest.mark.parametrize("remedy", range(3))

@@ -111,7 +111,9 @@ def test_a_nics_life_with_an_agent(tap: Tap) -> None:
         run("ip", "link", "set", "dev", "tap0", "nomaster")
         follower.seen("up", "drift", "repaired")
         told = {each["kind"]: each for each in follower.events()}
-        assert "it is a port of no bridge" in told["drift"]["text"] and told["drift"]["label"] == "web1/0"
+        all_of_it = "\n".join(f"{each['when']} {each['kind']}: {each['text']}" for each in follower.events())
+        assert "it is a port of no bridge" in told["drift"]["text"], f"{all_of_it}\n{running.output()}"
+        assert told["drift"]["label"] == "web1/0"
         assert told["up"]["device"] == "tap0" and told["up"]["schema"] == "netcommon-event"
         tap.close()
         for last in ("reaped", "down"):  # a worker tells of the one, the loop of the other: either may be first

@@ -101,8 +101,10 @@ def program(argv: list[str]) -> Result:
 
 
 def lint(options: Options) -> Result:
-    """ruff."""
-    return program([str(VENV / "bin/ruff"), "check", "--no-cache", "."])
+    """ruff: what it finds, and the form that it gives."""
+    ruff = str(VENV / "bin/ruff")
+    found = program([ruff, "check", "--no-cache", "."]), program([ruff, "format", "--check", "--no-cache", "--quiet", "."])
+    return Result(sum(one.passed for one in found), sum(one.failed for one in found))
 
 
 def types(options: Options) -> Result:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -199,6 +200,7 @@ class Sim:
         if self._store is not None:
             self._store.close()
         self._store = Store(self.paths, identity.netns, identity.boot)
+        weakref.finalize(self._store, self._store._layout.close)  # a test may use one node while it asks for another
         return Node(self.paths, self.settings, self.host, self._store, identity, clock, self._later)
 
     def _later(self, delays: Sequence[float], action: Action, node: Node, log: Log) -> None:

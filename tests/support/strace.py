@@ -92,6 +92,22 @@ def counted(door: str, variables: Mapping[str, str], arguments: Sequence[str], c
     return answers(lines) if call == "recvfrom" else sum(line.startswith(f"{call}(") for line in lines)
 
 
+def calls(door: str, variables: Mapping[str, str], arguments: Sequence[str], call: str) -> list[Moment]:
+    """Run the door undisturbed, which must succeed; give every system call of this name."""
+    ended, lines = _traced(door, variables, arguments, "-e", f"trace={call}")
+    assert ended.status == 0, ended
+    made = (line.partition("(")[2] for line in lines if line.startswith(f"{call}("))
+    return [Moment(call, number, rest) for number, rest in enumerate(made, 1)]
+
+
+def so_far() -> list[str]:
+    """Give the lines of the trace that is being written, none where there is none."""
+    try:
+        return Path(TRACE).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
 def answers(lines: Sequence[str]) -> int:
     """Count how often the process of the trace (sendto, recvfrom) receives at least, however what comes is cut into pieces.
 

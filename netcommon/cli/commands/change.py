@@ -14,12 +14,13 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
 from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.changed_options import twin_of
+from netcommon.lifecycle.changed_options import kept_uuid, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
+from netcommon.operations.base import Operation
 from netcommon.options.tags import KINDS, value_of
 from netcommon.views.explain.model import shown
-from runtime.environment import is_twin, kept_uuid
-from runtime.errors import NicInvalid
+from runtime.environment import is_twin
+from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.record import CHANGING, UP, Record
 
 WHICH = "name NICs, or give --all: one of the two"
@@ -49,6 +50,8 @@ def command(
     Every option of `netcommon plan` will do. What is set holds until it is unset: over restarts of the guest and reboots of this node,
     and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. --all without options,
     and --tags-from, do what has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
+
+    A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
     app: App = ctx.obj
     seconds = seconds_of(duration) if duration else 0.0
@@ -56,7 +59,7 @@ def command(
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
     known, view = _on_record(app, node), node.host.view()
-    names, sets = _parted(words, known, view)
+    names, sets = _parted(words, every, known, view)
     if not (names or every) or (names and every):
         raise click.UsageError(WHICH)
     if not (sets or unset or every or tags_from):
@@ -69,7 +72,7 @@ def command(
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
     tags = _tags(tags_from) if tags_from else None
-    records = _with_twins(node, meant_by(known, names, view), names) if names else _changeable(known)
+    records = _with_twins(node, meant_by(node.store, known, names, view), names) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
@@ -93,29 +96,42 @@ def command(
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
 
-def _parted(words: Sequence[str], records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
+def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
     """Part names of NICs from OPTION=VALUE: the name of a device, an instance or a label may have a "=" too.
 
-    Raises NicInvalid for an option that is none, for a value that it cannot have, and for a word that may be both, unless that NIC is
-    named by its UUID besides.
+    A word is the option where it begins with one, whatever others call their NICs: that is said, and keeps nobody from the option. Raises
+    NicInvalid for an option that is none, for a value that it cannot have, and for a word that is a NIC's name too where no other word
+    names a NIC, nor ``every`` does.
     """
     names, sets = list[str](), dict[str, str]()
+    words_of_options = [word for word in words if "=" in word and word.partition("=")[0] in KINDS]
     for word in words:
-        option, equals, value = word.partition("=")
-        meant = matching(records, word, view=view) if equals else []
-        if option in KINDS:
-            meant = [record for record in meant if not {record.uuid, record.key} & {other.lower() for other in words}]
-            if meant:
-                uuids = ", ".join(record.uuid for record in meant)
-                raise NicInvalid("OPTION=VALUE", word, f"an option alone: a NIC is called so too, so name that by its UUID, {uuids}")
-        if meant or not equals:
-            names.append(word)
-        elif option in sets:
+        if word in words_of_options:
+            continue
+        if "=" in word and not matching(records, word, view=view):
+            value_of(*word.split("=", 1))  # it raises: there is no such option
+        names.append(word)
+    for word in words_of_options:
+        option, _, value = word.partition("=")
+        if option in sets:
             raise NicInvalid("OPTION=VALUE", word, f"{option} once")
-        else:
-            value_of(option, value)
-            sets[option] = value
+        if uuids := ", ".join(sorted(_called(records, word, view) - {name.lower() for name in names})):
+            if not (names or every):
+                raise NicInvalid(
+                    "OPTION=VALUE", word, f"the name of a NIC besides it: a NIC is called so too, and is named by its UUID, {uuids}"
+                )
+            say(f"netcommon: {escaped(word)} is the option: the NIC that is called so is named by {uuids}", err=True)
+        value_of(option, value)
+        sets[option] = value
     return names, sets
+
+
+def _called(records: Sequence[Record], word: str, view: View) -> set[str]:
+    """Give the UUIDs of the NICs that ``word`` would mean if it were no option's; of those of one INSTANCE/INDEX, all of them."""
+    try:
+        return {record.uuid for record in matching(records, word, view=view)}
+    except NicInvalid:
+        return {record.uuid for record in records if record.nic.label == word}
 
 
 def _tags(path: str) -> list[str]:
@@ -154,7 +170,10 @@ def _with_twins(node: Node, meant: Sequence[Record], names: Sequence[str]) -> li
     for record in meant:
         found[record.key] = record
         if is_twin(record.nic):
-            nic = node.store.read(kept_uuid(record.nic))
+            try:
+                nic = node.store.read(kept_uuid(node, record.nic))
+            except HostRefused:
+                continue  # of its NIC nothing is known: what is done about the twin says so, and keeps no other NIC from its change
             if nic is None:
                 raise NicInvalid("NIC", record.device, "a NIC that is up: this is an emulated twin, and its NIC is not")
             found[nic.key] = nic
@@ -185,17 +204,16 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
             if not row["error"]:
                 say(str(row["text"]))
             continue
-        head = f"{row['nic']} on {row['device']}: "
+        head = f"{row['nic']} on {one.device}: "
         if not one.any:
             say(f"{head}is so already")
             continue
-        say(head + ("would change" if one.made or one.gone else "would be on record, and change nothing"))
+        say(head + ("would change" if one.changes else "would be on record, and change nothing"))
         for name, before, after in one.options:
             say(f"  {name} = {shown(name, after)}, is {shown(name, before)}")
-        for operation in one.gone:
-            say(f"  undone: {operation.describe()}")
-        for operation in one.made:
-            say(f"  done: {operation.describe()}")
+        for what, operations in _operations(one).items():
+            for operation in operations:
+                say(f"  {what}: {operation.describe()}")
     failed = [row for row in results.rows if row["error"]]
     if results.rows and not failed:
         return results.status
@@ -203,13 +221,18 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
     return results.show(as_json)
 
 
+def _operations(one: Difference) -> Mapping[str, Sequence[Operation]]:
+    """List what becomes of operations, by the word for it."""
+    return {"undone": one.gone, "released": one.released, "replaced": one.replaced, "done": one.made}
+
+
 def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, object]:
-    options, gone, made = one or ((), (), ())
+    one = one or Difference(str(row["device"]), (), (), (), ())
     return {
-        **{name: row[name] for name in ("nic", "uuid", "device")},
-        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in options],
-        "undone": [operation.describe() for operation in gone],
-        "done": [operation.describe() for operation in made],
+        **{name: row[name] for name in ("nic", "uuid")},
+        "device": one.device,
+        "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
+        **{what: [operation.describe() for operation in operations] for what, operations in _operations(one).items()},
         "error": row["error"],
     }
 

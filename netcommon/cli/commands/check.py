@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from netcommon.cli.app import App
@@ -10,12 +12,12 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.check import Report
+from netcommon.lifecycle.check import Forecast, Report, foretell
 from netcommon.lifecycle.context import Node
 from netcommon.lifecycle.unguarded import UNGUARDED
 from netcommon.views.topology.gather import examine
 from netcommon.views.topology.model import Drift
-from runtime.errors import TEMPORARY
+from runtime.errors import TEMPORARY, HostRefused
 from runtime.record import CHANGING, CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
@@ -142,11 +144,7 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     if every:  # gc's, not ours
         reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]
     if dry_run:
-        if as_json:
-            answer("check", nics=[_document(*found) for found in reports])
-        else:
-            say("\n".join(_would(*found) for found in reports) or "no NICs: nothing to repair")
-        return
+        ctx.exit(_foretell(app, node, reports, as_json))
     results = Results()
     mended = repair_all(node, [report.record.key for report, _untold in reports], lambda record: app.call(nic=record.nic))
 
@@ -158,13 +156,33 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     ctx.exit(results.show(as_json))
 
 
-def _would(report: Report, untold: tuple[Drift, ...]) -> str:
-    if report.alive and report.record.state == CHANGING:
-        return f"{report.record.nic.label} on {report.record.device}: would be put back to what it was before a change that was cut off"
-    if not report.alive or report.record.state not in (UP, CLOSING) or not report.drift:
-        return _text(report, untold)
-    head = f"{report.record.nic.label} on {report.record.device}: would repair"
-    return "\n".join([head, *(f"  {does}  # {differs}" for does, differs in report.drift)])
+def _foretell(app: App, node: Node, reports: Sequence[Found], as_json: bool) -> int:
+    """Say what repair would do, and what the host would refuse; return the exit status that it would have."""
+    view = node.host.snapshot() if len(reports) > 1 else execute.once(node)
+    results, found = Results(), list[Forecast | None]()
+    for report, _untold in reports:
+        found.append(None)
+        with results.of(report.record.nic):
+            forecast = found[-1] = foretell(node, view, report.record.key, app.call(nic=report.record.nic).log)
+            if forecast.refused:
+                raise HostRefused(forecast.refused)
+    if as_json:
+        rows = zip(reports, found, results.rows, strict=True)
+        answer("check", nics=[_document(*report) | _of(told) | {"error": row["error"]} for report, told, row in rows])
+        return results.status
+    for told in filter(None, found):
+        if told.steps or not told.refused:
+            say("\n".join([told.text, *(f"  {does}  # {differs}" for does, differs in told.steps)]))
+    results.rows = [row for row in results.rows if row["error"]]
+    if results.rows:
+        return results.show(as_json)
+    if not reports:
+        say("no NICs: nothing to repair")
+    return results.status
+
+
+def _of(forecast: Forecast | None) -> dict[str, object]:
+    return {"would": [{"does": does, "differs": differs} for does, differs in (forecast.steps if forecast else ())]}
 
 
 COMMANDS = {"check": check, "repair": repair}

@@ -36,6 +36,7 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
         meant = matching(records, name, view=view)
         found |= {record.key: explained(node, view, record, labels) for record in meant}
         if not meant:
+            node.store.refuse_newer(name)
             one = _defined(app, name)
             found[one.key] = one
     if as_json:

@@ -15,6 +15,9 @@ from runtime.errors import NetcommonError
 from runtime.nic import Nic
 from runtime.record import Record
 
+#: The state of a NIC that is defined, and of whose record this version knows nothing.
+NEWER = "of a newer version"
+
 HEADINGS = ("NIC", "MODE", "LINK", "DEVICE", "IP", "MAC", "VLAN", "STATE", "UUID")
 
 
@@ -31,7 +34,9 @@ def list_(app: App, as_json: bool) -> None:
         app.log.warning(problem)
     view = node.host.snapshot() if len(records) > 1 else node.host.view()
     rows = [(_nic(node, view, record), _state(node, view, record)) for record in records]
-    rows += [(nic, "defined") for nic in nics if not any(record.uuid == nic.uuid for record in records)]
+    others = [nic for nic in nics if not any(record.uuid == nic.uuid for record in records)]
+    newer = node.store.newer() if others else {}
+    rows += [(nic, NEWER if nic.uuid in newer else "defined") for nic in others]
     if as_json:
         answer("list", nics=[_row(nic, state) for nic, state in rows])
     elif rows:

@@ -60,7 +60,10 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
         labelled = any(record.nic.label == name for record in records)
         # a plan asks nothing of the host, but which of several NICs with one INSTANCE/INDEX is there
         found = single(records, name, node.host.view() if labelled else None)
-        return found.nic if found else _with_changes(node, app, name)
+        if found is not None:
+            return found.nic
+        node.store.refuse_newer(name)
+        return _with_changes(node, app, name)
     if given:
         # not random: the same flags give the same plan
         index = int(given["INTERFACE_INDEX"]) if given.get("INTERFACE_INDEX", "").isdecimal() else None

@@ -63,6 +63,7 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
         for record in found:
             documents[record.key] = describe(node, view, record)
         if not found:
+            node.store.refuse_newer(name)
             documents |= _defined(app, name)
     if as_json:
         answer("show", nics=list(documents.values()))

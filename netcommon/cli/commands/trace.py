@@ -92,6 +92,7 @@ def command(
     view, uplinks = node.host.snapshot(), dict(node.settings.uplinks)
     found = single(records, name, view)
     if found is None:
+        node.store.refuse_newer(name)
         raise NicInvalid("NIC", name, EXPECTED_UP)
     found = follow(node, view, found)
     of = subject(found, records)

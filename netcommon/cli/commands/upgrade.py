@@ -29,7 +29,7 @@ def upgrade(ctx: click.Context, dry_run: bool, progress: bool, as_json: bool) ->
     node, results = app.node(strict=False, readonly=dry_run), Results()
     newer = node.store.newer()
     if newer:
-        raise RecordTooNew("\n".join([*newer, "nothing was changed: NICs on these records are left alone by this version"]))
+        raise RecordTooNew("\n".join([*newer.values(), "nothing was changed: NICs on these records are left alone by this version"]))
     records, problems = node.store.all()
     for problem in problems:
         app.log.warning(problem)

@@ -40,6 +40,8 @@ class Way(NamedTuple):
     protocol: int = 0  #: of the route
     mtu: int = 0  #: that of the route; 0: the device's
     paths: tuple[int, ...] = ()  #: of a route with several, the output interfaces of all
+    #: id of the nexthop by which it goes, where the kernel does not say by which of the routes that name it; then of no route
+    nexthop: int = 0
 
 
 class PortState(NamedTuple):

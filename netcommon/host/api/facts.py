@@ -46,7 +46,7 @@ class Link(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A policy rule that selects by incoming interface, or by mark, alone (ip-rule(8))."""
+    """A policy rule (ip-rule(8)); one of ours selects by incoming interface, or by mark, alone."""
 
     family: int
     preference: int
@@ -60,6 +60,9 @@ class Rule(NamedTuple):
     inverted: bool = False  #: it is for what it does not select ("not iif lo")
     narrowed: bool = False  #: it selects by more than device and mark
     jump: int = 0  #: of JUMPING: the preference of the rule that is looked at next; 0 where there is none of it
+    source: str = ""  #: of a packet: within this network, "10.0.0.0/8"; "" any
+    target: str = ""  #: where a packet goes, in the same way
+    more: bool = False  #: it has conditions beyond device, mark and addresses, or takes not every route of its table
 
 
 JUMPING = 2  #: FR_ACT_GOTO

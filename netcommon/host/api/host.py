@@ -70,6 +70,16 @@ def least_mtu(ports: Iterable[Link], but: Collection[str]) -> int:
     return min((port.mtu for port in ports if port.name not in but), default=0)
 
 
+def mtu_below(bridge: Link, ports: Iterable[Link]) -> int:
+    """Give the least MTU of ``ports``, 0 as soon as one has no more than ``bridge``, or where there are none."""
+    least = 0
+    for port in ports:
+        if port.mtu <= bridge.mtu:
+            return 0
+        least = min(least or port.mtu, port.mtu)
+    return least
+
+
 class View(Protocol):
     """What can be read. A live view asks each time; a snapshot answers from one complete picture.
 
@@ -89,6 +99,13 @@ class View(Protocol):
 
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         """Return the least MTU of the ports of a Linux bridge but those whose names ``but`` gives; 0 where there are no others."""
+        ...
+
+    def mtu_below(self, bridge: Link) -> int:
+        """Return the least MTU of the ports of a Linux bridge where all have more than the bridge itself, else 0.
+
+        The kernel gives a bridge the least of its ports until somebody sets it: then somebody has.
+        """
         ...
 
     def links_of(self, kind: str) -> Sequence[Link]:
@@ -119,7 +136,10 @@ class View(Protocol):
         ...
 
     def local(self, family: int, address: str) -> bool:
-        """Tell whether the address is the node's own: what is for it goes no further, whichever route there is."""
+        """Tell whether the address is the node's own, or a broadcast or anycast address there: what is for it goes no further.
+
+        That is so whichever route there is, as long as table local is looked up before (netcommon.operations.route.own).
+        """
         ...
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
@@ -267,6 +287,13 @@ class View(Protocol):
 
     def files(self) -> Sequence[File]:
         """Every file that bears our mark, in the folders that the settings name and in our own."""
+        ...
+
+    def folder(self, folder: str) -> bool:
+        """Tell whether ``folder`` (see PutFile) takes files: it is there, or is one of our own, which is made.
+
+        Raises HostRefused where it is not to be trusted.
+        """
         ...
 
     def daemon(self, name: str) -> Daemon | None:

@@ -30,6 +30,9 @@ LARGEST = 1 << 16
 #: Where we put files below our own state.
 OWN = ("communication/hosts",)
 
+#: What to do about a folder that does not exist.
+NO_FOLDER = "make it, or correct the settings"
+
 
 def file_of(folder: str, name: str, content: str, mode: int) -> File:
     """The file with what its mark says, if it bears one."""
@@ -80,6 +83,15 @@ class Files:
                 continue
         return found
 
+    def folder(self, folder: str) -> bool:
+        """See View."""
+        if problem(folder, "file"):
+            return False
+        if not folder.startswith("/"):
+            return True
+        with self._opened(folder) as opened:
+            return opened is not None
+
     def execute(self, request: PutFile | DeleteFile) -> Answer:
         """Carries it out."""
         wrong = problem(request.folder, request.name)
@@ -88,7 +100,7 @@ class Files:
         try:
             with self._opened(request.folder, isinstance(request, PutFile), isinstance(request, DeleteFile)) as opened:
                 if opened is None:
-                    return Answer(errno.ENOENT, f"folder {request.folder} does not exist: make it, or correct the settings")
+                    return Answer(errno.ENOENT, f"folder {request.folder} does not exist: {NO_FOLDER}")
                 return _put(opened, request) if isinstance(request, PutFile) else _delete(opened, request)
         except (HostRefused, RecordUnreadable) as error:
             return Answer(errno.EIO, str(error))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import EVERY, Listed, View, least_mtu
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.host import EVERY, Listed, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftTable
 
     Value = TypeVar("Value")
+
+
+LOCAL = 255  #: RT_TABLE_LOCAL (linux/rtnetlink.h)
+#: By family the type of a route to an address that a whole network shares (RTN_BROADCAST, RTN_ANYCAST), and an address's length.
+SHARED = {AF_INET: (3, 32), AF_INET6: (4, 128)}
 
 
 class Source(View, Protocol):
@@ -79,6 +85,9 @@ class Snapshot:
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         return self._once(("least mtu", bridge.index), lambda: least_mtu(self.ports(bridge.index), but()))
 
+    def mtu_below(self, bridge: Link) -> int:
+        return self._once(("mtu below", bridge.index), lambda: mtu_below(bridge, self.ports(bridge.index)))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return self._once("links of kinds", lambda: _grouped(self.links(), lambda link: link.kind)).get(kind, [])
 
@@ -121,7 +130,11 @@ class Snapshot:
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
     def local(self, family: int, address: str) -> bool:
-        return (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()})
+        if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
+            return True
+        kind, length = SHARED[family]
+        there = self._once(("shared", family), lambda: {route.destination for route in self.routes_of(family, kind=kind, table=LOCAL)})
+        return f"{address}/{length}" in there
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
@@ -222,6 +235,9 @@ class Snapshot:
 
     def files(self) -> Sequence[File]:
         return self._once("files", self._view.files)
+
+    def folder(self, folder: str) -> bool:
+        return self._once(("folder", folder), lambda: self._view.folder(folder))
 
     def daemon(self, name: str) -> Daemon | None:
         return self._once(("daemon", name), lambda: self._view.daemon(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from netcommon.host.api.host import least_mtu
+from netcommon.host.api.host import least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import Tables
 from netcommon.host.nftables.view import NftView
 from netcommon.host.rtnetlink.read import KernelView
@@ -57,6 +57,15 @@ class LiveView(KernelView, NftView):
         found = self.ports(bridge.index) if len(others) > FEW else [link for name in others if (link := self.link(name)) is not None]
         return least_mtu((link for link in found if link.master == bridge.index), ours)
 
+    def mtu_below(self, bridge: Link) -> int:
+        """By sysfs too, and no further than to the first port with no more than the bridge: most often that is the first one."""
+        try:
+            with os.scandir(f"{NET}/{bridge.name}/brif") as names:
+                found = (link for each in names if (link := self.link(each.name)) is not None and link.master == bridge.index)
+                return mtu_below(bridge, found)
+        except OSError:
+            return mtu_below(bridge, self.ports(bridge.index))
+
     def legacy_tables(self) -> Sequence[str]:
         return self._sockets.proc.legacy_tables()
 
@@ -70,6 +79,9 @@ class LiveView(KernelView, NftView):
 
     def files(self) -> Sequence[File]:
         return self._sockets.files().files()
+
+    def folder(self, folder: str) -> bool:
+        return self._sockets.files().folder(folder)
 
     def daemon(self, name: str) -> Daemon | None:
         return self._sockets.daemons().daemon(name)

@@ -126,6 +126,8 @@ class Ovsdb(OvsReader):
                 except (Lost, FileNotFoundError):
                     there = OvsPort(name, "", external_ids=(("unknown", ""),))
                 if there is None:
+                    if wait and not lost.late:
+                        self._let_go_of_all(self._clock() + self._timeout * LET_GO)
                     return DONE
                 if lost.late or self._clock() >= soon:
                     return Answer(errno.ETIMEDOUT, f"OVS port {name}: whether it is deleted is not known ({lost})")
@@ -219,14 +221,31 @@ class Ovsdb(OvsReader):
         return self._state(port, deadline) or Answer(errno.EIO, f"OVS port {port.name}: ovs-vswitchd has not attached it")
 
     def _let_go(self, number: int, deadline: float) -> bool:
-        """Waits as long for vswitchd to let go of something; whether it has. After a deletion silence is no failure: the row is gone."""
+        """Waits as long for vswitchd to let go of something; whether it has. After a deletion silence is no failure: the row is gone.
+
+        A connection that is lost says nothing of vswitchd: it is waited for on another one. It writes the flags of a device that it
+        closes, so who does not wait may take the device down too early.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                self._wait(number, deadline)
+                return True
+            except FileNotFoundError:  # the database has gone meanwhile
+                break
+            except Lost as lost:
+                self.close()
+                if lost.late:
+                    break
+        self.deadline.lost()
+        return False
+
+    def _let_go_of_all(self, deadline: float) -> None:
+        """Waits as long for vswitchd to take whatever there is, where the answer was lost that tells the number of a change."""
         try:
-            self._wait(number, deadline)
-        except Lost:
-            self.deadline.lost()
+            result = {"rows": self._rows([select("Open_vSwitch", ["next_cfg"])], deadline)[0]}
+            self._let_go(self._count(result, "next_cfg"), deadline)
+        except (Lost, FileNotFoundError):
             self.close()
-            return False
-        return True
 
     def _wait(self, number: int, deadline: float) -> None:
         """Waits until vswitchd shows ``number`` or a later one. Raises Lost."""

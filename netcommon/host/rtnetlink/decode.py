@@ -56,9 +56,9 @@ BR_VLAN_FILTERING, BR_VLAN_PROTOCOL, BR_VLAN_DEFAULT_PVID = 7, 8, 39
 VLAN_ID, VLAN_PROTOCOL = 1, 5
 VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
-FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 4, 14
+FRA_DST, FRA_SRC, FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 1, 2, 4, 14
 RTM_F_CLONED = 0x200
-RTN_LOCAL = 2
+OWN_TYPES = frozenset({2, 3, 4})  #: RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 FIB_RULE_INVERT, FIB_RULE_UNRESOLVED = 2, 4
 RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
 RTNH = Struct("=HxxI")  #: struct rtnexthop: length, flags, hops, index
@@ -136,6 +136,7 @@ def rule(body: bytes) -> Rule:
     """RTM_NEWRULE, whatever it selects by; one that selects by nothing is not plain."""
     family, dst, src, tos, table, _, _, action, flags = _unpack(RULE, body)
     found = attributes(body, RULE.size)
+    suppresses = u32(found.get(FRA_SUPPRESS_PREFIXLEN), NO_SUPPRESSION) != NO_SUPPRESSION
     iif = string(found.get(FRA_IIFNAME))
     mark, mask = u32(found.get(FRA_FWMARK)), u32(found.get(FRA_FWMASK))
     plain = (
@@ -143,14 +144,21 @@ def rule(body: bytes) -> Rule:
         and bool(iif or mask)
         and not (dst or src or tos or flags & ~FIB_RULE_IIF_DETACHED)
         and action == FR_ACT_TO_TBL
-        and u32(found.get(FRA_SUPPRESS_PREFIXLEN), NO_SUPPRESSION) == NO_SUPPRESSION
+        and not suppresses
     )
     protocol = found.get(FRA_PROTOCOL, b"\0")
     number = protocol[0] if protocol else 0
     number_of, inverted = u32(found.get(FRA_TABLE), table), bool(flags & FIB_RULE_INVERT)
     narrowed = bool(dst or src or tos or found.keys() - TOLD)
+    source, target = (_network(family, found.get(key), length) for key, length in ((FRA_SRC, src), (FRA_DST, dst)))
+    more = suppresses or bool(tos or found.keys() - TOLD - {FRA_SRC, FRA_DST})
     jump = 0 if flags & FIB_RULE_UNRESOLVED else u32(found.get(FRA_GOTO))
-    return Rule(family, u32(found.get(FRA_PRIORITY)), iif, number_of, number, plain, mark, mask, action, inverted, narrowed, jump)
+    preference = u32(found.get(FRA_PRIORITY))
+    return Rule(family, preference, iif, number_of, number, plain, mark, mask, action, inverted, narrowed, jump, source, target, more)
+
+
+def _network(family: int, address: bytes | None, length: int) -> str:
+    return f"{show_address(family, address)}/{length}" if address and length else ""
 
 
 def route(body: bytes) -> Route | None:
@@ -177,8 +185,8 @@ def route(body: bytes) -> Route | None:
 
 
 def leads_here(body: bytes) -> bool:
-    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own."""
-    return bool(_unpack(RTMSG, body)[7] == RTN_LOCAL)
+    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own, a broadcast or anycast address included."""
+    return _unpack(RTMSG, body)[7] in OWN_TYPES
 
 
 def nexthops(data: bytes) -> Iterator[int]:

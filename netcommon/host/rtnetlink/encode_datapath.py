@@ -27,6 +27,7 @@ from netcommon.host.rtnetlink.decode import (
     INFO_DATA,
     INFO_SLAVE_KIND,
     RTA_MULTIPATH,
+    RTA_NH_ID,
     RTA_VIA,
     nexthops,
 )
@@ -94,7 +95,8 @@ def way(body: bytes) -> Way:
         gateway = show_address(AF_INET6, found[RTA_VIA][2:])
     mtu = u32(attributes(found.get(RTA_METRICS, b"")).get(RTAX_MTU))
     paths = tuple(nexthops(found.get(RTA_MULTIPATH, b"")))
-    return Way(0, kind, u32(found.get(RTA_OIF)), gateway, u32(found.get(RTA_TABLE), table), destination, protocol, mtu, paths)
+    nexthop = u32(found.get(RTA_NH_ID)) if family == AF_INET6 else 0
+    return Way(0, kind, u32(found.get(RTA_OIF)), gateway, u32(found.get(RTA_TABLE), table), destination, protocol, mtu, paths, nexthop)
 
 
 def dump_groups() -> Encoded:

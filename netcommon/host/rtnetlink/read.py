@@ -184,6 +184,9 @@ class KernelView:
         if not isinstance(found, bytes):
             return chosen._replace(destination="")
         route = _sane(encode_datapath.way, found)
+        if route.nexthop:
+            # IPv6 keeps one cached way in a nexthop for all routes that name it, and shows the route that it was first made for
+            return chosen._replace(table=0, destination="", protocol=0, paths=route.paths, nexthop=route.nexthop)
         table = chosen.table or route.table
         return chosen._replace(table=table, destination=route.destination, protocol=route.protocol, mtu=route.mtu, paths=route.paths)
 

@@ -7,7 +7,7 @@ import errno
 from netcommon.host.api.facts import Daemon
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import Hangup, PutFile, StopDaemon
-from netcommon.host.linux.files import OWN, file_of, not_ours, problem
+from netcommon.host.linux.files import NO_FOLDER, OWN, file_of, not_ours, problem
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ class SimulatedFiles:
         """A file of whoever."""
         self.contents[folder, name] = file_of(folder, name, content, mode)
 
+    def there(self, folder: str) -> bool:
+        """Tell whether files can be put into the folder."""
+        return folder in OWN or folder in self.folders
+
     def execute(self, request: PutFile | DeleteFile) -> Answer:
         """Carries it out."""
         wrong = problem(request.folder, request.name)
         if wrong:
             return Answer(errno.EINVAL, wrong)
-        if request.folder not in (*OWN, *self.folders):
-            return Answer(errno.ENOENT, f"folder {request.folder} does not exist: make it, or correct the settings")
+        if not self.there(request.folder):
+            return Answer(errno.ENOENT, f"folder {request.folder} does not exist: {NO_FOLDER}")
         there = self.contents.get((request.folder, request.name))
         if isinstance(request, PutFile):
             if there is not None and not there.owner:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL
-from netcommon.host.api.host import EVERY, Listed, least_mtu
+from ipaddress import ip_network
+
+from netcommon.host.api.datapath import ANYCAST, BROADCAST
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
+from netcommon.host.api.host import EVERY, Listed, least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import show_address
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
+
+LOCAL = 255  #: RT_TABLE_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
         OvsShaper,
         Port,
         Qdisc,
-        Route,
         Rule,
     )
     from netcommon.host.api.host import RouteList
@@ -83,6 +87,9 @@ class MemoryView:
     def least_mtu(self, bridge: Link, but: Callable[[], Collection[str]]) -> int:
         return least_mtu(self.ports(bridge.index), but())
 
+    def mtu_below(self, bridge: Link) -> int:
+        return mtu_below(bridge, self.ports(bridge.index))
+
     def links_of(self, kind: str) -> Sequence[Link]:
         return [link for link in self._kernel.links.values() if link.kind == kind]
 
@@ -97,9 +104,10 @@ class MemoryView:
         ]
 
     def routes_of(self, family: int, protocol: int = 0, kind: int = 0, index: int = 0, table: int = 0) -> Sequence[Route]:
+        kept = (_kept(each, family) for each in self._kernel.addresses if _shared(each, family))
         return [
             route
-            for route in self._kernel.routes
+            for route in (*self._kernel.routes, *(kept if table == LOCAL else ()))
             if route.family == family
             and table in (0, route.table)
             and protocol in (0, route.protocol)
@@ -117,7 +125,7 @@ class MemoryView:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
 
     def local(self, family: int, address: str) -> bool:
-        return any((each.family, each.address) == (family, address) for each in self._kernel.addresses)
+        return any((each.family, each.address) == (family, address) or _shared(each, family) == address for each in self._kernel.addresses)
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         return sorted(self._kernel.vlans.get(index, {}).values())
@@ -297,9 +305,27 @@ class MemoryView:
         self._host.reads += 1
         return [file for file in self._host.files.contents.values() if file.owner]
 
+    def folder(self, folder: str) -> bool:
+        """See View."""
+        return self._host.files.there(folder)
+
     def daemon(self, name: str) -> Daemon | None:
         self._host.reads += 1
         return self._host.daemons.running.get(name)
 
     def program(self, name: str) -> str:
         return self._host.daemons.programs.get(name, "")
+
+
+def _shared(each: Address, family: int) -> str:
+    """The broadcast address that comes with an address of IPv4; in IPv6 the anycast address of a network's routers (the node is one)."""
+    network = ip_network(f"{each.address}/{each.length}", strict=False)
+    if each.family != family or network.num_addresses <= 2:
+        return ""
+    return str(network.broadcast_address if family == AF_INET else network.network_address)
+
+
+def _kept(each: Address, family: int) -> Route:
+    """The route to it that the kernel keeps in table local."""
+    kind, length = (BROADCAST, 32) if family == AF_INET else (ANYCAST, 128)
+    return Route(family, LOCAL, f"{_shared(each, family)}/{length}", each.index, 2, type=kind)

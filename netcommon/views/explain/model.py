@@ -106,7 +106,7 @@ def explained(node: Node, view: View, record: Record, labels: Mapping[str, str] 
     report, untold = examine(node, view, record)
     record, nic = report.record, report.record.nic
     operations, unknown = steps.decode(record)
-    seen = [_step(node, view, record, operation, report.alive, labels) for operation in operations]
+    seen = [_step(node, view, record, operation, report, labels) for operation in operations]
     for stored in unknown:
         kind = str(stored.get("kind"))
         seen.append(Step(kind, "An operation that this version does not know.", kind, UNKNOWN, "cannot be told", ()))
@@ -157,7 +157,8 @@ def foreseen(nic: Nic, settings: Settings) -> Explanation:
     )
 
 
-def _step(node: Node, view: View, record: Record, operation: Operation, there: bool, labels: Mapping[str, str]) -> Step:
+def _step(node: Node, view: View, record: Record, operation: Operation, report: Report, labels: Mapping[str, str]) -> Step:
+    there = report.alive
     shared = sorted({other for key in operation.shared() for other in node.store.owners.others(key, record.key)})
     holds, differs = UNKNOWN, "the device is gone"
     if there and left(record, [operation]):
@@ -167,7 +168,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, there: b
     elif there:
         try:
             found = drift_of(node, view, record, [operation])
-            holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, operation.idle(view))
+            holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, dict(report.idle).get(operation.describe(), ""))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"
     return Step(operation.KIND, operation.sentence(), operation.describe(), holds, differs, tuple(labels.get(key, key) for key in shared))

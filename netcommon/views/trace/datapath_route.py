@@ -278,12 +278,14 @@ def _looked_up(walk: Walk, link: Link, way: Way, family: int) -> None:
     """Name the rule and the route that the kernel has chosen."""
     trail = walk.trail
     table = TABLES.get(way.table, str(way.table))
-    rule = _rule(walk, link, way, family)
+    rule = _rule(walk, link, way, family) if not way.nexthop else None
     if rule is not None:
         whose = OURS if rule.protocol == PROTOCOL else KERNEL if (rule.preference, rule.table) in KERNELS and not rule.iif else FOREIGN
         trail.passes("node", _words(rule), f"looks up table {table}", whose)
     out = walk.view.link_at(way.index)
     meets = f"route {way.destination} in table {table}" if way.destination else f"table {table}"
+    if way.nexthop:
+        meets = f"a route by nexthop {way.nexthop} (which of those that share it the kernel does not tell)"
     by = out.name if out is not None else str(way.index)
     one = ", one of several ways" if len(way.paths) > 1 else ""
     does = f"leads {f'to {way.gateway} ' if way.gateway else ''}by {by}{one}"

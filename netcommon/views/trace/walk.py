@@ -81,6 +81,13 @@ class Walk:
             does = "the node sends it into the bridge, or the device below, which is not followed further"
             trail.lost(link.name, f"{link.kind} {link.name}", does, KERNEL)
             return
+        other = view.link_at(link.lower) if link.kind == "veth" and link.lower and not link.foreign_lower else None
+        if other is not None:
+            port = view.link_at(other.master) if other.master else None
+            where = f", a port of {port.name}," if port is not None else ""
+            does = f"sends it{how}: its other end {other.name}{where} is on this node and receives it, which is not followed further"
+            trail.lost(link.name, f"device {link.name}", does, KERNEL)
+            return
         end = self.end(link)
         trail.arrives(link.name, f"device {link.name}", f"sends it{how}: {end}", end + how)
         trail.arrivals.append(self.arrival(link))

@@ -42,9 +42,7 @@ def lane(case: Environment) -> list[pytest.MarkDecorator]:
     return MACHINE if case.vm else [] if case.name in DEFAULT else [pytest.mark.slow]
 
 
-each = pytest.mark.parametrize(
-    "environment", [pytest.param(case, marks=lane(case), id=case.name) for case in CASES]
-)
+each = pytest.mark.parametrize("environment", [pytest.param(case, marks=lane(case), id=case.name) for case in CASES])
 
 
 REACHED = [case for case in CASES if case.mode == "routed" and case.link in ("gntroute", "100") and case.ip and not misrouted(case)]

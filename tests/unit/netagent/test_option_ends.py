@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from netcommon.lifecycle import ends
 from netcommon.lifecycle.change import change, setting
 from netcommon.log import recording
 from runtime import wanted
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from runtime.folder import Folder
 from runtime.nic import Nic
 from tests.support.sim import Sim, nic
@@ -54,7 +55,7 @@ class Place:
         self.refused: set[str] = set()
         self.sim.host.fail = self._refuse
         clock, wall = self.sim.node.clock, self.sim.node.clock.wall() - self.now
-        self.node = self.sim.node._replace(clock=clock._replace(now=lambda: self.now, wall=lambda: wall + self.now))
+        self.node = self.sim.node._replace(clock=clock._replace(now=lambda: self.now, wall=lambda: wall + self.now, sleep=self._sleep))
         self.errors: list[Exception] = []
         self.log, self.lines = recording()
         self.attempts: list[float] = []  #: when the agent looked for what has ended
@@ -90,6 +91,9 @@ class Place:
     def _refuse(self, request: Request) -> Answer | None:
         taps = {self.sim.record(uuid).ifindex for uuid in self.refused}
         return Answer(errno.EPERM, "not permitted") if isinstance(request, SetPort) and request.index in taps else None
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
 
     def _work(self, _key: Key, job: Any) -> None:
         try:
@@ -228,3 +232,29 @@ def test_what_another_namespace_has_up_keeps_nobody_busy(place: Place) -> None:
     begun = len(place.attempts)
     place.run(60.0)
     assert place.holding == {A} and 1 <= len(place.attempts) - begun < 4 and place.alarms.active() == {}
+
+
+def test_one_that_is_worked_on_holds_up_no_other(place: Place) -> None:
+    """It is tried again soon, without an alarm; one that stays locked raises it when it was tried for as long as one that is refused."""
+    place.change(A, 2.0)
+    place.change(B, 2.0)
+    with place.sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
+        held.uuids({A})
+        place.run(2.1)
+        assert place.holding == {A} and place.now - place.begun < 2.1 + 2 * ends.AGENTS_PATIENCE
+        assert place.alarms.active() == {} and not [line for line in place.lines if "holds still" in line]
+    place.run(5.0)
+    assert place.holding == set() and place.alarms.active() == {}
+
+
+def test_one_that_stays_locked_is_told_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_given: object) -> None:
+        raise TryAgain("NIC a is being worked on by another process")
+
+    place.change(A, 2.0)
+    monkeypatch.setattr(ends, "_ended", locked)
+    place.run(20.0)
+    assert place.alarms.active() == {}
+    begun = len(place.attempts)
+    place.run(100.0)
+    assert "worked on" in place.alarms.active()["ends"] and len(place.attempts) - begun <= 5

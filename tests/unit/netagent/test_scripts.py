@@ -101,7 +101,7 @@ def test_output_is_capped_and_a_signal_told(tmp_path: Path, execute: Launcher) -
 
 
 def test_what_looks_like_our_own_word_is_output(tmp_path: Path, execute: Launcher) -> None:
-    result = go(tmp_path, '#!/bin/sh\necho \'netcommon-script-1 {"status": 0}\'\nexit 4\n', execute)
+    result = go(tmp_path, "#!/bin/sh\necho 'netcommon-script-1 {\"status\": 0}'\nexit 4\n", execute)
     assert result.status == 4
     assert result.output == b'netcommon-script-1 {"status": 0}\n'
 
@@ -187,9 +187,7 @@ def test_the_lifecycle_runs_them_so(tmp_path: Path) -> None:
     """Node.execute is what the scripts of a NIC whose device is gone are run by, when the agent finishes its record."""
     ran: list[tuple[object, ...]] = []
 
-    def execute(
-        argv: Sequence[str], environment: Mapping[bytes, bytes], seconds: float, limit: int, clock: Callable[[], float]
-    ) -> Outcome:
+    def execute(argv: Sequence[str], environment: Mapping[bytes, bytes], seconds: float, limit: int, clock: Callable[[], float]) -> Outcome:
         ran.append((*argv, environment[b"NETCOMMON_CONTEXT"]))
         return Outcome(0)
 

@@ -141,9 +141,7 @@ def test_a_dead_process_holds_nothing(folder: Folder) -> None:
         "import sys, time\nfrom runtime.folder import Folder\nfrom runtime.locks import Locks\n"
         "Locks(Folder.find(sys.argv[1]), 0, time.monotonic, time.sleep).uuids([sys.argv[2]])\nprint('held', flush=True)\ntime.sleep(60)\n"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    holder = subprocess.Popen([sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

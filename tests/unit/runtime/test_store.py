@@ -304,7 +304,7 @@ def test_of_all_records_there_is_nothing_to_remember(paths: Paths, store: Store)
         return from_json(data)
 
     remembering = Store(paths, 1, BOOT, parse=parse)
-    assert remembering.all() == ([record()], []) and list(remembering.each([])) == [record()] and remembering.newer() == []
+    assert remembering.all() == ([record()], []) and list(remembering.each([])) == [record()] and remembering.newer() == {}
     assert remembering.read(U1, from_json) == record() and asked == []
     assert remembering.read(U1) == record() and asked == [to_json(record())]
     remembering.close()

@@ -65,9 +65,7 @@ def test_a_histogram_is_cumulative() -> None:
         metrics.observe("netcommon_hook_seconds", seconds, door="kvm-ifup", mode="routed")
     found = read(metrics.text())
     labels = (("door", "kvm-ifup"), ("mode", "routed"))
-    buckets = {
-        dict(key)["le"]: value for (name, key), value in found.items() if name == "netcommon_hook_seconds_bucket"
-    }
+    buckets = {dict(key)["le"]: value for (name, key), value in found.items() if name == "netcommon_hook_seconds_bucket"}
     assert list(buckets) == [*(format(bound, "g") for bound in BUCKETS), "+Inf"]
     assert (buckets["0.001"], buckets["0.0025"], buckets["0.25"], buckets["0.5"], buckets["30"], buckets["+Inf"]) == (2, 3, 3, 4, 4, 5)
     assert found["netcommon_hook_seconds_count", labels] == 5

@@ -143,7 +143,6 @@ def test_a_kind_that_is_only_reported(place: Place) -> None:
     assert place.look() == REPORTED and place.result.again == 0
     assert not any("not repaired" in line for line in place.sim.lines)
 
-
     place.sim.host.kernel.set_link(SetLink(place.sim.index("tap0"), alias="nobody"))
     place.drop_rule()
     assert place.look() == MENDED

@@ -118,3 +118,30 @@ def test_several_nics_with_the_same_trouble(tmp_path: Path, capsys: pytest.Captu
             raise HostRefused("it is so")
     assert results.show(as_json=False) == 69
     assert capsys.readouterr().err.endswith(f"tap1: it is so\nnetcommon: next: {HostRefused.advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("change", "--json"), "name NICs, or give --all"),
+        (("change", "tap0", "--json"), "name what is to change"),
+        (("repair", "--all", "tap0", "--json"), "one of the two"),
+        (("show", "--json"), "Missing argument"),
+        (("up", "--nonsense", "--json"), "No such option"),
+        (("check", "--json", "--nonsense"), "No such option"),
+        (("dns", "sync", "--frob", "--json"), "No such option"),
+        (("frob", "--json"), "No such command"),
+        (("--frob", "list", "--json"), "No such option"),
+    ],
+)
+def test_wrong_usage_in_json_too(two: Cli, command: tuple[str, ...], said: str) -> None:
+    """The document of every command that fails as a whole; on stderr it stands all the same, and without --json there alone."""
+    done = two(*command, status=2)
+    error = json.loads(done.stdout)
+    assert (error["schema"], error["version"], error["status"]) == ("netcommon-error", 1, 2)
+    assert said in error["error"] and error["error"].split(".")[0] in done.stderr
+    assert two(*(word for word in command if word != "--json"), status=2).stdout == ""
+
+
+def test_a_name_that_is_called_so_asks_for_no_json(two: Cli) -> None:
+    assert two("up", "--", "--json", status=64).stdout == ""

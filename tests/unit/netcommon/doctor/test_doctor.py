@@ -135,6 +135,21 @@ class TestForwarding:
         ward.record(ward.host.view().link("tap0").index, "routed")
         assert [finding.level for finding in ward.found("forwarding")] == ["error"]
 
+    def test_ipv4_of_each_device(self, ward: Ward) -> None:
+        """ip_forward sets that of all; each one's own counts."""
+        ward.host.kernel.add(Link(0, "eth0", up=True))
+        route = Route(AF_INET, 100, "0.0.0.0/0", ward.host.view().link("eth0").index, 4, 0, "192.0.2.1")
+        ward.sysctl("net/ipv4/conf/eth0/forwarding", "0")
+        ward.record(ward.tap("tap0"), "routed")
+        assert ward.host.execute([AddRoute(route)], stop=True)[0].ok
+        (finding,) = (each for each in ward.found("forwarding") if each.level == "error")
+        assert (finding.level, "forwarding of eth0 is 0" in finding.text) == ("error", True)
+        assert "net.ipv4.conf.eth0.forwarding=1" in finding.remedy
+        ward.sysctl("net/ipv4/ip_forward", "0")
+        for name, left in (("eth0", ["error"]), ("tap0", [])):
+            ward.sysctl(f"net/ipv4/conf/{name}/forwarding", "1")
+            assert [each.level for each in ward.found("forwarding") if each.level == "error"] == left
+
     def test_a_default_route_by_router_advertisement_needs_accept_ra_first(self, ward: Ward) -> None:
         index = ward.host.kernel.add(Link(0, "eth0.5", up=True)).index
         route = Route(AF_INET6, 254, "::/0", index, kernel.RA, 0, "fe80::1", 1024)

@@ -32,9 +32,10 @@ def test_arp_for_a_guest_of_the_uplinks_network(sim: Sim) -> None:
     sim.up(nic("routed", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], IP="10.0.0.6", INTERFACE_INDEX="1"))
     (finding,) = found(sim)
     assert (finding.level, "10.0.0." in finding.text, "uplink_proxy" in finding.remedy) == ("warning", True, True)
-    sim.host.kernel.settings.write("net/ipv4/conf/eth-br0/proxy_arp", "1")
-    assert found(sim) == []
-    sim.host.kernel.settings.write("net/ipv4/conf/eth-br0/proxy_arp", "0")
+    for device in ("eth-br0", "all"):
+        sim.host.kernel.settings.write(f"net/ipv4/conf/{device}/proxy_arp", "1")
+        assert found(sim) == []
+        sim.host.kernel.settings.write(f"net/ipv4/conf/{device}/proxy_arp", "0")
     for address in ("10.0.0.5", "10.0.0.6"):
         sim.host.kernel.add_neighbour(Neighbour(AF_INET, address, sim.index("eth-br0"), 4))
     assert found(sim) == []

@@ -40,9 +40,17 @@ def nic(**changes: str) -> Nic:
     return nic_from_environment({**BASE, "MODE": "bridged", "LINK": "br0", "IP": "10.0.0.5", **changes})
 
 
+def simulated() -> MemoryHost:
+    """A node on which the servers' folders are."""
+    host = MemoryHost()
+    settings = Settings()
+    host.files.folders |= {settings.dhcp_nfdhcpd_folder, settings.dhcp_dnsmasq_folder, settings.dhcp_dnsmasq_options_folder, "/run/options"}
+    return host
+
+
 def written(one: Nic, options: Options, **templates: str) -> NicFile:
     """The file, as it would be written."""
-    host = MemoryHost()
+    host = simulated()
     host.templates.update({f"dhcp/{name}.j2": text for name, text in templates.items()})
     (made,) = dhcp.plan(one, Settings(), options).after[0].resolve(host.view(), [])
     assert isinstance(made, NicFile)
@@ -90,7 +98,7 @@ def test_a_name_that_dnsmasq_would_misread_is_said(name: str, said: bool) -> Non
     """The guest has its address without one; nfdhcpd, which has no such words, is given it."""
     for options, expected in ((DNSMASQ, said), (NFDHCPD, False)):
         warnings: list[str] = []
-        dhcp.plan(nic(INSTANCE=name), Settings(), options).after[0].resolve(MemoryHost().view(), warnings)
+        dhcp.plan(nic(INSTANCE=name), Settings(), options).after[0].resolve(simulated().view(), warnings)
         assert [name.partition(".")[0] in each for each in warnings] == [True] * expected
 
 
@@ -102,7 +110,7 @@ def test_nfdhcpd(changes: dict[str, str], indev: str) -> None:
     made = written(nic(**NETWORK, **changes), NFDHCPD)
     assert (made.path, made.announce, made.reload, made.effects()) == ("/var/lib/nfdhcpd/tap0", True, "", ())
     assert made.content == (
-        f"{FILE_MARK}{UUIDS[0]}\nINDEV={indev}\nIP=10.0.0.5\nMAC=aa:00:00:00:00:01\nHOSTNAME=web1\nTAGS=\"a:b\"\nGATEWAY=10.0.0.1\n"
+        f'{FILE_MARK}{UUIDS[0]}\nINDEV={indev}\nIP=10.0.0.5\nMAC=aa:00:00:00:00:01\nHOSTNAME=web1\nTAGS="a:b"\nGATEWAY=10.0.0.1\n'
         f"SUBNET=10.0.0.0/24\nGATEWAY6=2001:db8::1\nSUBNET6=2001:db8::/64\nEUI64={EUI64}\n"
     )
 
@@ -217,7 +225,7 @@ def test_what_nfdhcpd_has_no_place_for() -> None:
     """It is said at each up and by plan; a site's template that has a place for it is taken at its word."""
     settings = Settings(network_fields={"blue": {**FIELDS, "gateway": "10.0.0.9"}})
     (made,) = dhcp.plan(nic(**NETWORK), settings, NFDHCPD).after
-    host, warnings = MemoryHost(), list[str]()
+    host, warnings = simulated(), list[str]()
     made.resolve(host.view(), warnings)
     expected = "tap0: /var/lib/nfdhcpd/tap0 has no place for the network's resolvers, search, routes, mtu: the guest is not told"
     assert warnings == [expected]
@@ -245,7 +253,7 @@ class TestNetworkFile:
         return found.content if found else ""
 
     def test_the_last_word_counts(self) -> None:
-        host = MemoryHost()
+        host = simulated()
         first = self.file(host, 0, 1400)
         self.put(host, first)
         assert first.differs(host.view()) == ""
@@ -263,7 +271,7 @@ class TestNetworkFile:
     @pytest.mark.parametrize("how", ["edited", "cut", "foreign", "gone", "mode"])
     def test_a_change_by_hand_is_seen_by_every_nic(self, how: str) -> None:
         """Also where the one that has written it has gone."""
-        host = MemoryHost()
+        host = simulated()
         one, other = self.file(host, 0, 1400), self.file(host, 1, 1400)
         self.put(host, one)
         text = one.content
@@ -283,7 +291,7 @@ class TestNetworkFile:
 
     def test_of_two_words_the_later_one_counts_whoever_repairs(self) -> None:
         """Put back what is on record as it was said; what was said before it gives way, and an up says today's lines again."""
-        host = MemoryHost()
+        host = simulated()
         old = self.file(host, 0, 1400)
         self.put(host, old)
         new = self.file(host, 1, 1300)
@@ -301,13 +309,13 @@ class TestNetworkFile:
 
     def test_a_device_with_the_networks_name(self) -> None:
         """dnsmasq takes the name of the device that was asked on for a tag: whoever is there would be told."""
-        host = MemoryHost()
+        host = simulated()
         host.add_bridge("br7", 1500)
         with pytest.raises(HostRefused, match="the network's name br7 for that of the device"):
             NetworkFile("/run/options", "br7", UUIDS[0], ("tag:br7,option:mtu,1400",)).resolve(host.view(), [])
 
     def test_the_last_one_removes_it_whoever_has_written_it(self) -> None:
-        host = MemoryHost()
+        host = simulated()
         self.put(host, self.file(host, 0, 1400))
         assert all(answer.ok for answer in host.execute(self.file(host, 1, 1400).revert(host.view()), stop=True))
         assert self.text(host) == ""
@@ -367,7 +375,7 @@ def test_a_sites_template() -> None:
 
 
 def test_a_foreign_file_in_the_way() -> None:
-    host = MemoryHost()
+    host = simulated()
     host.files.put("/var/lib/nfdhcpd", "tap0", "IP=10.0.0.9\n")
     with pytest.raises(HostRefused, match="/var/lib/nfdhcpd/tap0"):
         dhcp.plan(nic(), Settings(), NFDHCPD).after[0].resolve(host.view(), [])

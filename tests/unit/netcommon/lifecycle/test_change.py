@@ -540,7 +540,6 @@ def test_a_device_that_was_renamed_is_no_difference(tmp_path: Path) -> None:
     assert said_too(sim) == []
 
 
-
 def test_two_nics_of_a_network_and_a_killed_change(tmp_path: Path) -> None:
     """The network's file says what one of them says, and both are content with it, whatever is repaired how often."""
     for life in range(4, 40):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import runtime.folder
-from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle import batch, check
+from netcommon.lifecycle import batch, check, down, up
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import alive
@@ -247,6 +247,48 @@ def test_a_call_gives_a_share_of_its_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert leads_to(sim) == "tap0" and not owed(sim)
 
 
+def test_the_records_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is owed: a node of hundreds of NICs may owe hundreds."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    debt = sim.record(TAKES.uuid)
+    for count in range(5):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{count}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), count)
+    assert len(owed(sim)) == 5
+    read: list[str] = []
+    real = runtime.folder.Folder.read
+
+    def counted(self: runtime.folder.Folder, name: str, limit: int) -> bytes | None:
+        read.append(name)
+        return real(self, name, limit)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(runtime.folder.Folder, "read", counted)
+        check.restore(sim.node, sim.call())
+    assert not owed(sim) and read.count(f"{THIRD.uuid}.json") == 1
+
+
+def test_the_one_that_takes_all_the_time_keeps_no_other_from_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose locks are held for ever is waited for each time: a call begins anywhere, not with the same one."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    debt = sim.record(TAKES.uuid)
+    for count in range(3):
+        left = nic("routed", **{**OTHER, "INTERFACE_UUID": f"0000000{count}-0000-4000-8000-00000000000a"})
+        sim.node.store.owed.note(debt._replace(nic=left), count)
+    first: set[str] = set()
+    monkeypatch.setattr(check, "PATIENCE", 0.0)
+    monkeypatch.setattr(check, "SHARE", 0.0001)
+    monkeypatch.setattr(check, "_restored", lambda _node, one, *_more: first.add(one.uuid))
+    monkeypatch.setattr(check, "at_work", lambda *_given: False)
+    for count in range(3):
+        times = iter([count / 1000 + 0.0001, count / 1000 + 0.0001])
+        clock = sim.node.clock._replace(now=lambda times=times: next(times, 1e9))  # type: ignore[misc]
+        check.restore(sim.node._replace(clock=clock), sim.call())
+    assert len(first) == 3
+
+
 def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several NICs none gets anything after that, and what is owed stays."""
     sim = Sim(str(tmp_path))
@@ -289,6 +331,60 @@ def test_it_is_given_back_although_it_could_not_be_noted(tmp_path: Path, monkeyp
     assert leads_to(sim) == "tap0" and any("no space left" in line for line in sim.lines)
 
 
+class Full(Mortal):
+    """A filesystem without room: what needs some fails from the ``life``-th time on, ``often`` times."""
+
+    def __init__(self, sim: Sim, needing: Sequence[str], life: int | None = None, often: int = 1 << 30) -> None:
+        super().__init__(sim, life)
+        self.needing, self.often = needing, often
+
+    def step(self, what: str) -> None:
+        if what in self.needing:
+            self.steps.append(what)
+            if self.life is not None and self.life < len(self.steps) <= self.life + self.often:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("often", [1, 1 << 30])
+@pytest.mark.parametrize("needing", [("write",), ("create", "mkdir", "symlink", "link")], ids=["blocks", "inodes"])
+@pytest.mark.parametrize("leaves", ["down", "many downs"])
+def test_a_full_disk(tmp_path: Path, leaves: str, needing: Sequence[str], often: int) -> None:
+    """Whatever could not be written, as tmpfs refuses it: what is not given back stays owed, and the next call gives it back."""
+    doing = STORIES[leaves][1]
+
+    def begin(folder: str) -> Sim:
+        sim = Sim(str(tmp_path / folder))
+        taken(sim)
+        Path(sim.paths.state, "owed").mkdir(mode=0o755)
+        return sim
+
+    sim = begin("whole")
+    with Full(sim, needing) as full:
+        doing(sim)
+    sim.close()
+    assert full.steps
+    for life in range(len(full.steps)):
+        sim = begin(str(life))
+        with Full(sim, needing, life, often), suppress(NetcommonError):
+            doing(sim)
+        assert leads_to(sim) == "tap0" or owed(sim), life
+        sim.up(THIRD)
+        assert leads_to(sim) == "tap0" and not owed(sim), life
+        assert [record.uuid for record in sim.records()] == [FIRST.uuid, THIRD.uuid]
+        sim.close()
+
+
+def test_what_the_host_refuses_for_good_is_owed_no_more(tmp_path: Path) -> None:
+    """The address is the node's own by now: no call would succeed, and check says what the NIC lacks."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    sim.host.kernel.addresses.append(Address(AF_INET, "10.0.0.5", 32, sim.index("br0"), protocol=0))
+    assert sim.down(TAKES).changed
+    assert leads_to(sim) == "" and not owed(sim)
+    assert any("may have lost its address" in line for line in sim.lines)
+    assert not check.check(sim.node, sim.host.view(), sim.record(FIRST.uuid)).good
+
+
 def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
     """Bytes intact; what a newer version has written is left to that; the call does its own work."""
     sim = Sim(str(tmp_path))
@@ -302,6 +398,46 @@ def test_what_is_damaged_is_put_aside(tmp_path: Path) -> None:
     assert sim.down(TAKES).changed and leads_to(sim) == "tap0"
     assert [each.name for each in folder.iterdir()] == names[2:]
     assert sorted(each.read_text() for each in Path(sim.paths.state, "quarantine").iterdir()) == ["?", "{}"]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "ü" * 120, "\udcff.json", "a\nb", f"{UUIDS[1]}.{'9' * 200}.json"], ids=repr)
+def test_a_name_that_none_of_ours_has(tmp_path: Path, name: str) -> None:
+    """As long as a name may be, or no text: it is put aside once, in one line, and keeps nobody from anything."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    folder = Path(sim.paths.state, "owed")
+    folder.mkdir()
+    (folder / name).write_text("?")
+    (folder / name).chmod(0o600)
+    node = sim.node
+    assert up.up(node, THIRD, sim.call()).text
+    assert not list(folder.iterdir())
+    (aside,) = Path(sim.paths.state, "quarantine").iterdir()
+    assert aside.read_text() == "?" and len(os.fsencode(aside.name)) <= 255
+    (problem,) = node.store.problems
+    assert "moved to quarantine" in problem and problem.isprintable() and problem.isascii()
+    assert sim.down(TAKES).changed and leads_to(sim) == "tap0"
+
+
+def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input/output error: it is said, and what that file says stays owed."""
+    sim = Sim(str(tmp_path))
+    taken(sim)
+    folder = Path(sim.paths.state, "owed")
+    folder.mkdir()
+    (folder / "0").touch(mode=0o600)
+    real = runtime.folder.Folder.read
+
+    def failing(self: runtime.folder.Folder, name: str, limit: int) -> bytes | None:
+        if name == "0":
+            raise runtime.folder.refused("cannot read", f"{self.path}/{name}", OSError(errno.EIO, os.strerror(errno.EIO)))
+        return real(self, name, limit)
+
+    monkeypatch.setattr(runtime.folder.Folder, "read", failing)
+    node = sim.node
+    assert down.down(node, hint(TAKES), sim.call("hot-remove")).changed
+    assert leads_to(sim) == "tap0" and owed(sim) == ["owed/0"]
+    assert any("Input/output error" in problem for problem in node.store.problems)
 
 
 def test_a_folder_that_is_none_fails_no_call(tmp_path: Path) -> None:

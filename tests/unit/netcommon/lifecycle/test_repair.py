@@ -91,5 +91,3 @@ def _joins(each: Request) -> bool:
 
 def _in_vlan(each: Request) -> bool:
     return isinstance(each, AddVlan) and each.vlan == BridgeVlan(10, True, True)
-
-

@@ -19,7 +19,7 @@ ROUTED = ["routed", "routed, bridge", "routed, table", "routed, IPv6"]
 NEAR_MISSES = {
     "IPv6": GANETI._replace(family=AF_INET6),
     "by another program": GANETI._replace(protocol=4),
-    "with another selector": GANETI._replace(plain=False),
+    "with another selector": GANETI._replace(plain=False, narrowed=True, more=True),
     "after the administrator's first": GANETI._replace(preference=FIRST + 1),
     "with a number of its own": GANETI._replace(preference=100),
 }

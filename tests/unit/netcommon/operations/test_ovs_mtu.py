@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.api.requests import SetLink
+from netcommon.host.api.facts import BridgeVlan, Link, OvsPort
+from netcommon.host.api.requests import AddVlan, DeleteVlan, SetLink
 from netcommon.lifecycle.check import check, repair
 from tests.support.sim import UUIDS, Sim, nic
 
@@ -82,24 +83,71 @@ def test_another_mtu_of_the_bridge_is_no_drift_and_a_repair_follows_a_larger_one
     assert tap(sim) == LARGE and check(sim.node, sim.host.view(), sim.record()).good
 
 
-@pytest.mark.parametrize(
-    ("mode", "bridge", "remedy"),
-    [
-        ("openvswitch", "ovs0", "ovs0 has 1300: ovs-vsctl set Interface ovs0 mtu_request=9000"),
-        ("bridged", "br0", "br0 has 1300: ip link set dev br0 mtu 9000"),
-    ],
-)
-def test_a_smaller_one_of_the_bridge_is_named_and_lowers_no_guests(sim: Sim, mode: str, bridge: str, remedy: str) -> None:
+@pytest.mark.parametrize(("mode", "bridge"), [("openvswitch", "ovs0"), ("bridged", "br0")])
+def test_a_smaller_one_of_the_bridge_is_nothing_and_lowers_no_guests(sim: Sim, mode: str, bridge: str) -> None:
+    """The ports' own count, for what passes between them."""
     mtu_of(sim, bridge, LARGE)
     sim.up(nic(mode))
+    mtu_of(sim, "eth-br0", LARGE)
     mtu_of(sim, bridge, 1300)
     assert not repair(sim.node, UUIDS[0], sim.call()).changed
-    report = check(sim.node, sim.host.view(), sim.record())
-    assert report.good and [why for _does, why in report.idle] == [remedy]
+    assert check(sim.node, sim.host.view(), sim.record()).good and not named(sim)
     sim.up(nic(mode))
     assert tap(sim) == LARGE
     mtu_of(sim, "tap0", 1200)  # somebody else's word
     assert repair(sim.node, UUIDS[0], sim.call()).changed and tap(sim) == 1300
+
+
+def named(sim: Sim) -> list[str]:
+    """By which ports the longest frames of the guest cannot leave."""
+    views = (sim.host.view(), sim.host.snapshot())
+    live, whole = ([why.partition(",")[0] for _does, why in check(sim.node, view, sim.record()).idle] for view in views)
+    assert live == whole
+    return live
+
+
+PORTS = {
+    "both in all VLANs": ({}, {}, True),
+    "the NIC's VLAN is among its trunks": ({"tag": 10}, {"trunks": (10, 20)}, True),
+    "it is not": ({"tag": 10}, {"trunks": (20,)}, False),
+    "another VLAN": ({"tag": 10}, {"tag": 20}, False),
+    "the same, and a fake bridge": ({"bridge": "vlan10"}, {"tag": 10}, True),
+    "a fake bridge, and all": ({"bridge": "vlan10"}, {}, True),
+    "a fake bridge, and another VLAN": ({"bridge": "vlan10"}, {"tag": 20}, False),
+    "another bridge": ({}, {"bridge": "ovs1"}, False),
+}
+
+
+@pytest.mark.parametrize("how", PORTS)
+def test_a_smaller_port_of_the_switch(tmp_path: Path, how: str) -> None:
+    """Of the kernel's datapath, whose bridges have one master; the bridges' own devices are for the node alone."""
+    mine, other, expected = PORTS[how]
+    sim = Sim(str(tmp_path))
+    for bridge in ("sys0", "sys1"):
+        sim.host.add_ovs_bridge(bridge, system=True)
+    sim.host.add_fake_ovs_bridge("vlan10", "sys0", 10)
+    names = {"ovs0": "sys0", "ovs1": "sys1", "vlan10": "vlan10"}
+    sim.host.add_link(Link(0, "eth1"))
+    sim.host.switch.insert(OvsPort("eth1", names[str(other.get("bridge", "ovs0"))], other.get("tag"), other.get("trunks", ())))
+    mtu_of(sim, "sys0", LARGE)
+    vlan = f"{mine['tag']}" if "tag" in mine else ""
+    sim.up(nic("openvswitch", LINK=names[str(mine.get("bridge", "ovs0"))], VLAN=vlan))
+    assert tap(sim) == LARGE
+    assert named(sim) == (["for what leaves sys0 by eth1"] if expected else [])
+
+
+@pytest.mark.parametrize(("vid", "expected"), [(10, True), (20, False)])
+def test_a_smaller_port_in_another_vlan(sim: Sim, vid: int, expected: bool) -> None:
+    """Of somebody else's guest; an uplink has the NIC's VLAN."""
+    sim.host.add_bridge("br9", vlan_filtering=True)
+    bridge = sim.index("br9")
+    sim.host.add_link(Link(0, "eth1", "tun", holders=1, master=bridge))
+    sim.host.add_link(Link(0, "eth2", mtu=LARGE, master=bridge))
+    answers = sim.host.execute([DeleteVlan(sim.index("eth1"), 1), AddVlan(sim.index("eth1"), BridgeVlan(vid))], stop=True)
+    assert all(each.ok for each in answers)
+    mtu_of(sim, "br9", LARGE)
+    sim.up(nic("bridged", LINK="br9", VLAN="10"))
+    assert named(sim) == (["for what leaves br9 by eth1"] if expected else [])
 
 
 def test_from_one_mode_to_the_other(sim: Sim) -> None:

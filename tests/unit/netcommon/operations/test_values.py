@@ -6,7 +6,8 @@ import pytest
 
 from netcommon.host.api.requests import Request
 from netcommon.operations import from_json
-from netcommon.operations.base import Operation, orphan, to_json
+from netcommon.operations.base import Operation, to_json
+from netcommon.operations.link import orphan
 from netcommon.plan.planner import plan
 from tests.support.sim import MODES, Sim, nic
 

@@ -121,13 +121,39 @@ def test_an_option_before_the_equals_sign(cli: Cli) -> None:
 
 
 def test_a_word_that_may_be_both(cli: Cli) -> None:
-    """It is refused, with the UUID by which the NIC is to be named; where that is given too it is the option."""
+    """Where it is all that could name a NIC it is refused, with the UUID by which that one is to be named."""
     uuid = called(cli, "isolated=yes")
-    for words in (("isolated=yes",), ("tap0", "isolated=yes"), ("isolated=yes", "rate_in=8mbit"), ("--all", "isolated=yes")):
+    for words in (("isolated=yes",), ("isolated=yes", "rate_in=8mbit"), ("isolated=yes", "--unset", "rate_in")):
         assert uuid in cli("change", *words, status=64).stderr
     assert not Path(cli.paths.wanted).exists()
-    assert "on isolated=yes: isolated is true" in cli("change", uuid.upper(), "isolated=yes").stdout
+    done = cli("change", uuid.upper(), "isolated=yes")
+    assert "on isolated=yes: isolated is true" in done.stdout and done.stderr == ""
     assert [each.name for each in Path(cli.paths.wanted).glob("*.json")] == [f"{uuid}.json"]
+
+
+@pytest.mark.parametrize("words", [("tap0", "isolated=yes"), ("isolated=yes", "web1/0"), ("--all", "isolated=yes")])
+def test_the_name_of_a_nic_keeps_nobody_from_an_option(cli: Cli, words: tuple[str, ...]) -> None:
+    """Who has named it so is told how it is named."""
+    uuid = called(cli, "isolated=yes")
+    done = cli("change", *words)
+    assert "web1/0 on tap0: isolated is true" in done.stdout and uuid in done.stderr
+    kept = {UUIDS[0], *((UUIDS[1], uuid) if "--all" in words else ())}
+    assert {each.stem for each in Path(cli.paths.wanted).glob("*.json")} == kept
+
+
+@pytest.mark.parametrize(("instance", "word"), [("rate_in=8mbit", "rate_in=8mbit"), ("addresses=10.0.0.9", "addresses=10.0.0.9/7")])
+def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: str, word: str) -> None:
+    """Two NICs with one INSTANCE/INDEX: a name that is refused for itself."""
+    records = Path(cli.paths.state, "nics")
+    called(cli, "vm=3")
+    stored = json.loads((records / f"{UUIDS[2]}.json").read_bytes())
+    for number in (2, 3):
+        stored["nic"] |= {"INSTANCE": instance, "INTERFACE_INDEX": "7", "INTERFACE_UUID": UUIDS[number]}
+        (records / f"{UUIDS[number]}.json").write_text(json.dumps(stored))
+    status = 0 if word == instance else 64  # that is no address
+    said = cli("change", "tap0", word, status=status).stderr
+    assert f"{UUIDS[2]}, {UUIDS[3]}" in said
+    assert ("expected" in said) is bool(status) and "several" not in said
 
 
 def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
@@ -229,3 +255,16 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     cli("define", "--remove", "--interface", "tap0")
     assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
+    """It is that of an emulated twin of Xen's, which does not tell its NIC: it is said of it alone."""
+    path = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
+    stored = json.loads(path.read_text())
+    del stored["nic"]["INTERFACE_INDEX"]
+    path.write_text(json.dumps({**stored, "environment": {"XENBUS_PATH": "backend/vif/1/0"}}))
+    done = cli("change", "tap0", "tap1", "rate_in=8mbit", status=69)
+    assert "web1/0 on tap0: rate_in is 8000000, was 0" in done.stdout
+    assert "tap1, an emulated twin, is damaged" in done.stderr and "tap0" not in done.stderr
+    assert "rate_in is 4000000" in cli("change", "--all", "rate_in=4mbit", status=69).stdout
+    assert "good" in cli("check", "tap1").stdout

@@ -78,7 +78,7 @@ def test_every_command_has_help(cli: Cli) -> None:
 
 
 #: What serves until it is told to end, or prints something of its own.
-OTHERWISE = (("agent", "run"), ("registry", "serve"), ("registry", "watch"), ("completion",))
+OTHERWISE = (("agent", "run"), ("registry", "serve"), ("registry", "watch"), ("registry", "export"), ("completion",))
 
 
 def test_names_are_completed(two: Cli) -> None:

@@ -65,7 +65,8 @@ def test_check_and_repair(two: Cli) -> None:
     assert "would repair\n  ip link set dev tap0 master br0  # it is" in two("repair", "--dry-run", "web1/0").stdout
     assert two.host.requests == []
     assert "repaired ip link set dev tap0 master br0" in two("repair", "--all").stdout
-    assert [type(request) for request in two.host.requests] == [SetLink, SetPort]
+    # down, into the bridge, no router of multicast there, and up
+    assert [type(request) for request in two.host.requests] == [SetLink, SetLink, SetPort, SetLink]
     two("check")
 
 
@@ -241,3 +242,77 @@ def test_a_renamed_device_has_its_new_name_everywhere(cli: Cli) -> None:
     assert cli.json("check", "guest1")[0]["good"]
     cli("down", "guest1", "--force")
     assert [nic["state"] for nic in cli.json("list")] == ["defined"]
+
+
+NAMES = ("tap0", UUIDS[0], "web1/0", "web1")
+#: What is done with one NIC; those of the second row take no instance.
+BY_NAME = [
+    *(
+        ("check",),
+        ("check", "--json"),
+        ("repair",),
+        ("repair", "--dry-run"),
+        ("change", "rate_in=8mbit"),
+        ("change", "rate_in=8mbit", "--dry-run"),
+    ),
+    *(("show",), ("explain",), ("plan",), ("trace",), ("up",), ("down",)),
+]
+
+
+@pytest.mark.parametrize("command", BY_NAME, ids=" ".join)
+def test_a_record_of_a_newer_version_has_one_status(two: Cli, command: tuple[str, ...]) -> None:
+    """Whatever the NIC is called by, and whichever command is to do something with it, which it does not."""
+    path = Path(two.paths.state, "nics", f"{UUIDS[0]}.json")
+    path.write_bytes(json.dumps(json.loads(path.read_bytes()) | {"schema": 99}).encode())
+    before = path.read_bytes()
+    two.host.requests.clear()
+    for name in NAMES[: 4 if command[0] in ("check", "repair", "change") else 3]:
+        assert f"{path}: schema 99 is newer" in two(command[0], name, *command[1:], status=69).stderr
+    assert path.read_bytes() == before and two.host.requests == []
+    if command[0] in ("check", "repair", "change"):
+        two(command[0], "tap1", *command[1:])
+
+
+def test_a_record_of_a_newer_version_is_no_definition_that_waits(two: Cli) -> None:
+    path = Path(two.paths.state, "nics", f"{UUIDS[0]}.json")
+    path.write_bytes(json.dumps(json.loads(path.read_bytes()) | {"schema": 99}).encode())
+    assert {row["device"]: row["state"] for row in two.json("list")} == {"tap0": "of a newer version", "tap1": "up"}
+    Path(two.paths.state, "nics", "notes.json").write_text("an administrator's")
+    said = {row["text"]: row["remedy"] for row in two.json("doctor", status=1) if row["topic"] == "records"}
+    (newer, strange) = sorted(said, key=lambda text: "notes" in text)
+    assert "schema 99" in newer and "install the version that wrote it" in said[newer] and "gc" not in said[newer]
+    assert "notes.json" in strange and "remove it" in said[strange] and "gc" not in said[strange]
+    two("gc")
+    assert path.exists(), "whatever the remedy, it stays"
+
+
+def test_a_bridge_that_is_down(two: Cli) -> None:
+    """All that was done holds, and the guest has no network: whoever looks is told, and a NIC that comes up says it. Repair leaves it."""
+    bridge = two.host.view().link("br0")
+    assert bridge
+    two.host.execute([SetLink(bridge.index, up=False)], stop=True)
+    two.host.requests.clear()
+    why, remedy = "bridge br0 is down, and forwards nothing", "ip link set dev br0 up"
+    done = two("check", status=1).stdout
+    assert f"{UUIDS[0]}): all of it holds, but the kernel drops what it sends\n  {why}: {remedy}\n" in done
+    assert [row["dropped"] for row in two.json("check", status=1)] == [[{"why": why, "remedy": remedy}], []]
+    assert why in two("explain", "tap0").stdout and why in two("tree").stdout
+    (finding,) = [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]
+    assert (finding["level"], finding["text"], finding["remedy"]) == ("error", f"no network for web1/0: {why}", remedy)
+    two.log.lines.clear()
+    assert two("repair", "tap0").stdout == "web1/0 on tap0 is as it should be\n" and two.host.requests == []
+    two("down", "tap0", "--force")
+    two.log.lines.clear()
+    two("up", "tap0")
+    assert [line.partition("tap=tap0 ")[2] for line in two.log.lines if line.startswith("warning")] == [f"{why}: {remedy}"]
+    two.host.execute([SetLink(bridge.index, up=True)], stop=True)
+    two("check")
+    assert not [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]
+
+
+def test_a_port_of_another_bridge_is_drift_and_no_more(two: Cli) -> None:
+    """What the bridge on record is like is of no account then."""
+    port, other = two.host.view().link("tap0"), two.host.add_bridge("br9", up=False)
+    assert port
+    two.host.execute([SetLink(port.index, master=other.index)], stop=True)
+    assert two.json("check", "tap0", status=1)[0]["dropped"] == []

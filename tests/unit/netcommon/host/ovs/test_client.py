@@ -308,6 +308,52 @@ def test_the_answer_to_a_delete_is_lost(start: Start) -> None:
     assert lost
 
 
+def test_the_switch_is_waited_for_on_another_connection(start: Start) -> None:
+    """The database closes the connection on which ovs-vswitchd is waited for after a delete, which has the device open still."""
+    database = Database()
+    database.there, database.taken = True, False
+    told: list[str] = []
+
+    def reply(request: dict[str, Any]) -> bytes | None:
+        if request["method"] != "monitor":
+            return database(request)
+        told.append("closed" if not told else "asked")
+        if told == ["closed"]:
+            return None
+        before = database(request)
+        database.taken = True
+        told.append("let go")
+        new = {"Open_vSwitch": {"x": {"new": {"cur_cfg": 8}}}}
+        return before + json.dumps({"id": None, "method": "update", "params": ["netcommon", new]}).encode()
+
+    _, client = start(reply)
+    assert client.delete("tap0", "u", wait=True).ok
+    assert told == ["closed", "asked", "let go"] and not client.deadline.spent
+
+
+def test_the_switch_is_waited_for_though_the_answer_to_a_delete_is_lost(start: Start) -> None:
+    """The row has gone by then, and the switch has the device open still."""
+    database = Database()
+    database.there = True
+    asked: list[str] = []
+
+    def reply(request: dict[str, Any]) -> bytes | None:
+        asked.append(request["method"])
+        deletes = request["method"] == "transact" and any(each["op"] == "mutate" for each in request["params"][1:])
+        if deletes and database.there:
+            database.there = False
+            return None
+        return database(request)
+
+    _, client = start(reply)
+    assert client.delete("tap0", "u", wait=True).ok
+    assert "monitor" in asked
+    asked.clear()
+    database.there = True
+    assert client.delete("tap0", "u").ok
+    assert "monitor" not in asked
+
+
 def test_a_kept_connection_has_died(start: Start) -> None:
     """As after a restart of OVSDB: one more attempt, for a view and for a change."""
     database = Database()
