@@ -128,7 +128,9 @@ def test_a_stream_begins_without_a_look_at_each_nic_of_its_cluster(monkeypatch: 
     stream = Stream(NODES[0])
     lines = list(stream.begin(registry.local.view))
     assert [(line.event, line.what) for line in lines] == [("enter", "options"), ("ready", "")] and len(looked) < 10
-    assert vars(stream) == vars(Stream(NODES[0])), "of the operator's values nothing is kept: there may be thousands, for thousands of nodes"
+    assert vars(stream) == vars(Stream(NODES[0])), (
+        "of the operator's values nothing is kept: there may be thousands, for thousands of nodes"
+    )
     del looked[:]
     stream.assume(registry.local.view)
     assert looked == [], "one that goes on where it was begins with the node's own alone"
