@@ -6,6 +6,7 @@ import types
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from netregistry.model.codec import write
+from netregistry.model.history import Settings
 from netregistry.model.network import Network, Range, Route
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
@@ -14,7 +15,7 @@ from runtime.errors import NicInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-KINDS: dict[str, Any] = {"networks": Network, "nics": Nic, "nodes": Node}
+KINDS: dict[str, Any] = {"networks": Network, "nics": Nic, "nodes": Node, "settings": Settings}
 OPTION = "options."
 SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 

@@ -362,8 +362,8 @@ class RegistryStatus(NamedTuple):
 
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
-CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "delete"))
-CHANGING += ("registry node set", "registry node fence", "registry node forget")
+CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
+CHANGING += ("registry settings", "registry node set", "registry node fence", "registry node forget")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),

@@ -142,13 +142,16 @@ def _claim(asked: Any, name: str, what: str) -> str:
 @click.argument("name", metavar="NETWORK")
 @click.argument("what", metavar="ADDRESS|MAC")
 @click.option("--reason", required=True, help="Why it is not to be given out.")
+@click.option("--instance", default="", metavar="INSTANCE", help="NICs of this instance may have it.")
+@click.option("--cluster", default="", metavar="CLUSTER", help="The instance's cluster.")
 @dry_option
 @json_option
 @click.pass_obj
-def network_reserve(app: App, name: str, what: str, reason: str, dry_run: bool, as_json: bool) -> None:
+def network_reserve(app: App, name: str, what: str, reason: str, instance: str, cluster: str, dry_run: bool, as_json: bool) -> None:
     """Keep an address or a MAC from being given out."""
     with client(app) as asked:
-        said = asked.change("PUT", _claim(asked, name, what), {"reason": reason}, dry_run=dry_run)
+        body = {"reason": reason, "instance": instance, "cluster": cluster}
+        said = asked.change("PUT", _claim(asked, name, what), body, dry_run=dry_run)
     show_change(said, f"{what} reserved", dry_run, as_json)
 
 
@@ -234,6 +237,19 @@ def nic_unset(app: App, name: str, names: tuple[str, ...], dry_run: bool, as_jso
 def nic_allocate(app: App, name: str, what: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Give out addresses, or another MAC, to a NIC."""
     _changed(app, name, lambda _asked, _before: {"allocate": list(what)}, dry_run, as_json)
+
+
+@nic.command("reserve")
+@click.argument("name", metavar="NIC")
+@dry_option
+@json_option
+@click.pass_obj
+def nic_reserve(app: App, name: str, dry_run: bool, as_json: bool) -> None:
+    """Let what a NIC has stay reserved for its instance when the NIC is deleted.
+
+    netcommon registry nic unset NIC reserved takes that back.
+    """
+    _changed(app, name, lambda _asked, _before: {"reserved": True}, dry_run, as_json)
 
 
 @nic.command("delete")
@@ -369,4 +385,24 @@ def node_forget(app: App, name: str, force: bool, dry_run: bool, as_json: bool) 
     show_change(said, f"node {item['node']['name']} forgotten", dry_run, as_json)
 
 
-COMMANDS = {"network": network, "nic": nic, "node": node}
+@click.command("settings")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def settings(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Show the settings of the registry, or change them.
+
+    mac_prefix: of MACs that are given out; quarantine: seconds before what was freed is given out again; history_seconds and
+    history_entries: how much of the history is kept.
+    """
+    with client(app) as asked:
+        item = asked.get("settings").body
+        if not given:
+            show_one(item, "settings", as_json)
+            return
+        said = asked.change("PATCH", "settings", _body("settings", given, asked), item["revision"], dry_run)
+    show_change(said, "settings changed", dry_run, as_json)
+
+
+COMMANDS = {"network": network, "nic": nic, "node": node, "settings": settings}

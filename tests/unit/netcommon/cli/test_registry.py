@@ -75,6 +75,26 @@ def test_networks_and_nics_as_an_operator_types_them(cli: Cli, service: Served) 
     assert cli("registry", "network", "list").stdout == "no networks\n"
 
 
+def test_what_is_reserved_is_for_its_instance_alone(cli: Cli, service: Served) -> None:
+    cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    cli("registry", "network", "reserve", "blue", "192.0.2.9", "--reason", "moves here", "--instance", "web1")
+    refused = cli("registry", "nic", "add", "network=blue", "instance=web2", "ip=192.0.2.9", status=69).stderr
+    assert "reserved for web1: moves here" in refused
+    cli("registry", "nic", "add", "network=blue", "instance=web1", "index=0", "ip=192.0.2.9")
+    cli("registry", "nic", "add", "network=blue", "instance=web3", "index=0", "ip=192.0.2.7")
+    cli("registry", "nic", "reserve", "web3/0")
+    cli("registry", "nic", "delete", "web3/0")
+    assert "web3/0 had it" in cli("registry", "nic", "add", "network=blue", "ip=192.0.2.7", status=69).stderr
+    cli("registry", "nic", "add", "network=blue", "instance=web3", "ip=192.0.2.7")
+
+
+def test_settings_are_shown_and_changed(cli: Cli, service: Served) -> None:
+    assert "02:6e:63" in cli("registry", "settings").stdout
+    cli("registry", "settings", "mac_prefix=aa:00:00", "quarantine=60")
+    assert "MAC aa:00:00:" in cli("registry", "nic", "add").stdout.replace("made: ", "MAC ")
+    assert "three to five octets" in cli("registry", "settings", "mac_prefix=x", status=64).stderr
+
+
 def test_who_it_was_is_who_called_sudo(cli: Cli, service: Served) -> None:
     cli.environ = {"SUDO_USER": "alice"}
     cli("registry", "network", "add", "blue")
