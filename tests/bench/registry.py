@@ -58,7 +58,7 @@ def mac(number: int) -> str:
 
 
 def lines(size: Size) -> Iterator[dict[str, Any]]:
-    """Give an export of so much: every tenth NIC has options of its own."""
+    """Give an export of so much: every hundredth NIC has options of its own."""
     yield {"kind": "registry", "value": {"version": 1}}
     for number in range(size.networks):
         subnet = f"10.{number >> 8}.{number & 255}.0/24"
@@ -69,7 +69,7 @@ def lines(size: Size) -> Iterator[dict[str, Any]]:
         network, host = number % size.networks, number // size.networks + 10
         value = {"uuid": uuid(3, number), "cluster": cluster(number % size.nodes), "instance": f"vm{number}", "index": 0}
         value |= {"mac": mac(number), "ip": f"10.{network >> 8}.{network & 255}.{host}", "network": uuid(1, network)}
-        yield {"kind": "nic", "value": value | ({"options": [{"name": "rate_in", "value": "8mbit"}]} if number % 10 == 0 else {})}
+        yield {"kind": "nic", "value": value | ({"options": [{"name": "rate_in", "value": "8mbit"}]} if number % 100 == 0 else {})}
 
 
 class Machine:
