@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 
     @property
     def standing(self) -> Standing:
-        """What may be done with it. A reserved one that a NIC has is held."""
+        """Tell what may be done with it. A reserved one that a NIC has is held."""
         if self.holder:
             return "held"
         if self.reserved:

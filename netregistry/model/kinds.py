@@ -29,7 +29,7 @@ def _host(text: str, family: int) -> str:
 
 
 def _subnet(text: str, family: int) -> str:
-    """A network of at least two hosts, none of them loopback or multicast."""
+    """Read a network of at least two hosts, none of them loopback or multicast."""
     found = validate.prefix(text, "", family)
     validate.address(found, "")
     if int(found.rpartition("/")[2]) > (30 if family == AF_INET else 126):
@@ -38,7 +38,7 @@ def _subnet(text: str, family: int) -> str:
 
 
 def _cluster(text: str) -> str:
-    """A domain; not what else a scope of claims may be called (netregistry.model.nic.Nic.scope)."""
+    """Read a domain; not what else a scope of claims may be called (netregistry.model.nic.Nic.scope)."""
     found = domain(text)
     if found == NO_SCOPE or validate.is_uuid(found):
         raise ValueError

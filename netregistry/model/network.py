@@ -51,7 +51,7 @@ class Network(NamedTuple):
 
     @property
     def families(self) -> tuple[int, ...]:
-        """Those of its subnets: 4, 6."""
+        """Give the families of its subnets: 4, 6."""
         return tuple(family for family, subnet in ((4, self.subnet), (6, self.subnet6)) if subnet)
 
     def holds(self, address: str) -> bool:

@@ -47,17 +47,17 @@ class Nic(NamedTuple):
 
     @property
     def all_addresses(self) -> tuple[str, ...]:
-        """The hypervisor's address first, each once."""
+        """Give its addresses, each once: the one that its hypervisor knows first."""
         return tuple(dict.fromkeys((self.ip, *self.addresses) if self.ip else self.addresses))
 
     @property
     def scope(self) -> str:
-        """Where its MAC and addresses may be one NIC's alone: its network, else its cluster, else all that have neither."""
+        """Name where its MAC and addresses are one NIC's alone: its network, else its cluster, else all NICs that have neither."""
         return self.network or self.cluster or kinds.NO_SCOPE
 
     @property
     def label(self) -> str:
-        """The NIC for people: "web1/0", "web1 net1", or its UUID."""
+        """Name the NIC for people: "web1/0", "web1 net1", or its UUID."""
         which = self.name if self.index is None else f"{self.index}"
         return f"{self.instance}/{which}" if self.instance and which else self.instance or self.name or self.uuid
 

@@ -20,11 +20,11 @@ from netregistry.model.codec import Invalid, write
 from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
 from netregistry.service import filters
-from netregistry.service.figures import Figures, rendered
+from netregistry.service.identity import identity, peer
 from netregistry.service.limits import Rate
+from netregistry.service.metrics import Figures, rendered
 from netregistry.service.openapi import document
 from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
-from netregistry.service.who import identity, peer
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:

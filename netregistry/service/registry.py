@@ -13,14 +13,14 @@ from netregistry.model import keys
 from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.service import past
+from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
+from netregistry.service.identity import ORIGIN
 from netregistry.service.index import Index
 from netregistry.service.listings import Listings
-from netregistry.service.reading import Reader
+from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
-from netregistry.service.who import ORIGIN
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Registry:
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
         self.store, self.log = store, log
         self._parts: tuple[Index, States, Streams] | None = None
-        self.local = Local(store, now, version, self._heard, past.MOST)
+        self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
         self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
         listings = Listings(time.monotonic, lambda: secrets.token_hex(16))

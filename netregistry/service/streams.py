@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from netregistry.refusal import Refused
-from netregistry.service.past import Recent, told
+from netregistry.service.recent import Recent, told
 from netregistry.stream import Line, Stream
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ class Store(Protocol):
 
     @property
     def epoch(self) -> str:
-        """The id of what the revisions belong to; another after a move or a restore."""
+        """Give the id of what the revisions belong to; another after a move or a restore."""
 
     def get(self, key: str) -> Item | None:
         """Give the item as it is now; None where there is none."""

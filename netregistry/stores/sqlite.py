@@ -129,7 +129,7 @@ class SqliteStore:
 
     @property
     def epoch(self) -> str:
-        """The epoch that the store was made with."""
+        """Give the epoch of the file's content."""
         return self._epoch
 
     # -- reading

@@ -24,7 +24,7 @@ filters_argument = click.argument("filters", nargs=-1, metavar="[FILTER=VALUE]..
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = import_module("netregistry.spoken").pairs(given)
+    found: dict[str, str] = import_module("netregistry.field_values").pairs(given)
     return found
 
 
@@ -33,7 +33,7 @@ def _body(kind: str, given: tuple[str, ...], asked: Any, before: dict[str, Any] 
     named = _pairs(given)
     if kind == "nics" and named.get("network") and not validate.is_uuid(named["network"]):
         named["network"] = network_of(asked, named["network"])["network"]["uuid"]
-    found: dict[str, Any] = import_module("netregistry.spoken").body(kind, named, before, until)
+    found: dict[str, Any] = import_module("netregistry.field_values").body(kind, named, before, until)
     return found
 
 
@@ -225,7 +225,7 @@ def nic_set(app: App, name: str, given: tuple[str, ...], length: str, dry_run: b
 @click.pass_obj
 def nic_unset(app: App, name: str, names: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Take away fields, and options as options.NAME, of a NIC."""
-    _changed(app, name, lambda _asked, before: import_module("netregistry.spoken").defaults("nics", names, before), dry_run, as_json)
+    _changed(app, name, lambda _asked, before: import_module("netregistry.field_values").defaults("nics", names, before), dry_run, as_json)
 
 
 @nic.command("allocate")

@@ -14,8 +14,8 @@ import pytest
 from netregistry.client import Client, Problem
 from netregistry.refusal import Refused
 from netregistry.request import new_id
+from netregistry.service.identity import peer
 from netregistry.service.limits import Limits
-from netregistry.service.who import peer
 from netregistry.stores.base import Delete, Expect, Put, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused

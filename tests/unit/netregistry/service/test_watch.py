@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from netregistry.client import Client, Problem
 from netregistry.refusal import Refused
 from netregistry.service.limits import Limits
-from netregistry.service.past import Recent, told
+from netregistry.service.recent import Recent, told
 from netregistry.service.streams import BOUND, Channel, Streams
 from netregistry.stores.base import Batch
 from netregistry.stores.files import bring_back
