@@ -169,7 +169,9 @@ def test_the_same_name_with_another_index_is_another_device(placed: Node) -> Non
     with agent() as running, watched() as seen:
         replaced_unseen(placed, running)
         # Without an address of the kernel's own, whose detection of duplicates would end while the agent works.
-        run("ip", "link", "set", "tap0", "up", "alias", "somebody else's", "addrgenmode", "none")
+        # Before it is up: in one request the kernel takes a device up first.
+        run("ip", "link", "set", "tap0", "addrgenmode", "none")
+        run("ip", "link", "set", "tap0", "up", "alias", "somebody else's")
         run("ip", "address", "add", "203.0.113.9/32", "dev", "tap0")
         successor = run("ip", "-d", "addr", "show", "dev", "tap0")
         rules = run("ip", "rule")
