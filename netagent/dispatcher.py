@@ -29,7 +29,7 @@ from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.change import differ
 from netcommon.lifecycle.changed_options import moment
 from netcommon.lifecycle.context import Call, alive, any_changed
-from netcommon.lifecycle.ends import AGENTS_PATIENCE, end_due
+from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
@@ -366,7 +366,7 @@ class Dispatcher:
             if any_changed(worker.node):
                 worker.use(self._todays.get(self._service.settings))
             now = moment(worker.node)
-            ended = end_due(worker.node, self._call(worker), self._ends.passes(now), AGENTS_PATIENCE)
+            ended = end_due(worker.node, self._call(worker), self._ends.passes(now))
             first = self._ends.attempted(now, {uuid: became for uuid, became in ended if isinstance(became, NetcommonError)})
             if self._ends.problems:
                 self._service.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(self._ends.problems)}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from netcommon.lifecycle import changed_options
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks, usable
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 #: Of the time that a hook has left, the part that it has for other NICs: at most so many seconds, and at most such a share.
 LONGEST, SHARE = 0.2, 0.1
 
-#: Seconds that a hook waits for a lock of another NIC, and the agent, which tries again: one that is being worked on is left for then.
-PATIENCE, AGENTS_PATIENCE = 0.2, 1.0
+#: Seconds that a hook waits for a lock of another NIC, and whoever has more time: one that is being worked on is left for the next time.
+PATIENCE, LONG_PATIENCE = 0.2, 1.0
 
 #: The modes whose NICs need a service beside the kernel, which may not answer: Open vSwitch, and a daemon that is started.
 SERVED = frozenset({"openvswitch", INSTANCE_COMMUNICATION})
@@ -48,15 +46,15 @@ def nothing_passed(_uuid: str, _there: Wanted) -> bool:
 class Haste(NamedTuple):
     """How little time there is for one of many NICs."""
 
-    patience: float = math.inf  #: how long its locks are waited for (seconds), besides the call's own deadline
+    patience: float  #: how long its locks are waited for (seconds), besides the call's own deadline
     hook: bool = False  #: a hook's, which was called for another NIC: nothing is begun that may last
 
 
-def end_due(node: Node, call: Call, passes: Passes = nothing_passed, patience: float = math.inf) -> list[Ended]:
+def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[Ended]:
     """End all that has ended, but of the NICs that ``passes`` passes over; return what became of each.
 
-    ``patience``: how long the locks of each are waited for (seconds). What fails of one NIC, whatever it is, keeps no other from its end.
-    Raises Interrupted, and no other NetcommonError.
+    What fails of one NIC, whatever it is, keeps no other from its end: its locks are waited for LONG_PATIENCE, and its scripts have a
+    hook's time limit. Raises Interrupted, and no other NetcommonError.
 
     An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
     an emulated twin of Xen's gets what its NIC has.
@@ -70,11 +68,11 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed, patience: f
             wanted.note_ends(node.paths)  # the link that tells of them may be lost
         if wanted.due(node.paths, now):
             for uuid in wanted.uuids(node.paths):
-                _look(node, uuid, now, call, found, Haste(patience), passes)
+                _look(node, uuid, now, call, found, Haste(LONG_PATIENCE), passes)
             wanted.note_ends(node.paths)
         for record in node.store.each(problems):
             if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
-                _held(node, record, now, call, found, Haste(patience), passes)
+                _held(node, record, now, call, found, Haste(LONG_PATIENCE), passes)
     except Interrupted:
         raise
     except NetcommonError as error:
@@ -191,7 +189,7 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
     except Interrupted:
         raise
     except Exception as error:  # an extension of the site's raises what it likes
-        if isinstance(error, TryAgain) and haste.patience != math.inf:
+        if isinstance(error, TryAgain):
             call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
         else:
             call.log.error(f"an option that was changed for a while has ended, and holds still: {_typed(error)}")
@@ -238,4 +236,5 @@ def _ended(node: Node, uuid: str, call: Call, haste: Haste) -> Outcome | None:
 def _changed(node: Node, record: Record, call: Call, haste: Haste) -> Outcome:
     from netcommon.lifecycle.change import change, ended  # most hooks find that nothing is over
 
-    return change(node, record.key, about(call, record), ended, closing=True, patience=haste.patience)
+    limit = min(call.deadline, node.clock.now() + node.settings.hook_timeout)
+    return change(node, record.key, about(call, record)._replace(deadline=limit), ended, closing=True, patience=haste.patience)

@@ -64,9 +64,10 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
 
 
 def _ended(uuid: str, became: Outcome | NetcommonError) -> Found:
-    failed = isinstance(became, NetcommonError)
-    why = str(became) if failed else "their time is over"
-    return Found(f"options of NIC {uuid} that were changed for a while", why, FAILED if failed else REMOVED)
+    what, why = f"options of NIC {uuid} that were changed for a while", "their time is over"
+    if isinstance(became, NetcommonError):
+        return Found(what, str(became), KEPT if isinstance(became, TryAgain) else FAILED)
+    return Found(what, why, REMOVED)
 
 
 def named(record: Record) -> str:

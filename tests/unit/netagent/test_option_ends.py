@@ -241,7 +241,7 @@ def test_one_that_is_worked_on_holds_up_no_other(place: Place) -> None:
     with place.sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
         held.uuids({A})
         place.run(2.1)
-        assert place.holding == {A} and place.now - place.begun < 2.1 + 2 * ends.AGENTS_PATIENCE
+        assert place.holding == {A} and place.now - place.begun < 2.1 + 2 * ends.LONG_PATIENCE
         assert place.alarms.active() == {} and not [line for line in place.lines if "holds still" in line]
     place.run(5.0)
     assert place.holding == set() and place.alarms.active() == {}

@@ -23,7 +23,7 @@ from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call, Node
 from netcommon.lifecycle.down import down
 from netcommon.lifecycle.ends import end_due, end_some
-from netcommon.lifecycle.gc import gc
+from netcommon.lifecycle.gc import FAILED, KEPT, gc
 from netcommon.process.run import Outcome
 from netcommon.settings.model import Settings
 from runtime import wanted
@@ -98,6 +98,18 @@ def test_a_hook_waits_little_for_another_nic(sim: Sim) -> None:
         end_some(node, sim.call()._replace(deadline=node.clock.now() + 30))
         assert time.monotonic() - before < 1.5
     assert len(holding(sim)) == NICS and not [line for line in sim.lines if "error" in line.lower()]
+
+
+def test_gc_waits_little_for_a_nic_that_is_worked_on(sim: Sim) -> None:
+    """It is left for the next time; the others' options end, and gc goes on with what it is called for."""
+    with sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
+        held.uuids({uuid(0)})
+        node = later(sim)
+        before = time.monotonic()
+        found = gc(node, sim.call()._replace(deadline=node.clock.now() + 600))
+        assert time.monotonic() - before < 5.0
+    assert holding(sim) == [0]
+    assert [one.action for one in found if uuid(0) in one.text] == [KEPT] and not [one for one in found if one.action == FAILED]
 
 
 def test_a_hook_runs_no_scripts_of_another_nic(sim: Sim) -> None:
