@@ -74,8 +74,13 @@ class TryAgain(NetcommonError):
     advice = "the same may succeed later: try again; netcommon doctor if it goes on"
 
 
-class Interrupted(TryAgain):
-    """A signal, or the end of its time, ends the whole call: who goes on after a failure of one NIC must not go on after this."""
+class Interrupted(BaseException):
+    """A signal, or the end of its time, ends the whole call: who goes on after a failure, whichever it is, must not go on after this.
+
+    So it is no Exception, as Ctrl-C is none: what a call has begun is taken back on its way up to the door.
+    """
+
+    status = TEMPORARY
 
 
 class SettingsInvalid(NetcommonError):

@@ -88,7 +88,7 @@ class Door:
         """The exit status of ``work``; what it raises is an error in the log."""
         try:
             return work()
-        except NetcommonError as error:
+        except (NetcommonError, Interrupted) as error:
             self.log.error(str(error))
             return error.status
         except Exception as error:  # whatever it is, the hypervisor gets an answer and the log the place
@@ -119,7 +119,10 @@ def end_due(node: Node, call: Call) -> None:
     if any_changed(node):
         from netcommon.lifecycle import ends  # on most nodes nothing was ever changed
 
-        ends.end_some(node, call)
+        try:
+            ends.end_some(node, call)
+        except Interrupted as error:  # the door's own NIC is up or down
+            call.log.warning(f"{ends.LASTING}: {error}")
 
 
 def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoReturn:
@@ -134,14 +137,16 @@ def run(name: str, body: Body, device: str = "", leaving: bool = False) -> NoRet
     door = Door(name)
 
     def work() -> int:
-        limit(door.settings.hook_timeout)
-        door.load()
-        if os.geteuid() != 0:
-            raise TryAgain("needs root; what is left is undone by gc") if leaving else HostRefused("needs root: nothing was done")
-        return body(door, own(os.environ, device), sys.argv[1:])
+        try:
+            limit(door.settings.hook_timeout)
+            door.load()
+            if os.geteuid() != 0:
+                raise TryAgain("needs root; what is left is undone by gc") if leaving else HostRefused("needs root: nothing was done")
+            return body(door, own(os.environ, device), sys.argv[1:])
+        finally:
+            no_limit()
 
     status = door.perform(work)
-    signal.setitimer(signal.ITIMER_REAL, 0)
     door.finish()
     _say(door.log.summary())
     try:
@@ -200,6 +205,13 @@ def limit(seconds: float) -> None:
     for number in (signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, ended)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.0) + OVERTIME)
+
+
+def no_limit() -> None:
+    """The work has ended: no signal changes what it came to, or how that is said. Programs that are started have the signals' defaults."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in (signal.SIGALRM, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
 
 
 def _place(error: BaseException) -> str:

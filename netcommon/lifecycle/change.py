@@ -12,7 +12,7 @@ from contextlib import suppress
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
-from netcommon.lifecycle.down import give_back
+from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
 from netcommon.lifecycle.stale_state import refuse_port
@@ -25,7 +25,7 @@ from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
-from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -296,12 +296,15 @@ def _changed(
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
-        give_back(node, call)
-        if attempt.settled is not None:
-            elsewhere = _to_be_told(node, record, attempt.settled)
-            run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
-        if what:
-            site_scripts.changed(node, call, nic, what)
+        try:
+            give_back(node, call)
+            if attempt.settled is not None:
+                elsewhere = _to_be_told(node, record, attempt.settled)
+                run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, elsewhere=elsewhere)
+            if what:
+                site_scripts.changed(node, call, nic, what)
+        except Interrupted as error:
+            left_undone(call, error)
         if more:
             call.log.warning(f"{nic.label} was brought up to date with today's settings too: {more}")
         said = _changes(what)

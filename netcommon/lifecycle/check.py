@@ -21,7 +21,7 @@ from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
 from netcommon.operations.sysctl import dropped
 from runtime import ganeti
-from runtime.errors import FileRefused, HostRefused, Interrupted, NetcommonError, SettingsInvalid, TryAgain
+from runtime.errors import FileRefused, HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.record import APPLYING, CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -241,12 +241,8 @@ def restore(node: Node, call: Call) -> None:
             try:
                 if not at_work(node, debt.uuid) and _restored(node, debt, having, call):
                     node.store.owed.settled(name)
-            except Interrupted:
-                raise
             except NetcommonError as error:
                 call.log.error(f"what {debt.nic.label} had taken from another NIC is not given back yet: {error}")
-    except Interrupted:
-        raise
     except NetcommonError as error:
         call.log.error(f"who is to have back what is owed cannot be told: {error}")
 
@@ -312,8 +308,6 @@ def _restored(node: Node, debt: Record, having: Having, call: Call) -> bool:
             outcome = _repaired(node, record.key, named, partial(_leads, lost))
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
-        except Interrupted:
-            raise
         except (TryAgain, FileRefused, SettingsInvalid) as error:  # time heals them, or the administrator
             call.log.warning(f"{record.nic.label} on {record.device} has not got its address back yet: {error}")
             done = False

@@ -9,7 +9,7 @@ from netcommon.operations import unusable
 from netcommon.operations.base import to_json
 from netcommon.operations.link import marked_down, orphan, shut
 from runtime import ganeti
-from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
 from runtime.lookup import find
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING
@@ -34,10 +34,17 @@ def down(node: Node, hint: DownHint, call: Call) -> Outcome:
 
     Raises HostRefused or TryAgain where something could not be undone; it stays on the record, for the next down, up or gc.
     """
+    outcome: Outcome | None = None
     try:
-        return _found(node, hint, call)
+        outcome = _found(node, hint, call)
+        return outcome
     finally:
-        give_back(node, call)
+        try:
+            give_back(node, call)
+        except Interrupted as error:
+            if outcome is None:
+                raise
+            left_undone(call, error)
 
 
 def _found(node: Node, hint: DownHint, call: Call) -> Outcome:
@@ -72,6 +79,11 @@ def _found(node: Node, hint: DownHint, call: Call) -> Outcome:
                 return Outcome(False, strange)
             return _down(node, view, record, call, held)
     raise TryAgain(f"{_named(hint)} is being moved between devices by others")
+
+
+def left_undone(call: Call, error: Interrupted) -> None:
+    """Say that a call was ended behind its own work: its answer stands, and what was to follow is left for the next call."""
+    call.log.warning(f"{error}, after the NIC's own work: what other NICs and the network are to have of it is left for the next call")
 
 
 def give_back(node: Node, call: Call) -> None:

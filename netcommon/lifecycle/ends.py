@@ -8,7 +8,7 @@ from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
 from runtime.environment import is_twin
-from runtime.errors import HostRefused, Interrupted, NetcommonError, RecordTooNew, TryAgain
+from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +54,7 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
     """End all that has ended, but of the NICs that ``passes`` passes over; return what became of each.
 
     What fails of one NIC, whatever it is, keeps no other from its end: its locks are waited for LONG_PATIENCE, and its scripts have a
-    hook's time limit. Raises Interrupted, and no other NetcommonError.
+    hook's time limit. Raises no NetcommonError.
 
     An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
     an emulated twin of Xen's gets what its NIC has.
@@ -73,8 +73,6 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
         for record in node.store.each(problems):
             if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
                 _held(node, record, now, call, found, Haste(LONG_PATIENCE), passes)
-    except Interrupted:
-        raise
     except NetcommonError as error:
         call.log.error(f"{LASTING}: {error}")
     for problem in problems:
@@ -106,8 +104,6 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         if (not lacks and all(each in kept for each in record.nic.wanted)) or passes(record.uuid, there):
             return
         outcome = _changed(node, record, call, haste)
-    except Interrupted:
-        raise
     except RecordTooNew:
         return  # a newer version's affair
     except TryAgain as error:
@@ -186,8 +182,6 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
                 found.append((uuid, became))
         else:
             _rewrite(node, uuid, call, lambda there: there.rebased(now), haste)  # after a reboot the boot's clock is another one
-    except Interrupted:
-        raise
     except Exception as error:  # an extension of the site's raises what it likes
         if isinstance(error, TryAgain):
             call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, alive, locks
-from netcommon.lifecycle.down import give_back
+from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.renamed_device import name_of
-from runtime.errors import TryAgain
+from runtime.errors import Interrupted, TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
         try:
-            if attempt.settled is not None:
-                run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
-        finally:
-            give_back(node, call)
+            try:
+                if attempt.settled is not None:
+                    run_effects.arrived(node, attempt.settled, call.log, seen=attempt.view, first=attempt.first_up)
+            finally:
+                give_back(node, call)
+        except Interrupted as error:  # the NIC is up, or is not, and that is the answer
+            left_undone(call, error)
         if failure is not None:
             raise failure
         return outcome

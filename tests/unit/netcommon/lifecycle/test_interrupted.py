@@ -1,0 +1,113 @@
+"""A signal, or the end of a hook's time, at any moment: the whole call ends, nothing swallows it, and what was done is what is answered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import Request
+from netcommon.lifecycle import change as changes
+from netcommon.lifecycle import down as downs
+from netcommon.lifecycle import up as ups
+from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.gc import gc
+from runtime.errors import Interrupted
+from runtime.nic import Nic
+from runtime.record import UP
+from tests.support.bootstrap import ROOT
+from tests.support.sim import Sim, nic
+
+
+def guest(number: int, **more: str) -> Nic:
+    uuid = f"{number:08x}-0000-4000-8000-000000000000"
+    mac = f"aa:00:00:00:00:{number:02x}"
+    return nic("routed", INTERFACE=f"tap{number}", INTERFACE_UUID=uuid, MAC=mac, INSTANCE=f"web{number}", IP=f"10.0.0.{number}", **more)
+
+
+def interrupting(sim: Sim, at: int) -> Callable[[], bool]:
+    """Let the request number ``at`` from now on be the last one; the answer tells whether it came to that."""
+    left = [at]
+
+    def fail(_request: Request) -> Answer | None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise Interrupted("ended by signal 15")
+        return None
+
+    sim.host.fail = fail
+    return lambda: left[0] < 0
+
+
+def ends_afterwards(_node: object, _call: object) -> None:
+    raise Interrupted("ended by signal 15")
+
+
+def test_an_answer_stands_whatever_ends_what_follows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    for module in (ups, downs, changes):
+        monkeypatch.setattr(module, "give_back", ends_afterwards)
+    assert sim.up(guest(1)).changed and sim.record(guest(1).uuid).state == UP
+    node = sim.node
+    assert change(node, guest(1).uuid, sim.call(), setting(node, {"spoof_guard": "no"}, (), 0.0)).changed
+    assert sim.down(guest(1)).changed and not sim.records()
+    assert len([line for line in sim.lines if "ended by signal 15" in line]) == 3
+
+
+def test_gc_goes_on_with_no_other_nic(tmp_path: Path) -> None:
+    sim = Sim(str(tmp_path))
+    for number in (1, 2, 3):
+        sim.tap(f"tap{number}")
+        sim.up(guest(number))
+        sim.host.remove_link(f"tap{number}")
+    interrupting(sim, 0)
+    with pytest.raises(Interrupted):
+        gc(sim.node, sim.call())
+    assert len(sim.records()) == 3
+    sim.host.fail = lambda _request: None
+    gc(sim.node, sim.call())
+    assert not sim.records()
+
+
+def test_an_up_that_cleans_up_first_ends_at_each_request(tmp_path: Path) -> None:
+    """It never ends well after it, unless all of its own was done; and the next one does."""
+    for at in range(60):
+        sim = Sim(str(tmp_path / str(at)))
+        sim.tap("tap1")
+        sim.up(guest(1))
+        sim.host.remove_link("tap1")
+        sim.tap("tap1")
+        came = interrupting(sim, at)
+        try:
+            sim.up(guest(2)._replace(interface="tap1", environment={**guest(2).environment, "INTERFACE": "tap1"}))
+            assert not came() or any("after the NIC's own work" in line for line in sim.lines), at
+        except Interrupted:
+            assert came()
+        sim.host.fail = lambda _request: None
+        assert sim.up(guest(2)._replace(interface="tap1", environment={**guest(2).environment, "INTERFACE": "tap1"})) is not None
+        sim.gc()
+        assert [record.uuid for record in sim.records()] == [guest(2).uuid]
+        if not came():
+            break
+    assert at > 5 and not came()
+
+
+def test_a_signal_while_the_answer_is_said() -> None:
+    """The work has ended: the status is what it came to, and nothing else is said."""
+    code = """
+import os, signal
+from netcommon.doors import call
+finish = call.Door.finish
+def late(door):
+    os.kill(os.getpid(), signal.SIGTERM)
+    finish(door)
+call.Door.finish = late
+call.run("kvm-ifup", lambda door, environ, argv: 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
