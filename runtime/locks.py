@@ -95,11 +95,15 @@ class Locks:
         self._enter(KEY, {key.partition("@")[0] for key in keys})
 
     def anew(self, keys: Iterable[str]) -> None:
-        """Locks these shared keys, also while others are held, which are let go first if these are not among them. Raises TryAgain."""
-        keys = list(keys)
-        if not {number(key.partition("@")[0]) for key in keys} <= self._files.get(KEY, set()) or KEY not in self._held:
+        """Locks these shared keys besides those that are held, which are let go of for a moment where these are not among them.
+
+        Raises TryAgain; then none is held.
+        """
+        there = self._files.get(KEY, set()) if KEY in self._held else set()
+        more = {number(name): name for name in (key.partition("@")[0] for key in keys)}
+        if KEY not in self._held or not more.keys() <= there:
             self.release_keys()
-            self.keys(keys)
+            self._take(KEY, {**{file: f"{KEY} {file}" for file in there}, **more})
 
     def release_keys(self) -> None:
         """Lets the shared keys go, and keeps the rest."""
@@ -126,6 +130,10 @@ class Locks:
         files: dict[int, str] = {}
         for name in names:
             files.setdefault(number(name), name)
+        self._take(which, files)
+
+    def _take(self, which: str, files: Mapping[int, str]) -> None:
+        """Lock the files of a set, of which none is held, in their order; with a name for each that says what it is for."""
         locked = self._held[which] = []
         self._files[which] = set(files)
         try:

@@ -484,8 +484,9 @@ class BringUp:
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
         try:
             finish(self.node, record._replace(state=REVERTING, before=None), call, self.held)
-        except NetcommonError as second:
-            self.log.error(f"the rollback is not complete: {second}")
+        except Exception as second:  # whatever it is, the others of a batch are rolled back too
+            kind = "" if isinstance(second, NetcommonError) else f"{type(second).__name__}: "
+            self.log.error(f"the rollback is not complete: {kind}{second}")
 
 
 def _with(now: Mapping[Operation, Operation], operations: Iterable[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:

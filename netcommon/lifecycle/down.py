@@ -217,7 +217,7 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
         twin = None
     owe(node, record, record.operations, call.log)
     record = farewell(node, record, call)
-    held.keys(execute.locks_of(operations))
+    held.anew(execute.locks_of(operations))  # a device that was renamed since has others than those by which this call began
     if record.device != stored.device:
         for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)
