@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.operations.route import at
+from runtime.errors import RecordTooNew
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING
 
@@ -26,7 +27,11 @@ def contested(node: Node, view: View, route: Operation, uuid: str) -> Iterator[s
         away = view.link_at(other.index) if other.protocol == PROTOCOL and other.index != fields["ifindex"] else None
         if away is None or away.holders > 0:
             continue
-        record = node.store.by_device(away.name)
+        try:
+            record = node.store.by_device(away.name)
+        except RecordTooNew as error:
+            yield f"{fields['destination']} leads to {away.name}, and whose that is cannot be told: {error}"
+            continue
         if record is not None and record.uuid != uuid and record.state == UP and record.ifindex == away.index:
             yield (
                 f"{fields['destination']} leads to {away.name}, where {record.nic.label} is up: two NICs have one address; "

@@ -222,16 +222,26 @@ def replacing(operations: Sequence[Operation]) -> tuple[list[Operation], list[Op
 
 
 def _shared(node: Node, operation: Operation, record_key: str) -> Operation:
-    """What looks foreign is ours where another NIC's record says that we added it (a VLAN on an uplink can bear no mark)."""
+    """What looks foreign is ours where another NIC's record says that we added it (a VLAN on an uplink can bear no mark).
+
+    What a newer version has added stays that version's.
+    """
     if operation._asdict().get("found") != FOREIGN:
         return operation
     for key in operation.shared():
         for other in node.store.owners.others(key, record_key):
-            record = node.store.read(other)
+            record = _readable(node, other)
             for theirs in decode(record)[0] if record and record.boot == node.identity.boot else ():
                 if theirs.identity() == operation.identity() and theirs._asdict().get("found") != FOREIGN:
                     return replaced(operation, found=OURS)
     return operation
+
+
+def _readable(node: Node, key: str) -> Record | None:
+    try:
+        return node.store.read(key)
+    except RecordTooNew:
+        return None
 
 
 def claim(node: Node, operations: Iterable[Operation], record_key: str) -> None:
