@@ -131,8 +131,11 @@ class Store:
         problems: list[str] = []
         return list(self.each(problems)), problems
 
-    def each(self, problems: list[str]) -> Iterator[Record]:
-        """As ``all``, one after the other, for who keeps none: those of a large node take much memory. ``problems``: what is wrong."""
+    def each(self, problems: list[str], newer: list[str] | None = None) -> Iterator[Record]:
+        """As ``all``, one after the other, for who keeps none: those of a large node take much memory.
+
+        ``problems``: what is wrong. ``newer``: takes the names of those that a newer version has written.
+        """
         nics = self._layout.find("nics")
         if nics is None:
             return
@@ -145,6 +148,8 @@ class Store:
                 record = self._read(nics, name, from_json)
             except RecordTooNew as error:
                 problems.append(str(error))
+                if newer is not None:
+                    newer.append(name)
                 continue
             problems += self.problems[before:]
             del self.problems[before:]

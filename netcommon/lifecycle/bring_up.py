@@ -7,7 +7,6 @@ from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK,
 from netcommon.lifecycle.down import farewell, finish
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
-from netcommon.lifecycle.stages import Leaving, networks, part, stages
 from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
 from netcommon.operations.base import ABSENT, OURS, replaced, to_json
 from netcommon.operations.link import device_link, shut
@@ -19,7 +18,7 @@ from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.nic import Changed, Nic
+
+    Operations = Sequence[Operation]
+    Stages = Iterator[tuple[bool, Operations]]
 
 
 #: What the site's scripts of down get at least in a rollback, when those of up have used the hook's time (seconds).
@@ -308,15 +310,7 @@ class BringUp:
             lasting = record._replace(operations=record.operations if settled is None else settled)
             shut = bool(first) and settled is not None
             wanted = execute.decode(lasting)[0] if outdated or shut else todo
-            goes = Leaving()
-            if outdated:
-                goes = part(execute.once(node), outdated, wanted, networks(self._before(record)) != networks(wanted))
-
-            def make() -> list[Operation]:
-                """Give what is to be applied by now: what goes may have taken along what stays, and so does a device that goes down."""
-                return self._left_to_do(record, wanted, todo) if goes.early or shut else todo
-
-            for comes, operations in stages(first, goes, make):
+            for comes, operations in self._stages(record, first, outdated, wanted, todo, shut) if outdated or first else [(True, todo)]:
                 if not comes:
                     execute.retire(node, operations, record.key, self.log)
                     continue
@@ -368,7 +362,18 @@ class BringUp:
         """Give the state of what is done. An up takes a NIC back that waits for its device to go; a change of options does not."""
         return CLOSING if self.changes and record.closing else UP
 
-    def _left_to_do(self, record: Record, wanted: list[Operation], todo: list[Operation]) -> list[Operation]:
+    def _stages(
+        self, record: Record, first: Operations, outdated: Operations, wanted: list[Operation], todo: Operations, shut: bool
+    ) -> Stages:
+        """Give what is applied, and what is reverted, in its order (reconcile.stages). ``shut``: its device goes down."""
+        from netcommon.lifecycle.reconcile import Leaving, networks, part, stages  # a first up has nothing that goes
+
+        moves = networks(self._before(record)) != networks(wanted)
+        goes = part(execute.once(self.node), outdated, wanted, moves) if outdated else Leaving()
+        # what goes may have taken along what stays, and so does a device that goes down
+        return stages(first, goes, lambda: self._left_to_do(record, wanted, todo) if goes.early or shut else todo)
+
+    def _left_to_do(self, record: Record, wanted: list[Operation], todo: Operations) -> Operations:
         """Select what of ``wanted`` is to be applied once something else has made room: ``todo``, and what went along with that."""
         from netcommon.lifecycle.reconcile import confining_first
 

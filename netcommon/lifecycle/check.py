@@ -14,7 +14,6 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
-from netcommon.operations.base import OURS
 from netcommon.operations.bridge import shut_off
 from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
     from runtime.record import Record
-
-    #: The records that have something on record, by where that leads to (Operation.leads_to).
-    Having = Mapping[tuple[object, ...], Sequence[Record]]
 
 
 #: How long the locks of a NIC are waited for that is to get its address back (seconds), also where the call has used its time.
@@ -258,54 +254,62 @@ def _debts(node: Node, log: Log) -> list[tuple[str, Record]]:
     return found
 
 
+class Having(NamedTuple):
+    """The NICs that have on record what is owed, by where it leads to (Operation.leads_to)."""
+
+    records: Mapping[tuple[object, ...], Sequence[Record]]
+    untold: bool  #: there are records of a newer version, which may have it too
+
+
 def _owing(node: Node, debt: Record) -> set[tuple[object, ...]]:
     """Give where what ``debt`` is of leads to (Operation.leads_to); nothing of an earlier boot, whose routes have gone."""
-    operations = execute.decode(debt)[0] if debt.boot == node.identity.boot else ()
-    return {way for operation in operations if operation._asdict().get("found") == OURS and (way := operation.leads_to())}
+    return execute.taken(debt) if debt.boot == node.identity.boot else set()
 
 
 def _having(node: Node, debts: Sequence[tuple[str, Record]], log: Log) -> Having:
-    """Read all records; give those of NICs that are up, or on their way, which have on record what is owed."""
+    """Read all records; give those of NICs whose guests are there, or on their way, which have on record what is owed."""
     owed = {way for _name, debt in debts for way in _owing(node, debt)}
-    problems: list[str] = []
+    problems, newer = list[str](), list[str]()
     having: dict[tuple[object, ...], list[Record]] = {}
-    for record in node.store.each(problems) if owed else ():
-        if record.state in (UP, APPLYING, CHANGING):
+    for record in node.store.each(problems, newer) if owed else ():
+        if record.state in (UP, CLOSING, APPLYING, CHANGING):
             for way in owed.intersection(operation.leads_to() for operation in execute.decode(record)[0]):
                 having.setdefault(way, []).append(record)
     for problem in problems:
         log.warning(problem)
-    return having
+    return Having(having, bool(newer))
 
 
 def _restored(node: Node, debt: Record, having: Having, call: Call) -> bool:
     """Repair the routes of NICs that are up to destinations that ``debt`` is of; False where that is to be tried again.
 
-    It is where one is at work or on its way up, where a file cannot be written, and while the settings cannot be read. What the host
+    It is where one is at work or on its way up, where a file cannot be written, while the settings cannot be read, and where a newer
+    version may know of more. Who has it by now has taken it over with what is owed of it (execute.taken). What the host
     itself refuses, such as an address that is the node's own by now, it would refuse each time: it is no debt any more, and ``check``
     finds that the NIC lacks it.
 
     Of several NICs that have lost one destination the one that came up last gets it; none gets what leads to another NIC by now.
     """
     now = node.store.read(debt.key)
-    kept = {operation.leads_to() for operation in execute.decode(now)[0]} if now is not None else set()
+    kept = execute.taken(now) if now is not None else set()
     others: dict[str, tuple[Record, set[tuple[object, ...]]]] = {}
     for way in _owing(node, debt) - kept:
-        for record in having.get(way, ()):
+        for record in having.records.get(way, ()):
             if record.uuid != debt.uuid:
                 others.setdefault(record.key, (record, set()))[1].add(way)
-    done = True
-    for record, shared in sorted(others.values(), key=lambda other: other[0].monotonic, reverse=True):
+    done = not having.untold
+    for record, shared in sorted(others.values(), key=lambda other: (other[0].state != CLOSING, other[0].monotonic), reverse=True):
         view = execute.once(node)
-        if record.state != UP:
+        if record.state not in (UP, CLOSING):
             done = done and not alive(node, view, record)
             continue
         lost = {way for way in shared if not _leads_to_another(view, way)}
+        done = done and all(_taken_over(view, way, having, record) for way in shared - lost)
         if not lost:
             continue
         named = about(call, record)._replace(deadline=node.clock.now() + PATIENCE)
         try:
-            outcome = _repaired(node, record.key, named, partial(_leads, lost))
+            outcome = _repaired(node, record.key, named, partial(_lacks, node, lost))
             if outcome.changed:
                 call.log.warning(f"has its address back: {outcome.text}")
         except (TryAgain, FileRefused, SettingsInvalid) as error:  # time heals them, or the administrator
@@ -316,8 +320,17 @@ def _restored(node: Node, debt: Record, having: Having, call: Call) -> bool:
     return done
 
 
-def _leads(ways: set[tuple[object, ...]], operation: Operation) -> bool:
-    return operation.leads_to() in ways
+def _lacks(node: Node, ways: set[tuple[object, ...]], operation: Operation) -> bool:
+    """Tell whether it is one of what was lost, and still leads to nobody: somebody may have come while the locks were waited for."""
+    return operation.leads_to() in ways and not _leads_to_another(node.host.view(), operation.leads_to())
+
+
+def _taken_over(view: View, way: tuple[object, ...], having: Having, creditor: Record) -> bool:
+    """Tell whether the NIC to which it leads has found another's in its place, so that it owes it when it goes; or is ``creditor``."""
+    indices = {route.index for route in at(view, way)}
+    return creditor.ifindex in indices or any(
+        way in execute.taken(record) for record in having.records.get(way, ()) if record.ifindex in indices
+    )
 
 
 def _leads_to_another(view: View, way: tuple[object, ...]) -> bool:

@@ -9,7 +9,7 @@ from netcommon.host.api.requests import NftChange, achieved
 from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
-from netcommon.operations.base import FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 #: Refusals that time may heal.
 TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT})
+
+
+def taken(record: Record) -> set[tuple[object, ...]]:
+    """Give where operations of a record lead to (Operation.leads_to) that have found another NIC's in their place."""
+    return {way for each in decode(record)[0] if each._asdict().get("found") == OURS and (way := each.leads_to())}
 
 
 def decode(record: Record) -> tuple[list[Operation], list[Mapping[str, object]]]:
@@ -120,7 +125,9 @@ def _resolve(
                     continue
                 alike = before.like(resolved)
                 like = alike or before.in_place_of(resolved)
-                took = resolved.leads_to() and resolved._asdict()["found"] == OURS
+                way = resolved.leads_to()
+                there = resolved._asdict()["found"] if way else ""
+                took = there == OURS or (there == ABSENT and _is_owed(node, way))
                 one = inherit(resolved.retained(alike, earlier) if alike else resolved, like) if like else resolved
                 made.append(_shared(node, replaced(one, found=OURS) if took else one, record_key))
                 if like is None and took:
@@ -235,6 +242,16 @@ def _shared(node: Node, operation: Operation, record_key: str) -> Operation:
                 if theirs.identity() == operation.identity() and theirs._asdict().get("found") != FOREIGN:
                     return replaced(operation, found=OURS)
     return operation
+
+
+def _is_owed(node: Node, way: tuple[object, ...]) -> bool:
+    """Tell whether what leads there is owed to somebody: whoever takes it now owes it too, when it goes."""
+    if not node.store.owes():
+        return False
+    try:
+        return any(debt.boot == node.identity.boot and way in taken(debt) for _name, debt in node.store.owed.each())
+    except HostRefused:
+        return False  # netcommon.lifecycle.check.restore says why
 
 
 def _readable(node: Node, key: str) -> Record | None:

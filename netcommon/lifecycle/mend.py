@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.stages import networks, part, stages
+from netcommon.lifecycle.reconcile import networks, part, stages
 from netcommon.operations.link import shut
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING

@@ -8,7 +8,6 @@ from netcommon.lifecycle import execute
 from netcommon.lifecycle.context import usable
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.renamed_device import left
-from netcommon.lifecycle.stages import networks
 from netcommon.operations.base import intent, to_json
 from netcommon.operations.link import shut
 from netcommon.operations.route import at
@@ -17,7 +16,7 @@ from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Delta(NamedTuple):
-    """Say what it takes to make of what is on record what is wanted; in which order is netcommon.lifecycle.stages.stages' to say."""
+    """Say what it takes to make of what is on record what is wanted; in which order is ``stages``' to say."""
 
     new: tuple[Operation, ...]  #: what is wanted, and not on record
     gone: tuple[Operation, ...]  #: what is on record, and wanted no more
@@ -92,7 +91,7 @@ def confining_first(view: View, recorded: Sequence[Operation], make: Sequence[Op
 
     First comes what decides where its frames go, what keeps the guest to its own and was not there, and what is firmer than before; then
     what of that is another now, side by side (netcommon.lifecycle.execute.requests_of), then all the rest. What was there and is wanted no
-    more goes last: see netcommon.lifecycle.stages.part.
+    more goes last: see ``part``.
 
     A switch goes on with what it remembers of frames until it has looked at each change: the port comes behind the rules even where the
     device is down meanwhile, or frames would go on into its new VLAN by the former rules.
@@ -210,6 +209,57 @@ class Mending(NamedTuple):
 def refusals(hopeless: Sequence[str], hindered: Sequence[str]) -> list[str]:
     """List why something cannot be made to hold, each reason once."""
     return [*hopeless, *dict.fromkeys(hindered)]
+
+
+class Leaving(NamedTuple):
+    """Say when what is wanted no more is reverted, while a NIC becomes another."""
+
+    early: tuple[Operation, ...] = ()  #: makes room for what comes
+    late: tuple[Operation, ...] = ()  #: leads to the guest, or decides where its frames go
+    confining: tuple[Operation, ...] = ()  #: keeps the guest to its own: it stays if what the guest had beside it could not be removed
+    delivering: tuple[Operation, ...] = ()  #: brings to the guest what it gets no other way until then
+
+
+def stages(
+    shut: Sequence[Operation], leaving: Leaving, make: Callable[[], Sequence[Operation]]
+) -> Iterator[tuple[bool, Sequence[Operation]]]:
+    """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
+
+    Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
+    the guest to its own meanwhile, or has led to it.
+    """
+    yield True, shut
+    yield False, leaving.early
+    yield True, make()
+    yield False, leaving.late
+    yield False, leaving.confining
+    yield False, leaving.delivering
+
+
+def networks(operations: Iterable[Operation]) -> set[tuple[object, ...]]:
+    """Give the networks in which the NIC's device is by its operations (Operation.network); a family more or less changes none."""
+    return {one.network() for one in operations if one.network()}
+
+
+def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation], moves: bool) -> Leaving:
+    """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
+
+    Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. ``moves``: the network
+    changes too; then the device is down meanwhile, and what was of its former port goes before it leaves that, and its VLANs.
+    """
+    early: list[Operation] = []
+    late: list[Operation] = []
+    confining: list[Operation] = []
+    delivering: list[Operation] = []
+    for one in execute.Among(wanted).leaves(outdated):
+        lasts = bool(one.unbroken() or one.leads_to())
+        if one.effective(view).confines() and (lasts or not moves):
+            confining.append(one)
+        elif one.delivers() and not moves:
+            delivering.append(one)
+        else:
+            (late if lasts else early).append(one)
+    return Leaving(tuple(early), tuple(late), tuple(confining), tuple(delivering))
 
 
 def intended(node: Node, record: Record) -> list[Operation]:

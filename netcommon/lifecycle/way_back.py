@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ROLLBACK, START, alive, owe
-from netcommon.lifecycle.reconcile import confining_first, examine, intended, unlike
+from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, part, stages, unlike
 from netcommon.lifecycle.renamed_device import follow
-from netcommon.lifecycle.stages import networks, part, stages
 from netcommon.operations.base import to_json
 from netcommon.operations.link import shut
 from runtime.errors import HostRefused, NetcommonError
