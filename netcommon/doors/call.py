@@ -42,6 +42,9 @@ PATIENCE = 0.5
 #: Beyond the hook's own limit the process ends itself: something below us did not keep its time limit (seconds).
 OVERTIME = 5.0
 
+#: What a signal leaves for undoing what was begun, at least (seconds): the scripts of down in a rollback have 2 of them.
+WAY_BACK = 7.0
+
 
 class Door:
     """One run of one door. ``environ``, ``parent``: the environment and the parent's process id of whoever was called; else this one's."""
@@ -197,9 +200,19 @@ def own_signals() -> None:
 
 
 def limit(seconds: float) -> None:
-    """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone."""
+    """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone.
+
+    That has WAY_BACK at least, from the signal on, and another SIGTERM does not cut it short. Whatever then still hangs is ended again.
+    """
+
+    told: list[int] = []
 
     def ended(number: int, _frame: object) -> None:
+        if told and number == signal.SIGTERM:
+            return  # the way back has begun: it is what was asked for, and it has its time
+        told.append(number)
+        left, _interval = signal.getitimer(signal.ITIMER_REAL)
+        signal.setitimer(signal.ITIMER_REAL, max(left, WAY_BACK))
         raise Interrupted("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
 
     for number in (signal.SIGALRM, signal.SIGTERM):

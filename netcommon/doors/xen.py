@@ -20,7 +20,7 @@ from netcommon.lifecycle.context import POST, SHUTDOWN
 from netcommon.scripts import site as custom
 from runtime import validate, xen
 from runtime.environment import DownHint, emulated_uuid, nic_from_environment, undescribed
-from runtime.errors import OK, HostRefused, NetcommonError, NicInvalid
+from runtime.errors import OK, HostRefused, Interrupted, NetcommonError, NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _online(door: Door, found: Vif, environ: Mapping[str, str]) -> None:
             call.log.info(up(node, nic, call).text)
         if not found.emulated:
             store.write(f"{found.path}/hotplug-status", "connected")
-    except Exception as error:
+    except (Exception, Interrupted) as error:
         _report(door, store, found.path, error)
         raise
     end_due(node, call)  # of other NICs: libxl has its answer
@@ -202,7 +202,7 @@ def _offline(door: Door, found: Vif) -> None:
         record = node.store.by_device(found.device)
         call = door.call(SHUTDOWN, nic=record.nic if record else None, final=True)
         call.log.info(down(node, DownHint(record.uuid if record else "", found.device), call).text)
-    except NetcommonError as error:
+    except (NetcommonError, Interrupted) as error:
         door.log.error(f"{error}; what is left is on record, for gc")
 
 

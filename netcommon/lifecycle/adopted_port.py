@@ -15,8 +15,10 @@ from netcommon.plan.planner import alias
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netcommon.host.api.facts import OvsPort
-    from netcommon.lifecycle.context import Node
+    from netcommon.lifecycle.context import Node, Outcome
     from netcommon.operations.base import Operation
     from runtime.nic import Nic
 
@@ -26,6 +28,17 @@ class Taken(NamedTuple):
 
     found: OvsPort
     own: Operation | None
+
+
+def marked(node: Node, nic: Nic, work: Callable[[], Outcome]) -> Outcome:
+    """Do ``work`` with the NIC's port marked; where it fails the mark is taken off. Raises HostRefused, or what ``work`` does."""
+    taken = take(node, nic)
+    try:
+        return work()
+    except BaseException:
+        if taken is not None:
+            give_back(node, nic, taken)
+        raise
 
 
 def take(node: Node, nic: Nic) -> Taken | None:

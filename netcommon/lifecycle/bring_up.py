@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed, owe
-from netcommon.lifecycle.down import farewell, finish
+from netcommon.lifecycle.down import farewell, finish, left_undone
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
@@ -13,12 +13,12 @@ from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
-from runtime.errors import HostRefused, NetcommonError
+from runtime.errors import HostRefused, Interrupted, NetcommonError
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
@@ -54,21 +54,22 @@ class BringUp:
         self.incoming = False  #: the guest is still migrating in: what may be on one node only is owed
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
+        self.done = False  #: it is up, and that is on record
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
         """Bring it up, as ``up`` has it; ``earlier``: on record of the NIC, ``other``: of another one on its device."""
-        if self.call.door != ADOPT or self.nic.mode != "openvswitch":
-            return self._run(earlier, other)
-        from netcommon.lifecycle.adopted_port import give_back, take
-
-        taken = take(self.node, self.nic)
         try:
-            return self._run(earlier, other)
-        except BaseException:
-            if taken is not None:
-                give_back(self.node, self.nic, taken)
-            raise
+            if self.call.door != ADOPT or self.nic.mode != "openvswitch":
+                return self._run(earlier, other)
+            from netcommon.lifecycle.adopted_port import marked
+
+            return marked(self.node, self.nic, lambda: self._run(earlier, other))
+        except Interrupted as error:
+            if not self.done:
+                raise
+            left_undone(self.call, error)
+            return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
 
     def _run(self, earlier: Record | None, other: Record | None) -> Outcome:
         node, nic, view = self.node, self.nic, execute.once(self.node)
@@ -304,8 +305,8 @@ class BringUp:
                 now = self._taken_meanwhile(todo, record.key)
                 if now:
                     todo = [now.get(one, one) for one in todo]
-                    settled = _with(now, settled or ())
-                    record = intended = record._replace(operations=_with(now, record.operations))
+                    settled = execute.exchanged(now, settled or ())
+                    record = intended = record._replace(operations=execute.exchanged(now, record.operations))
                     store.write(record)
             lasting = record._replace(operations=record.operations if settled is None else settled)
             shut = bool(first) and settled is not None
@@ -329,8 +330,11 @@ class BringUp:
                 record = record._replace(operations=settled)
             record = record._replace(state=self._state(record), before=None)
             store.write(record, None if run and self.scripts.any else intended)
+            self.done = True
         except BaseException as error:
-            if intended.before is None or self._gone(intended):
+            if self.done:
+                pass  # nothing is taken back
+            elif intended.before is None or self._gone(intended):
                 self.roll_back(record, error)
             else:
                 self._put_back(intended, error)
@@ -492,9 +496,3 @@ class BringUp:
         except Exception as second:  # whatever it is, the others of a batch are rolled back too
             kind = "" if isinstance(second, NetcommonError) else f"{type(second).__name__}: "
             self.log.error(f"the rollback is not complete: {kind}{second}")
-
-
-def _with(now: Mapping[Operation, Operation], operations: Iterable[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-    """Give stored ``operations`` with those in the place of others that ``now`` says."""
-    others = [(to_json(old), to_json(new)) for old, new in now.items()]
-    return tuple(next((new for old, new in others if stored == old), stored) for stored in operations)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from runtime.errors import Interrupted
 from tests.support.bootstrap import ROOT
 from tests.support.sources import Source, sources
 
@@ -90,3 +91,39 @@ def test_a_hook_runs_isolated(source: Source) -> None:
 def test_commands_are_executable() -> None:
     for name in ("tests/run", "tests/setup", "tests/reliability", ".ci/run"):
         assert (ROOT / name).stat().st_mode & 0o111 == 0o111
+
+
+#: Who goes on after whatever ends a call (Interrupted, Ctrl-C), with the reason.
+ENDS = {
+    "netcommon.doors.call": "the door's answer, and what follows it",
+    "netcommon.doors.xen": "a down that fails nothing",
+    "netcommon.lifecycle.up": "the failure is raised when the other NICs have theirs back, or the NIC is up",
+    "netcommon.lifecycle.change": "the failure is raised when the other NICs have theirs back, or the change holds",
+    "netcommon.cli.commands.top": "a thread's failure is raised by whoever takes its result",
+}
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Tell whether ``handler`` takes what is no Exception, and does not raise it again."""
+    named = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else {"BaseException"}
+    again = any(isinstance(node, ast.Raise) and node.exc is None for node in ast.walk(handler))
+    return bool(named & {"BaseException", "Interrupted"}) and not again
+
+
+def test_nothing_swallows_the_end_of_a_call() -> None:
+    """Whoever took a signal for one more failure would go on without a limit: the time of a call ends once."""
+    assert issubclass(Interrupted, BaseException) and not issubclass(Interrupted, Exception)
+    found = {
+        source.module for source in PRODUCT for node in ast.walk(source.tree) if isinstance(node, ast.ExceptHandler) and swallows(node)
+    }
+    assert found == set(ENDS)
+    left = [
+        f"{source.module}:{end.lineno}"
+        for source in PRODUCT
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Try)
+        for statement in node.finalbody
+        for end in ast.walk(statement)
+        if isinstance(end, ast.Return)
+    ]
+    assert left == [], "a return in finally drops whatever was raised"

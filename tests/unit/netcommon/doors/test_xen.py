@@ -13,7 +13,7 @@ from netcommon.doors.call import Door
 from netcommon.doors.xen import vif
 from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import Answer
-from netcommon.host.api.requests import SetLink
+from netcommon.host.api.requests import Request, SetLink
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Call, Clock, Node
@@ -21,7 +21,7 @@ from netcommon.lifecycle.ends import end_due, end_some
 from netcommon.log import Log, Recorder
 from netcommon.options.sources import options_of
 from netcommon.settings.load import load
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, SettingsInvalid, TryAgain
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid, TryAgain
 from runtime.paths import Paths
 from runtime.store import Store
 from runtime.xen import parse
@@ -384,6 +384,23 @@ FAILURES = [
     ("assignment", NicInvalid, "NIC file='rm -rf /'"),
     ("settings", SettingsInvalid, "config.toml:2"),
 ]
+
+
+def test_a_signal_is_told_to_libxl(xen: Xen) -> None:
+    """It waits for an answer whatever ended us; a down that was ended fails nothing, or the device would be in xenstore for ever."""
+
+    def ended(_request: Request) -> Answer | None:
+        raise Interrupted("ended by signal 15")
+
+    xen.host.fail = ended
+    with pytest.raises(Interrupted):
+        xen.call("online")
+    assert xen.written == [f"{BACKEND}/0/hotplug-error ended by signal 15", f"{BACKEND}/0/hotplug-status error"]
+    xen.host.fail = lambda _request: None
+    xen.call("online")
+    xen.host.fail = ended
+    xen.call("offline")
+    assert xen.devices() == ["vif5.0"]
 
 
 @pytest.mark.parametrize(("spoil", "error", "text"), FAILURES, ids=[failure[0] for failure in FAILURES])

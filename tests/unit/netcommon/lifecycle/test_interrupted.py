@@ -14,6 +14,7 @@ from netcommon.host.api.requests import Request
 from netcommon.lifecycle import change as changes
 from netcommon.lifecycle import down as downs
 from netcommon.lifecycle import up as ups
+from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.gc import gc
 from runtime.errors import Interrupted
@@ -57,6 +58,21 @@ def test_an_answer_stands_whatever_ends_what_follows_it(tmp_path: Path, monkeypa
     assert change(node, guest(1).uuid, sim.call(), setting(node, {"spoof_guard": "no"}, (), 0.0)).changed
     assert sim.down(guest(1)).changed and not sim.records()
     assert len([line for line in sim.lines if "ended by signal 15" in line]) == 3
+
+
+def test_an_up_stands_from_when_that_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ganeti's file, and what else is told of it, come after that; a signal then leaves the record, and the answer, as they are."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+
+    def told(_attempt: BringUp, _record: object) -> None:
+        raise Interrupted("ended by signal 15")
+
+    monkeypatch.setattr(BringUp, "_announce", told)
+    assert sim.up(guest(1)).changed and sim.record(guest(1).uuid).state == UP
+    assert sim.up(nic("routed", **{**guest(1).environment, "IP": "10.0.0.9"})).changed
+    assert sim.record(guest(1).uuid).state == UP and sim.record(guest(1).uuid).before is None
+    assert len([line for line in sim.lines if "after the NIC's own work" in line]) == 2
 
 
 def test_gc_goes_on_with_no_other_nic(tmp_path: Path) -> None:
@@ -111,3 +127,30 @@ call.run("kvm-ifup", lambda door, environ, argv: 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("first", ["SIGTERM", "SIGALRM"])
+def test_a_second_signal_leaves_the_way_back_its_time(first: str) -> None:
+    """What was begun is undone whatever else comes, in its time: what then still hangs is ended again, as often as it takes."""
+    code = f"""
+import os, signal
+from netcommon.doors import call
+call.WAY_BACK, call.OVERTIME = 0.3, 0.0
+def work(door, environ, argv):
+    try:
+        call.limit(0.1)
+        while True:
+            if "{first}" == "SIGTERM":
+                os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+    finally:
+        for _again in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        print("undone", flush=True)
+        while True:
+            signal.pause()
+call.run("kvm-ifup", work)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout) == (75, "undone\n"), done.stderr
+    assert done.stderr == "netcommon: error: the time limit of the hook is over\n"
