@@ -62,6 +62,11 @@ class HostRefused(NetcommonError):
             self.advice = ""
 
 
+def typed(error: Exception) -> NetcommonError:
+    """Give the error as one of ours: an extension of the site's raises what it likes."""
+    return error if isinstance(error, NetcommonError) else HostRefused(f"{type(error).__name__}: {error}")
+
+
 class FileRefused(HostRefused):
     """The host cannot read or write a file of ours: the disk is full or read-only, or fails. Once that is over the same may succeed."""
 

@@ -5,7 +5,7 @@
     devices/<tap>             ->  ../nics/<key>.json
     owners/<shared key>/<key> ->  ../../nics/<key>.json
     owed/<key>.<number>.json      see runtime.owed
-    quarantine/                   records that do not parse, bytes intact
+    quarantine/                   records that do not parse, bytes intact; OWED begins the names of those from owed/
     locks/                        see runtime.locks
     netns.<boot>                  which network namespace this layout belongs to: the first that wrote here since this boot
     netns.d/<cookie>/             the same layout, of each other namespace
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUBFOLDERS = ("nics", "instances", "devices", "owners", "owed", "quarantine", "locks")
+
+#: What the name in quarantine begins with of a file from owed/: no record's does.
+OWED = "owed-"
 
 
 class Layout:

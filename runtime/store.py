@@ -5,9 +5,11 @@ Everything is written by temporary file and rename. Callers hold the locks of th
 
 from __future__ import annotations
 
+from functools import partial
+
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
-from runtime.layout import Layout
+from runtime.layout import OWED, Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
 from runtime.names import file_name
@@ -170,7 +172,7 @@ class Store:
         if self._owed is None:
             from runtime.owed import Owed  # on most nodes nothing ever is
 
-            self._owed = Owed(self._layout, self._put_aside, self.problems)
+            self._owed = Owed(self._layout, partial(self._put_aside, kind=OWED), self.problems)
         return self._owed
 
     def newer(self) -> dict[str, str]:
@@ -265,14 +267,15 @@ class Store:
         else:
             self._put_aside(nics, name, why)
 
-    def _put_aside(self, folder: Folder, name: str, why: str) -> None:
+    def _put_aside(self, folder: Folder, name: str, why: str, kind: str = "") -> None:
+        """Move a file to quarantine; ``kind`` begins its name there."""
         where = f"{folder.path}/{name}" if name.isascii() and name.isprintable() else escaped(f"{folder.path}/{name}", 400)
         if self.readonly:
             self.problems.append(f"{where} does not parse: {why}")
             return
         try:
             kept = self._layout.make("quarantine")
-            stem = f"{file_name(name)}.{int(folder.modified(name))}"  # room for the time and the counter, however long the name
+            stem = f"{kind}{file_name(name)}.{int(folder.modified(name))}"  # room for the time and the counter, however long the name
             number = 0
             while kept.exists(f"{stem}.{number}"):
                 number += 1
@@ -283,9 +286,12 @@ class Store:
         self.problems.append(f"{where} does not parse ({why}): moved to quarantine/{stem}.{number}")
 
     def quarantined(self) -> list[str]:
-        """The names of the files in quarantine: name, time of its last change (seconds since the epoch), and a counter."""
+        """The names of the records in quarantine: name, time of its last change (seconds since the epoch), and a counter.
+
+        A file of what is owed is no NIC's that is up: nothing on the host is kept for it.
+        """
         kept = self._layout.find("quarantine")
-        return kept.names() if kept is not None else []
+        return [name for name in kept.names() if not name.startswith(OWED)] if kept is not None else []
 
     def clean_temporary(self, now: float, age: float = 60.0) -> list[str]:
         """Removes temporary files that processes left behind ``age`` seconds ago; ``now`` in seconds since the epoch."""

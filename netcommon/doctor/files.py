@@ -17,6 +17,7 @@ from netcommon.scripts.door_files import executables, is_door
 from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 from runtime.folder import Folder
+from runtime.layout import OWED
 from runtime.trust import distrust, distrust_folder
 
 PYTHON = "/usr/bin/python3"
@@ -185,15 +186,16 @@ def _wired(patient: Patient) -> bool:
 
 
 def quarantine(patient: Patient) -> Iterator[Finding]:
-    """Records that did not parse."""
+    """Records that did not parse, and what was owed to others."""
     for folder in (f"{patient.paths.state}/quarantine", *_nested(patient.paths.state)):
         for name in _names(folder):
-            yield Finding(
-                "warning",
-                "quarantine",
-                f"{folder}/{name}: a record that does not parse; what it made on the host may still be there",
-                "netcommon gc undoes what bears our mark; then delete the file",
-            )
+            if name.startswith(OWED):
+                text = "an address that was owed to a NIC, in a file that does not parse; that NIC may lack it"
+                remedy = "netcommon repair --all gives it back; then delete the file"
+            else:
+                text = "a record that does not parse; what it made on the host may still be there, and what NICs add to uplinks stays"
+                remedy = "netcommon gc undoes what bears our mark; then delete the file, or VLANs stay on uplinks for ever"
+            yield Finding("warning", "quarantine", f"{folder}/{name}: {text}", remedy)
 
 
 def _nested(state: str) -> list[str]:

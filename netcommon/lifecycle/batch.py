@@ -22,7 +22,7 @@ from netcommon.lifecycle.stale_state import left_behind, refuse_port
 from netcommon.lifecycle.up import up
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, typed
 from runtime.record import UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -112,8 +112,14 @@ def _repair(node: Node, key: str, calling: Callable[[Record], Call], wanted: Cal
 def _alone(work: Callable[[], Outcome]) -> Result:
     try:
         return work()
-    except NetcommonError as error:
-        return error
+    except Exception as error:  # an extension of the site's raises what it likes: that is no other NIC's failure
+        return typed(error)
+
+
+def _given_up(error: Exception, call: Call) -> None:
+    """Say that several NICs could not be done together: each is done alone, which says why, and names the one that it is about."""
+    if not isinstance(error, NetcommonError):
+        call.log.warning(f"each NIC is done by itself: {typed(error)}")
 
 
 class _Ready(NamedTuple):
@@ -158,8 +164,9 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
             ready = _prepared(node, attempts, held)
             for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
                 done[number] = result
-    except NetcommonError:
-        return done  # locks or a view that are not to be had: alone each says so
+    except Exception as error:  # locks or a view that are not to be had: alone each says so
+        _given_up(error, next(iter(calls.values())))
+        return done
     finally:  # after Ctrl-C too
         give_back(node, next(iter(calls.values())))
     _tell(node, [one.attempt for one in ready.values()])
@@ -204,7 +211,7 @@ def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int
             if not names & {one.nic.uuid, one.nic.interface} and one.first():
                 planned[number] = one.plan(None)
                 names |= {one.nic.uuid, one.nic.interface}
-        except NetcommonError:
+        except Exception:  # alone it says so
             continue
     held.keys({key for operations in planned.values() for key in execute.locks_of(operations)})
     view, sharing = node.host.snapshot(), _Sharing()
@@ -217,7 +224,7 @@ def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int
             resolved = execute.resolve(node, view, operations, [], one.nic.uuid, one.log)
             if not (one.incoming or link.up or left_behind(view, link, one.nic.mode)) and sharing.admits(resolved):
                 ready[number] = _Ready(one, link, resolved)
-        except NetcommonError:
+        except Exception:  # alone it says so
             continue
     return ready
 
@@ -230,16 +237,16 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
         for number, one in enumerate(ready):
             try:
                 going[number] = one.attempt.begin(one.link, one.operations)
-            except NetcommonError as error:
-                results[number] = error
+            except Exception as error:
+                results[number] = typed(error)
         begun = [ready[number] for number in going]
         failures = execute.apply_each(node, [one.operations for one in begun], [one.attempt.log for one in begun])
         for number, failure in zip(list(going), failures, strict=True):
             record = going.pop(number)
             try:
                 results[number] = ready[number].attempt.end(record, failure)
-            except NetcommonError as error:
-                results[number] = error
+            except Exception as error:
+                results[number] = typed(error)
     except BaseException as error:
         for number, record in going.items():
             ready[number].attempt.roll_back(record, error)
@@ -252,6 +259,7 @@ def _repair_together(
 ) -> dict[str, Result]:
     """The results of those that need nothing, or nothing but to be applied, and that no other one of them must be waited for."""
     done: dict[str, Result] = {}
+    calls: dict[str, Call] = {}
     try:
         records = {key: record for key in keys if (record := node.store.read(key)) and record.state == UP and not record.incoming}
         calls = {key: calling(record) for key, record in records.items()}
@@ -266,15 +274,17 @@ def _repair_together(
             going: dict[str, Mending] = {}
             for key, record in records.items():
                 if record == seen[key] and alive(node, view, record) and as_recorded(node, view, record):
-                    with suppress(NetcommonError):  # alone it says so
+                    with suppress(Exception):  # alone it says so
                         mending = examine(node, view, record, calls[key].log, partial(wanted, key))
                         if not (mending.needed or mending.hopeless or mending.hindered):
                             done[key] = Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
                         elif mending.simple and sharing.admits(mending.todo):
                             going[key] = mending
             done |= _mend(node, going, calls)
-    except NetcommonError:
-        return done  # locks or a view that are not to be had: alone each says so
+    except Exception as error:  # locks or a view that are not to be had: alone each says so
+        for call in list(calls.values())[:1]:
+            _given_up(error, call)
+        return done
     give_back(node, next(iter(calls.values())))
     again = _Again()
     for key, mending in going.items():
@@ -314,8 +324,8 @@ def _mend(node: Node, going: Mapping[str, Mending], calls: Mapping[str, Call]) -
                 raise failure
             mending.done(view, list(mending.todo))
             done[key] = Outcome(True, mending.text(list(mending.todo)))
-        except NetcommonError as error:
-            done[key] = error
+        except Exception as error:
+            done[key] = typed(error)
     return done
 
 
@@ -346,8 +356,9 @@ def undo_together(
     done: dict[int, Result] = {}
     if not names:
         return done
+    first = next(iter(calls.values()))
     try:
-        with locks(node, next(iter(calls.values()))._replace(deadline=deadline)) as held:
+        with locks(node, first._replace(deadline=deadline)) as held:
             held.devices({device for _key, _uuid, device in names.values()})
             held.uuids({uuid for _key, uuid, _device in names.values()})
             now: dict[int, tuple[Record, list[Operation]]] = {}
@@ -367,10 +378,11 @@ def undo_together(
             going = {number: each for number, each in same.items() if leaves(view, each[0], calls[number])}
             last = _last(going)
             done |= _undo(node, view, {number: each for number, each in going.items() if number not in last}, calls)
-    except NetcommonError:
-        return done  # locks or a view that are not to be had: alone each says so
+    except Exception as error:  # locks or a view that are not to be had: alone each says so
+        _given_up(error, first)
+        return done
     if done:
-        give_back(node, next(iter(calls.values())))
+        give_back(node, first)
     return done
 
 
@@ -399,7 +411,7 @@ def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operati
         try:
             close(node, record, execute.undone(node, each, said, record.key, call.log), call)
             done[number] = Outcome(True, f"{record.nic.label} is down on {record.device}")
-        except NetcommonError as error:
+        except Exception as error:
             tell_by_device(node, record, call)
-            done[number] = error
+            done[number] = typed(error)
     return done

@@ -8,7 +8,7 @@ from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime import wanted
 from runtime.environment import is_twin
-from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
+from runtime.errors import NetcommonError, RecordTooNew, TryAgain, typed
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -111,8 +111,8 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         found.append((record.uuid, error))
         return
     except Exception as error:  # an extension of the site's raises what it likes
-        call.log.error(f"{record.nic.label} on {record.device} has other options than are kept: {_typed(error)}")
-        found.append((record.uuid, _typed(error)))
+        call.log.error(f"{record.nic.label} on {record.device} has other options than are kept: {typed(error)}")
+        found.append((record.uuid, typed(error)))
         return
     if outcome.changed:
         call.log.warning(f"what was changed is {'kept of its NIC' if lacks else 'not kept any more'}: {outcome.text}")
@@ -160,11 +160,6 @@ def _lasts(node: Node, record: Record) -> bool:
     return record.described_anew and record.scripts  # the way back tells them
 
 
-def _typed(error: Exception) -> NetcommonError:
-    """Give the error as one of ours."""
-    return error if isinstance(error, NetcommonError) else HostRefused(f"{type(error).__name__}: {error}")
-
-
 def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], haste: Haste, passes: Passes = nothing_passed) -> None:
     """End what of one NIC has ended; whoever is no hook rewrites its file too where that is of an earlier boot."""
     try:
@@ -186,8 +181,8 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
         if isinstance(error, TryAgain):
             call.log.info(f"an option of NIC {uuid} that was changed for a while is left for the next time: {error}")
         else:
-            call.log.error(f"an option that was changed for a while has ended, and holds still: {_typed(error)}")
-        found.append((uuid, _typed(error)))
+            call.log.error(f"an option that was changed for a while has ended, and holds still: {typed(error)}")
+        found.append((uuid, typed(error)))
 
 
 def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], haste: Haste) -> None:

@@ -10,7 +10,7 @@ from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
 from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced, to_json
-from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain
+from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain, typed
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
@@ -276,16 +276,26 @@ def apply(node: Node, operations: Sequence[Operation], log: Log) -> None:
 
 def apply_each(node: Node, lists: Sequence[Sequence[Operation]], logs: Sequence[Log]) -> list[NetcommonError | None]:
     """As ``apply`` for each of several NICs, whose requests travel together; the failure of each that failed. Never raises it."""
-    pairs = [requests_of(operations) for operations in lists]
+    pairs: list[list[tuple[Operation, Request]]] = []
+    begun: list[NetcommonError | None] = []
+    for operations in lists:
+        try:
+            pairs.append(requests_of(operations))
+            begun.append(None)
+        except Exception as error:  # an extension's, which is no other NIC's failure
+            pairs.append([])
+            begun.append(typed(error))
     answers = node.host.execute_each([[request for _operation, request in each] for each in pairs], stop=True)
     failures: list[NetcommonError | None] = []
-    for operations, each, said, log in zip(lists, pairs, answers, logs, strict=True):
+    for operations, failure, each, said, log in zip(lists, begun, pairs, answers, logs, strict=True):
         try:
+            if failure is not None:
+                raise failure
             _carry_out(node, each, said)
             applied(node, operations, log)
             failures.append(None)
-        except NetcommonError as error:
-            failures.append(error)
+        except Exception as error:
+            failures.append(typed(error))
     return failures
 
 

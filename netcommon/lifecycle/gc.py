@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 #: What became of a thing that was found.
 REMOVED, WOULD, KEPT, FAILED = "removed", "would be removed", "kept", "failed"
 
+#: Why a record in quarantine stays, and what comes of it.
+QUARANTINED = (
+    "a record that does not parse: what NICs add to uplinks (VLANs, switches) stays while it is there; when its NIC is up anew, or gone, "
+    "delete the file"
+)
+
 #: Seconds that gc waits for a lock: a NIC that is being worked on is left for the next time.
 PATIENCE = 0.2
 
@@ -43,8 +49,10 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
     progress("reading the host")
     seen = inventory.look(node)
     progress("reading the records")
+    aside = node.store.quarantined()  # what goes there now is among the problems
     known = inventory.records(node)
     found = [*ended, *(Found(problem, "not readable", KEPT) for problem in known.problems)]
+    found += [Found(f"quarantine/{name}", QUARANTINED, KEPT) for name in aside]
     for record in known.all:
         why = abandoned(node, seen.view, record)
         if why:

@@ -120,7 +120,7 @@ def _moved(made: Sequence[Operation], before: Sequence[Operation], todo: Sequenc
     """Tell whether the NIC may be in another network than ``before``: in one that was ``made``, or out of one that is to be made again."""
     again = set(map(id, todo))
     there, held = networks(before), networks(one for one in before if id(one) not in again)
-    return not (networks(made) <= there and networks(todo) <= held)
+    return not (networks(made) <= there and networks(todo) <= held | networks(made))  # one may be made again for what else it says
 
 
 def _confined(operations: Sequence[Operation]) -> bool:

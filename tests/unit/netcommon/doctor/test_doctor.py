@@ -396,6 +396,13 @@ class TestFiles:
         ward.put(f"run/netcommon/{folder}/{UUID}.1.0", "{", 0o600)
         (finding,) = ward.found("quarantine")
         assert UUID in finding.text
+        assert "uplinks stays" in finding.text
+
+    @pytest.mark.parametrize("folder", ["quarantine", "netns.d/7/quarantine"])
+    def test_what_was_owed_in_quarantine(self, ward: Ward, folder: str) -> None:
+        ward.put(f"run/netcommon/{folder}/owed-{UUID}.5.json.1.0", "{", 0o600)
+        (finding,) = ward.found("quarantine")
+        assert UUID in finding.text and "owed" in finding.text and "repair --all" in finding.remedy
 
     def test_a_record_that_does_not_parse_is_left_where_it_is(self, ward: Ward) -> None:
         ward.record(ward.tap("tap0"))

@@ -14,12 +14,14 @@ from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFlows, NftChange, Request
 from netcommon.host.simulated.view import MemoryView
-from netcommon.lifecycle import batch
+from netcommon.lifecycle import batch, execute
+from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome
 from runtime.environment import DownHint
 from runtime.errors import HostRefused, NetcommonError
 from runtime.nic import Nic
-from runtime.record import CLOSING, UP
+from runtime.record import CLOSING, UP, Record
+from runtime.store import Store
 from tests.support.many import COUNT, alike, forbidden, machine, nics, pictures, up_all
 from tests.support.sim import MODES, TELLING, Sim
 
@@ -249,3 +251,49 @@ def test_where_it_is_said_is_looked_up_once_for_all(uplinks: bool, sim: Sim, mon
 
 def test_none(sim: Sim) -> None:
     assert up_all(sim, []) == down_all(sim, []) == []
+
+
+#: Where an extension of the site's, or a fault of ours, may fail for one NIC: the module or class, and what of it is called for each NIC.
+PLACES = {
+    "plan": (BringUp, "plan"),
+    "intent": (BringUp, "begin"),
+    "end": (BringUp, "end"),
+    "requests": (execute, "requests_of"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_one_raises_is_no_others_failure(sim: Sim, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, name = PLACES[place]
+    real = getattr(where, name)
+
+    def fails(first: Any, *rest: Any, **more: Any) -> Any:
+        operations = first if isinstance(first, (list, tuple)) else ()
+        if getattr(first, "nic", None) == nics("bridged")[3] or any(each._asdict().get("device") == "tap3" for each in operations):
+            raise ValueError("an extension's own")
+        return real(first, *rest, **more)
+
+    monkeypatch.setattr(where, name, fails)
+    said = up_all(sim, nics("bridged"))
+    monkeypatch.undo()
+    assert [isinstance(one, NetcommonError) for one in said] == [one.interface == "tap3" for one in nics("bridged")], said
+    assert "an extension's own" in str(said[3])
+    assert [each for each in states(sim) if each[0] != "tap3"] == [
+        (one.interface, UP) for one in nics("bridged") if one.interface != "tap3"
+    ]
+
+
+def test_whatever_one_down_raises_is_no_others_failure(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    up_all(sim, nics("bridged"))
+    real = Store.remove
+
+    def fails(store: Store, record: Record) -> None:
+        if record.device == "tap3":
+            raise ValueError("a fault")
+        real(store, record)
+
+    monkeypatch.setattr(Store, "remove", fails)
+    said = down_all(sim, nics("bridged"))
+    monkeypatch.undo()
+    assert [isinstance(one, NetcommonError) for one in said] == [one.interface == "tap3" for one in nics("bridged")], said
+    assert [device for device, _state in states(sim)] == ["tap3"]

@@ -223,8 +223,9 @@ def test_gc_keeps_what_a_lost_record_may_have_told_of(sim: Sim) -> None:
     assert any("adopt" in each.why for each in found)
     assert sim.picture() == whole
     assert [Path(sim.paths.state, name).read_bytes() for name in sim.files() if name.startswith("quarantine")] == [b"{" + good]
-    sim.gc()
+    said = sim.gc()
     assert sim.picture() == whole
+    assert any(each.text.startswith(f"quarantine/{UUIDS[0]}") and "delete the file" in each.why for each in said)
     sim.host.remove_link("tap0")
     sim.gc()
     assert not [rule for rule in sim.host.kernel.rules if rule.protocol == 174]

@@ -199,3 +199,18 @@ def test_an_uplink_that_the_first_nic_never_learned_of_keeps_no_other_from_being
     sim.down(one)
     sim.down(two)
     assert uplink_vids(sim) == {1, 20} and uplink_vids(sim, "eth-two") == {1}
+
+
+def test_what_was_owed_keeps_no_vlan_from_quarantine(sim: Sim) -> None:
+    """A damaged file of what is owed is no NIC's that is up: it is put aside under a name that tells, and gc has nothing to say of it."""
+    sim.up(nic("bridged, access"))
+    owed = Path(sim.paths.state, "owed")
+    owed.mkdir(mode=0o700)
+    (owed / "00000009-0000-4000-8000-000000000009.5.json").write_text("{")
+    (owed / "00000009-0000-4000-8000-000000000009.5.json").chmod(0o600)
+    assert sim.gc() == [] and not list(owed.iterdir())
+    (aside,) = Path(sim.paths.state, "quarantine").iterdir()
+    assert aside.name.startswith("owed-00000009-") and aside.read_text() == "{"
+    sim.down(nic("bridged, access"))
+    assert uplink_vids(sim) == {1, 20}
+    assert sim.gc() == []
