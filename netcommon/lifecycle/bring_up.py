@@ -304,9 +304,11 @@ class BringUp:
                 self.held.keys(keys)
                 now = self._taken_meanwhile(todo, record.key)
                 if now:
+                    from netcommon.lifecycle.reconcile import exchanged
+
                     todo = [now.get(one, one) for one in todo]
-                    settled = execute.exchanged(now, settled or ())
-                    record = intended = record._replace(operations=execute.exchanged(now, record.operations))
+                    settled = exchanged(now, settled or ())
+                    record = intended = record._replace(operations=exchanged(now, record.operations))
                     store.write(record)
             lasting = record._replace(operations=record.operations if settled is None else settled)
             shut = bool(first) and settled is not None

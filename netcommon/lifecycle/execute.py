@@ -9,7 +9,7 @@ from netcommon.host.api.requests import NftChange, achieved
 from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
 from netcommon.operations import from_json
-from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced, to_json
+from netcommon.operations.base import ABSENT, FOREIGN, OURS, Operation, UnknownKind, Waiting, inherit, intent, replaced
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, TryAgain, typed
 from runtime.typed import TYPE_CHECKING, NamedTuple, cast
 
@@ -498,9 +498,3 @@ def _differs(view: View, operation: Operation) -> str:
         raise
     except Exception as error:  # whatever a damaged record made of it: the others are looked at all the same
         return f"cannot be told: {type(error).__name__}: {error}"
-
-
-def exchanged(now: Mapping[Operation, Operation], operations: Iterable[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-    """Give stored ``operations`` with those in the place of others that ``now`` says."""
-    others = [(to_json(old), to_json(new)) for old, new in now.items()]
-    return tuple(next((new for old, new in others if stored == old), stored) for stored in operations)

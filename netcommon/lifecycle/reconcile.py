@@ -339,3 +339,9 @@ def _holds(refused: Operation, stuck: list[Operation], drifted: list[Operation])
     """Tell whether what the host refuses to be done anew is there as it was."""
     as_it_was = [operation for operation in stuck if intent(operation) == intent(refused)]
     return bool(as_it_was) and not any(operation in drifted for operation in as_it_was)
+
+
+def exchanged(now: Mapping[Operation, Operation], operations: Iterable[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
+    """Give stored ``operations`` with those in the place of others that ``now`` says."""
+    others = [(to_json(old), to_json(new)) for old, new in now.items()]
+    return tuple(next((new for old, new in others if stored == old), stored) for stored in operations)
