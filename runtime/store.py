@@ -5,8 +5,6 @@ Everything is written by temporary file and rename. Callers hold the locks of th
 
 from __future__ import annotations
 
-from functools import partial
-
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.layout import OWED, Layout
@@ -172,7 +170,7 @@ class Store:
         if self._owed is None:
             from runtime.owed import Owed  # on most nodes nothing ever is
 
-            self._owed = Owed(self._layout, partial(self._put_aside, kind=OWED), self.problems)
+            self._owed = Owed(self._layout, lambda folder, name, why: self._put_aside(folder, name, why, OWED), self.problems)
         return self._owed
 
     def newer(self) -> dict[str, str]:
