@@ -278,7 +278,9 @@ def test_whatever_one_raises_is_no_others_failure(sim: Sim, place: str, monkeypa
     monkeypatch.undo()
     assert [isinstance(one, NetcommonError) for one in said] == [one.interface == "tap3" for one in nics("bridged")], said
     assert "an extension's own" in str(said[3])
-    assert [each for each in states(sim) if each[0] != "tap3"] == [(one.interface, UP) for one in nics("bridged") if one.interface != "tap3"]
+    assert [each for each in states(sim) if each[0] != "tap3"] == [
+        (one.interface, UP) for one in nics("bridged") if one.interface != "tap3"
+    ]
 
 
 def test_whatever_one_down_raises_is_no_others_failure(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
