@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.api.facts import BLACKHOLE
 from netcommon.lifecycle.check import repair
+from netcommon.operations.routed_uplink import UNICAST
 from runtime.nic import Nic
 from runtime.record import SCHEMA
 from tests.support.sim import Sim, nic
@@ -65,5 +65,5 @@ def test_nor_where_devices_bear_no_mark(tmp_path: Path, mode: str) -> None:
     sim.up(guest(mode, 1, IP="10.0.0.1"))
     newer(sim, U1)
     assert sim.up(guest(mode, 2, IP="10.0.0.1", MAC="aa:00:00:00:00:02")).changed
-    leading = [route for route in sim.host.kernel.routes if route.destination == "10.0.0.1/32" and route.type != BLACKHOLE]
+    leading = [route for route in sim.host.kernel.routes if route.destination == "10.0.0.1/32" and route.type == UNICAST]
     assert [route.index for route in leading] == [sim.index("tap2")]
