@@ -113,6 +113,10 @@ class Store:
         record = self._led_to(self._links.of_device(tap)) if _valid(validate.interface, tap) else None
         return record if record is not None and record.device == tap else None
 
+    def key_of(self, tap: str) -> str:
+        """Give the key of the record that this device leads to, readable or not; "" where it leads to none."""
+        return self._links.of_device(tap) if _valid(validate.interface, tap) else ""
+
     def devices(self) -> list[str]:
         """List the names of the devices of all NICs on record. Raises HostRefused."""
         return self._links.devices()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime.errors import RecordTooNew
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ class Recorded:
     def _marked(self, link: Link | None) -> Link | None:
         if link is None or link.alias:
             return link
-        record = self._node.store.by_device(link.name)
+        try:
+            record = self._node.store.by_device(link.name)
+        except RecordTooNew:  # which device it was made for cannot be told: it is that NIC's, and no other NIC's affair
+            return link._replace(alias=f"{self._node.store.key_of(link.name).partition('.')[0]} of a newer version")
         if record is None or (record.ifindex, record.boot) != (link.index, self._node.identity.boot):
             return link
         return link._replace(alias=f"{record.uuid} {record.nic.label}")

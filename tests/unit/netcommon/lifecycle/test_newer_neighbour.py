@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.lifecycle.check import repair
+from netcommon.operations.routed_uplink import UNICAST
 from runtime.nic import Nic
 from runtime.record import SCHEMA
 from tests.support.sim import Sim, nic
@@ -52,3 +53,17 @@ def test_its_address_is_warned_of(tmp_path: Path) -> None:
     newer(sim, U1)
     assert sim.up(guest("routed", 2, IP="10.0.0.1")).changed
     assert any("10.0.0.1/32 leads to tap1" in line and "newer" in line for line in sim.lines), sim.lines
+
+
+@pytest.mark.parametrize("mode", ["routed", "routed, all options"])
+def test_nor_where_devices_bear_no_mark(tmp_path: Path, mode: str) -> None:
+    """The records stand in for the marks; this one's address leads to the new NIC, as on a node with marks."""
+    sim = Sim(str(tmp_path))
+    sim.settings = sim.settings._replace(tap_alias=False)
+    for tap in ("tap1", "tap2"):
+        sim.tap(tap)
+    sim.up(guest(mode, 1, IP="10.0.0.1"))
+    newer(sim, U1)
+    assert sim.up(guest(mode, 2, IP="10.0.0.1", MAC="aa:00:00:00:00:02")).changed
+    leading = [route for route in sim.host.kernel.routes if route.destination == "10.0.0.1/32" and route.type == UNICAST]
+    assert [route.index for route in leading] == [sim.index("tap2")]
