@@ -245,7 +245,7 @@ def nic_allocate(app: App, name: str, what: tuple[str, ...], dry_run: bool, as_j
 @json_option
 @click.pass_obj
 def nic_reserve(app: App, name: str, dry_run: bool, as_json: bool) -> None:
-    """Let what a NIC has stay reserved for its instance when the NIC is deleted.
+    """Keep the addresses of a NIC for its instance when it is deleted.
 
     netcommon registry nic unset NIC reserved takes that back.
     """
