@@ -123,7 +123,8 @@ class Stage:
         """The NIC itself, by the door, as Ganeti has it made."""
         place = self.scene.place
         said = {"MODE": place.mode, "LINK": "br0" if place.mode == BRIDGED else "", "INTERFACE": "tap0", "MAC": at.GUEST_MAC, "VLAN": ""}
-        tags = [f"addresses:{at.GUEST6}", *(["spoof_guard:off"] if not self.scene.guarded else [])]
+        # An announcement is repeated seconds later, when it would be taken for the node's answer to a solicitation.
+        tags = [f"addresses:{at.GUEST6}", "announce:off", *(["spoof_guard:off"] if not self.scene.guarded else [])]
         if place.mode != BRIDGED:
             tags.append(f"tap_mac:{at.BRIDGE_MAC}")
         who = {"INSTANCE": "web1", "INTERFACE_INDEX": "0", "INTERFACE_UUID": UUID, "TAGS": " ".join(f"netcommon:0:{tag}" for tag in tags)}
