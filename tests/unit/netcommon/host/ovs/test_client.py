@@ -20,7 +20,8 @@ from netcommon.host.ovs.rows import a_map, a_port, a_set, numbers, uuid, word
 from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
 
-TIMEOUT = 0.4
+#: Of a call, in seconds: short, for calls that use it up; and several times what a loaded machine takes to run a thread of the server.
+TIMEOUT = 1.0
 PORT = OvsPort("tap0", "ovs0", tag=5, external_ids=((OVS_MARK, "u"),))
 UUID = ["uuid", "00000000-0000-4000-8000-000000000001"]
 ROW = {
