@@ -56,6 +56,21 @@ class Line(NamedTuple):
     revision: str = ""
 
 
+def hearers(batch: Batch) -> tuple[str, ...] | None:
+    """Give the only nodes that a commit can concern; None: any may be. Most commits are reports and signs of life, which concern few.
+
+    Of what a Stream reads, ``nics`` and ``networks`` may concern many; ``nodes`` and ``seen`` one each; the rest nobody.
+    """
+    found: dict[str, None] = {}
+    for change in batch.changes:
+        kind, _, rest = change.key.partition("/")
+        if kind in ("nics", "networks"):
+            return None
+        if kind in ("nodes", "seen"):
+            found[rest.partition("/")[0]] = None
+    return tuple(found)
+
+
 class Before:
     """What a view was before its latest commit."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from netregistry.refusal import Refused
 from netregistry.service.recent import Recent, told
-from netregistry.stream import Line, Stream
+from netregistry.stream import Line, Stream, hearers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,6 +69,7 @@ class Streams:
         self.ended = False  #: no more are opened
         self._most = most
         self._channels: dict[Channel, None] = {}
+        self._of: dict[str, dict[Channel, None]] = {}  # by their node
 
     @property
     def count(self) -> int:
@@ -88,7 +89,7 @@ class Streams:
 
     def of(self, node: str) -> list[Channel]:
         """Give the streams by which a node is alive."""
-        return [channel for channel in self._channels if channel.node == node and channel.incarnation]
+        return [channel for channel in self._of.get(node, ()) if channel.incarnation]
 
     def open(self, view: View, channel: Channel, start: str) -> None:
         """Begin a stream, behind the revision ``start`` or ("") at the beginning. Raises Refused."""
@@ -98,17 +99,17 @@ class Streams:
             raise Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30)
         lines = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)
         channel.put([_encoded(line) for line in lines], first=True)
-        for other in list(self._channels):
-            if channel.incarnation and other.node == channel.node and other.incarnation:
-                self.close(other, "the same agent has opened another one")
+        for other in self.of(channel.node) if channel.incarnation else ():
+            self.close(other, "the same agent has opened another one")
         self._channels[channel] = None
+        self._of.setdefault(channel.node, {})[channel] = None
 
     def close(self, channel: Channel, why: str = "") -> None:
         """Forget a stream; ``why`` ends it first."""
         if why:
             channel.end(why)
             channel.wake()
-        self._channels.pop(channel, None)
+        self._forget(channel)
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Tell everybody what the view has taken in: one commit. None: all of it anew; everybody begins anew then, too."""
@@ -118,7 +119,9 @@ class Streams:
                 self.close(channel, "the registry was read anew")
             return
         encoded: dict[Line, bytes] = {}
-        for channel in list(self._channels):
+        nodes = hearers(batch)
+        concerned = self.all() if nodes is None else [channel for node in nodes for channel in self._of.get(node, ())]
+        for channel in concerned:
             lines = told(channel.stream.next(view, batch), view.epoch, batch.revision)
             self._send(channel, list(_cached(lines, encoded)))
 
@@ -134,8 +137,14 @@ class Streams:
         channel.put(lines)
         if channel.ended:
             self.cut += 1
-            self._channels.pop(channel, None)
+            self._forget(channel)
         channel.wake()
+
+    def _forget(self, channel: Channel) -> None:
+        if channel in self._channels:
+            del self._channels[channel], self._of[channel.node][channel]
+            if not self._of[channel.node]:
+                del self._of[channel.node]
 
 
 def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:

@@ -105,6 +105,45 @@ def test_what_is_heard_in_pieces_is_what_is_heard_as_a_whole(seed: int) -> None:
     assert vars(resumed) == vars(registry.stream), "it goes on as the one that was not cut off"
 
 
+def test_a_commit_is_looked_at_for_those_alone_whom_it_can_concern(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of nodes report and live: each of their commits would cost as much as there are streams. What is heard is the same."""
+    asked: list[str] = []
+    plain = Stream.next
+
+    def noted(self: Stream, view: Any, batch: Batch) -> Iterator[Line]:
+        asked.append(self.node)
+        return plain(self, view, batch)
+
+    parts: list[Streams] = []
+
+    def hear(batch: Batch | None) -> None:
+        for part in parts:
+            part.hear(registry.local.view, batch)
+
+    registry = Registry(None, hear, 0)
+    for number in range(2):
+        registry.join(number, CLUSTER)
+    parts.append(Streams(registry.local.view, 9))
+    channels = [Channel(NODES[number], f"{number:08x}-2222-4222-8222-222222222222", lambda: None) for number in (0, 1, 1)]
+    for channel in channels:
+        parts[0].open(registry.local.view, channel, "")
+    assert channels[1].ended and parts[0].count == 2
+    uuid = registry.nic(GANETI, name="n", cluster=CLUSTER).uuid
+    monkeypatch.setattr(Stream, "next", noted)
+    for channel in channels:
+        channel.take()
+    registry.local.sign_on(node(0), channels[0].incarnation, 20.0)
+    assert asked == []
+    registry.report(node(1), {"nic": uuid, "state": "running"})
+    assert asked == [NODES[1]]
+    assert b'"enter"' in channels[2].take() and channels[0].take() == b""
+    registry.ask("network.add", "", {"name": "b"})
+    assert asked[1:] == list(NODES[:2])
+    parts[0].close(channels[2])
+    registry.report(node(1), removed=(uuid,))
+    assert len(asked) == 3 and parts[0].of(NODES[1]) == []
+
+
 def test_what_is_not_remembered_is_refused() -> None:
     registry = Remembered(0, most=3)
     registry.join(0)
