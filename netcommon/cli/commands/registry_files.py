@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -111,7 +111,7 @@ def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_jso
     """Ask for all that an export has, of a FILE or stdin.
 
     What is so already is passed over: an import that was cut off goes on where it was. A line that the registry refuses does not stop
-    the others.
+    the others. --dry-run does it on a copy, and says what would be refused.
     """
     app: App = ctx.obj
     exchange = import_module("netregistry.exchange")
@@ -123,7 +123,8 @@ def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_jso
     with client(app) as asked:
         there = {line.name: line for _number, line in exchange.decoded(asked.export())}
         todo = [step for number, line in lines for step in exchange.steps(number, line, there.get(line.name))]
-        refused = {} if dry_run else _asked_for(app, list(exchange.batches(todo)), progress)
+        batches = list(exchange.batches(todo))
+        refused = _rehearsed(asked, batches, progress) if dry_run else _made(app, batches, progress)
     asked_for = {step.line for step in todo}
     made, so = len(asked_for - set(refused)), len(lines) - len(asked_for)
     if as_json:
@@ -132,35 +133,53 @@ def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_jso
     else:
         for number, detail in sorted(refused.items()):
             say(f"netcommon: line {number}: {detail}", err=True)
-        say(f"{made} {'would be asked for' if dry_run else 'made'}, {so} there already, {len(refused)} refused")
+        would = "would be " if dry_run else ""
+        say(f"{made} {would}made, {so} there already, {len(refused)} {would}refused")
     ctx.exit(UNAVAILABLE if refused else 0)
 
 
-def _asked_for(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
-    """Ask for everything, and give what was refused: the number of the line, and why. Raises TryAgain where the registry cannot answer."""
-    problem = import_module("netregistry.client").Problem
-    refused: dict[int, str] = {}
+def _made(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
+    """Ask for everything, each as whom it is to be asked; give what was refused (``_asked_for``)."""
     clients: dict[str, Any] = {}
+
+    def ask(role: str, parts: list[Any]) -> None:
+        if role not in clients:
+            clients[role] = client(app, role)
+        clients[role].change("POST", "batch", {"parts": parts})
+
     try:
-        with steps("import", len(batches), progress) as step:
-            for batch in batches:
-                step(f"line {batch[0].line}")
-                role = batch[0].role
-                asked = clients.setdefault(role, client(app, role))
-                for part in [batch, *([one] for one in batch if len(batch) > 1)]:
-                    try:
-                        asked.change("POST", "batch", {"parts": [each.part for each in part]})
-                    except problem as error:
-                        if error.retry:
-                            raise
-                        if len(part) == 1:
-                            refused.setdefault(part[0].line, str(error).removeprefix("parts[0]: "))
-                    else:
-                        if part is batch:
-                            break
+        return _asked_for(ask, batches, progress)
     finally:
         for asked in clients.values():
             asked.close()
+
+
+def _rehearsed(asked: Any, batches: list[Any], progress: bool) -> dict[int, str]:
+    """Do everything on a copy of the registry; give what was refused. What is asked for stands on what was before: nothing less tells."""
+    if not batches:
+        return {}
+    with import_module("netregistry.rehearsal").Rehearsal(asked.backup()) as copy:
+        return _asked_for(copy.batch, batches, progress)
+
+
+def _asked_for(ask: Callable[[str, list[Any]], None], batches: list[Any], progress: bool) -> dict[int, str]:
+    """Ask for everything, and give what was refused: the number of the line, and why. Raises TryAgain where the registry cannot answer."""
+    problem = import_module("netregistry.client").Problem
+    refused: dict[int, str] = {}
+    with steps("import", len(batches), progress) as step:
+        for batch in batches:
+            step(f"line {batch[0].line}")
+            for part in [batch, *([one] for one in batch if len(batch) > 1)]:
+                try:
+                    ask(batch[0].role, [each.part for each in part])
+                except problem as error:
+                    if error.retry:
+                        raise
+                    if len(part) == 1:
+                        refused.setdefault(part[0].line, str(error).removeprefix("parts[0]: "))
+                else:
+                    if part is batch:
+                        break
     return refused
 
 

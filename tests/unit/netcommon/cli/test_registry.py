@@ -223,15 +223,20 @@ def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: 
         assert cli("registry", "export").stdout == Path(file).read_text()
     with running(other) as service:
         before = service.everything()
-        assert other("registry", "import", file, "--dry-run").stdout == "5 would be asked for, 1 there already, 0 refused\n"
+        assert other("registry", "import", file, "--dry-run").stdout == "5 would be made, 1 there already, 0 would be refused\n"
         assert service.everything() == before
         cli_answer = other.json("registry", "import", file)
         assert (cli_answer["made"], cli_answer["there"], cli_answer["refused"]) == (5, 1, [])
         assert other("registry", "nic", "show", "web2/0").stdout.count("isolated=yes") == 1
         assert other("registry", "import", file).stdout == "0 made, 6 there already, 0 refused\n"
         other("registry", "nic", "set", "web1/0", "owner=alice")
+        before = service.everything()
+        rehearsed = other("registry", "import", file, "--dry-run", status=69)
+        assert service.everything() == before
         refused = other("registry", "import", file, status=69)
         assert "there is a NIC" in refused.stderr and refused.stdout == "0 made, 5 there already, 1 refused\n"
+        assert rehearsed.stderr == refused.stderr
+        assert rehearsed.stdout == "0 would be made, 5 there already, 1 would be refused\n"
         Path(file).write_text(Path(file).read_text() + "x\n")
         assert "line 8" in other("registry", "import", file, status=64).stderr
 
