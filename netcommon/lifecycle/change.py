@@ -20,6 +20,7 @@ from netcommon.log import recording
 from netcommon.operations.link import device_link
 from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
+from netcommon.options.shown import shown
 from netcommon.options.sources import options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
@@ -332,7 +333,7 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
 
 
 def _changes(options: Iterable[tuple[str, object, object]]) -> str:
-    return "; ".join(f"{name} is {_shown(now)}, was {_shown(was)}" for name, was, now in options)
+    return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:
@@ -352,12 +353,6 @@ def _keep(node: Node, nic: Nic, before: Wanted, after: Wanted) -> None:
     """Write what is wanted of the NIC, if that is another than before; of an emulated twin its NIC's file says it."""
     if after != before and not is_twin(nic):
         wanted.write(node.paths, nic.uuid, after)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
 
 
 def differ(node: Node, records: Iterable[Record]) -> int:

@@ -125,7 +125,7 @@ def no_uplink(family: int, table: str, now: Uplinks, warnings: list[str]) -> Non
     if now.found_by == BY_VRF:
         text = f"table {table} has no IPv{version} default route, and its VRF no port"
     else:
-        text = f"{f'tables {table} and main have' if table else 'table main has'} no IPv{version} default route"
+        text = f"{'table main has' if table in ('', 'main') else f'tables {table} and main have'} no IPv{version} default route"
     text += ": nobody answers for the guest's addresses on an uplink, until a repair finds one"
     if text not in warnings:
         warnings.append(text)

@@ -194,7 +194,7 @@ def test_the_agent_ends_it_with_the_settings_of_today(node: Node) -> None:
         assert cli("change", "--all").returncode == 0
         assert now() == (True, False)
         assert cli("change", "tap0", "rate_in=8mbit", "--for", "1s").returncode == 0
-        running.logged("what was changed for a while has ended: web0/0 on tap0: rate_in is 0")
+        running.logged("what was changed for a while has ended: web0/0 on tap0: rate_in is none")
         assert now() == (True, False)
         assert cli("change", "tap0", "rate_in=8mbit", "--for", "2s").returncode == 0
         settings.write_text("[nic]\nisolated = true\nbogus = 1\n")

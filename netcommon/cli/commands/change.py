@@ -17,8 +17,8 @@ from netcommon.lifecycle.change import Difference, change, refuse, setting, unch
 from netcommon.lifecycle.changed_options import kept_uuid, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
+from netcommon.options.shown import shown
 from netcommon.options.tags import KINDS, value_of
-from netcommon.views.explain.model import shown
 from runtime.environment import is_twin
 from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.record import CHANGING, UP, Record

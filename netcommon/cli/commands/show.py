@@ -18,8 +18,8 @@ from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import WAITS, Operation
 from netcommon.operations.guard.counters import dropped
 from netcommon.operations.guard.table import NicGuard
+from netcommon.options.shown import shown
 from netcommon.options.tags import of_changed
-from netcommon.views.explain.model import shown
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError
 from runtime.nic import Nic

@@ -18,10 +18,10 @@ from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.options.model import DEFAULTS, INSTANCE_COMMUNICATION, mode_of
 from netcommon.options.schema import OPTIONS
+from netcommon.options.shown import shown
 from netcommon.options.sources import given
 from netcommon.plan.planner import plan
 from netcommon.settings.model import Settings
-from netcommon.views import format as words
 from netcommon.views.topology.gather import examine
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, NicInvalid
@@ -193,15 +193,6 @@ def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
         elif means:
             found.append(Origin(option.name, shown(option.name, getattr(DEFAULTS, option.name)), "the default", False))
     return tuple(found)
-
-
-def shown(name: str, value: object) -> str:
-    """The value of an option, as the settings file would say it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int) and name.startswith("rate_"):
-        return words.rate(value)
-    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
 
 
 def _today(node: Node, view: View, operations: Sequence[Operation], report: Report) -> list[str]:

@@ -343,15 +343,16 @@ def test_an_uplink_without_forwarding_is_told(sim: Sim) -> None:
     assert [line for line in sim.lines if "eth-br0.forwarding is 0" in str(line)]
 
 
-def test_a_guest_is_no_uplink(sim: Sim) -> None:
+@pytest.mark.parametrize("table", ["", "main"])
+def test_a_guest_is_no_uplink(sim: Sim, table: str) -> None:
     """The node's default route may lead to a guest that is a router: not even that one's own address is answered for on its tap."""
     kernel = sim.host.kernel
     kernel.routes = [route for route in kernel.routes if route.destination != "::/0"]
     kernel.set_link(SetLink(sim.index("tap0"), up=True))
     kernel.add_route(Route(AF_INET6, 254, "::/0", sim.index("tap0"), 3, 0, "fd00::5", 1024))
-    sim.up(nic("routed, IPv6", LINK=""))
+    sim.up(nic("routed, IPv6", LINK=table))
     assert [entry for entry in kernel.neighbours if entry.protocol == 174] == []
-    assert [line for line in sim.lines if "no IPv6 default route" in str(line)]
+    assert [line for line in sim.lines if ": table main has no IPv6 default route" in str(line)]
 
 
 @pytest.mark.parametrize("call", ["second up", "repair"])

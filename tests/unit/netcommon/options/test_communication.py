@@ -87,5 +87,5 @@ def test_plan_says_it(tmp_path: Path) -> None:
     Path(cli.paths.config).write_text('[nic]\nrate_in = "8mbit"\nspoof_guard = true\nnode_access = ["tcp/80"]\n')
     (tmp_path / "environ").write_text("".join(f"{key}={value}\n" for key, value in environment_of(nic()).items()))
     said = cli("plan", "--env-file", str(tmp_path / "environ")).stdout.splitlines()
-    assert "  rate_in = 8000000, from [nic]; nothing for instance communication" in said
+    assert "  rate_in = 8mbit, from [nic]; nothing for instance communication" in said
     assert "  spoof_guard = true, from [nic]" in said and "  node_access = tcp/80, from [nic]" in said

@@ -1,0 +1,14 @@
+"""Say the value of an option as people write it."""
+
+from __future__ import annotations
+
+from runtime.format import rate
+
+
+def shown(name: str, value: object) -> str:
+    """Give the value of the option ``name`` as the settings file would say it, a list with spaces; "none" for what there is none of."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and name.startswith("rate_"):
+        return rate(value)
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
