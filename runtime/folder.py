@@ -201,7 +201,7 @@ class Folder:
                 if not isinstance(error, FileNotFoundError) or attempt == SWEPT:  # as in _replace
                     raise refused("cannot make", f"{self.path}/{name}", error) from None
             finally:
-                self.remove(aside)
+                self._discard(aside)
         raise AssertionError("unreachable")  # pragma: no cover
 
     def move(self, name: str, to: Folder, new: str) -> None:
@@ -235,8 +235,15 @@ class Folder:
                         raise
         except OSError as error:
             if temporary:
-                self.remove(temporary)
+                self._discard(temporary)
             raise refused("cannot write", f"{self.path}/{name}", error) from None
+
+    def _discard(self, temporary: str) -> None:
+        """Remove what was made on the way, if that can be done: why the file cannot be written is what matters, and the rest is swept."""
+        try:
+            os.unlink(temporary, dir_fd=self.descriptor)
+        except OSError:
+            pass
 
     def target(self, name: str) -> str:
         """Where the symbolic link ``name`` points; "" where there is none."""
