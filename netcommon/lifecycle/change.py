@@ -143,17 +143,22 @@ def _not_up(name: str) -> NicInvalid:
 
 
 def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags: Sequence[str] | None = None) -> None:
-    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot."""
+    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot. Nothing is said or set aside."""
     try:
-        _asked(node, record, edit, tags, call._replace(log=recording()[0]))
+        _asked(node, record, edit, tags, call._replace(log=recording()[0]), look=True)
     except NicInvalid:
         raise
     except NetcommonError:
         pass  # the host's affair, not that of who has named the NICs
 
 
-def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False) -> tuple[Wanted, Nic]:
-    """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change."""
+def _asked(
+    node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, call: Call, closing: bool = False, look: bool = False
+) -> tuple[Wanted, Nic]:
+    """Give what is to be wanted of the NIC, and the NIC with it. Raises NicInvalid, and HostRefused where it is not ours to change.
+
+    ``look``: a damaged file stays where it is.
+    """
     view = node.host.view()
     changeable = record.state in (UP, CLOSING, CHANGING) and (closing or not record.closing)
     if not changeable or record.moved or not alive(node, view, record):
@@ -166,12 +171,12 @@ def _asked(node: Node, record: Record, edit: Edit, tags: Sequence[str] | None, c
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    before = changed_options.read(node, kept, problems)
+    before = changed_options.read(node, kept, problems, look)
     try:
         list(of_changed(before.force(now)))
     except NicInvalid as error:  # as an up takes it
         before = wanted.NOTHING
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
+        problems.append(str(error) if look or node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
     for problem in problems:
         call.log.error(problem)
     after = edit(before).without(now)

@@ -50,11 +50,11 @@ def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
     return found
 
 
-def read(node: Node, uuid: str, problems: list[str]) -> Wanted:
-    """Give what is wanted of the NIC (runtime.wanted.read), with what was pending decided."""
+def read(node: Node, uuid: str, problems: list[str], look: bool = False) -> Wanted:
+    """Give what is wanted of the NIC (runtime.wanted.read), with what was pending decided. ``look``: a damaged file stays."""
     from runtime import wanted
 
-    return decided(node, uuid, wanted.read(node.paths, uuid, problems, node.store.readonly))
+    return decided(node, uuid, wanted.read(node.paths, uuid, problems, look or node.store.readonly))
 
 
 def settle(node: Node, nic: Nic, problems: list[str]) -> Wanted:

@@ -257,6 +257,21 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
 
 
+@pytest.mark.parametrize("text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}'])
+def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str) -> None:
+    """With it go the options that it held, which the NIC has until then: whoever sees that is told why. Before, nothing is touched."""
+    cli("change", "tap0", "rate_in=8mbit")
+    kept = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    kept.write_text(text)
+    for words in (["tap0", "isolated=yes", "--dry-run"], ["tap0", "none", "isolated=yes"]):
+        cli("change", *words, status=0 if "--dry-run" in words else 64)
+        assert kept.read_text() == text
+    done = cli("change", "tap0", "isolated=yes")
+    assert "rate_in is none, was 8mbit; isolated is true" in done.stdout
+    assert f"error: web1/0: {kept}" in done.stderr and "quarantine" in done.stderr
+    assert (kept.parent / "quarantine" / kept.name).read_text() == text
+
+
 def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
     """It is that of an emulated twin of Xen's, which does not tell its NIC: it is said of it alone."""
     path = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
