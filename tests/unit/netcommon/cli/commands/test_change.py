@@ -257,7 +257,9 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
 
 
-@pytest.mark.parametrize("text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}'])
+@pytest.mark.parametrize(
+    "text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}']
+)
 def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str) -> None:
     """With it go the options that it held, which the NIC has until then: whoever sees that is told why. Before, nothing is touched."""
     cli("change", "tap0", "rate_in=8mbit")
