@@ -7,6 +7,7 @@ reports of forgotten nodes, and the history's own length are no wishes of anybod
 from __future__ import annotations
 
 import hashlib
+from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
 from netregistry.core import LATE, CatchUp, Committed, Compact, Grant, Granted, Oldest, Some
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     Work = Generator[Effect, Result, None]
 
 AT_ONCE = 100  #: keys deleted by one commit
+AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of quarantines over, requests come in between
 EVERY = 60.0  #: seconds from one look at the history's length to the next
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
@@ -48,7 +50,7 @@ class Leader:
     def work(self) -> Work:
         """Do all that is due."""
         yield from self._requests()
-        for commit in (*self._gone(), *self._forgotten()):
+        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
             result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)
@@ -59,10 +61,10 @@ class Leader:
             yield from self._compacted()
 
     def _requests(self) -> Work:
-        """Ask for what has ended, until nothing more has."""
+        """Ask for what has ended; for so much at a turn that others have theirs."""
         core, who = self._core, Identity("leader", "", self._name)
-        while actions := ends.wanted(core.view, core.now()):
-            for action in actions:
+        for _ in range(AT_A_TURN):
+            for action in ends.wanted(core.view, core.now()):
                 # of one state of the registry there is one such request, whoever makes it
                 request = new_id(core.now(), hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)

@@ -50,7 +50,7 @@ class View:
         # name of the group -> what it is of -> keys, in the order in which they came: no set, for a run is to be repeated
         self._groups: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
         self._pools: dict[tuple[str, int], Pool] = {}
-        self._due: list[tuple[float, str]] = []  # sorted: when something of a key ends
+        self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs and of claims, sorted: when something of a key ends
 
     # -- kept by the store
 
@@ -96,7 +96,7 @@ class View:
         for name, *of in groups(key, value):
             self._groups.setdefault(name, {}).setdefault(tuple(of), {})[key] = None
         if (end := due(value)) > 0:
-            insort(self._due, (end, key))
+            insort(self._due.setdefault(type(value), []), (end, key))
         if isinstance(value, Claim):
             for pool, number in _numbers(key, kind):
                 self._pools.setdefault(pool, Pool()).add(number, Place(value.standing, value.freed))
@@ -109,7 +109,8 @@ class View:
             if not members:
                 del self._groups[name][tuple(of)]
         if (end := due(value)) > 0:
-            del self._due[bisect_left(self._due, (end, key))]
+            ends = self._due[type(value)]
+            del ends[bisect_left(ends, (end, key))]
         if isinstance(value, Claim):
             for pool, number in _numbers(key, kind):
                 self._pools[pool].remove(number, Place(value.standing, value.freed))
@@ -144,13 +145,10 @@ class View:
         """Give the claimed numbers of a scope; of MACs there is one pool for all scopes."""
         return self._pools.get((kind if kind == "macs" else scope, family), Pool())
 
-    def due(self, now: float) -> tuple[str, ...]:
-        """Give the keys of which something has ended by then, the earliest first."""
-        return tuple(key for _end, key in self._due[: bisect_left(self._due, (now, "\x7f"))])
-
-    def next_due(self) -> float:
-        """Give the time at which something ends next; infinity where nothing does."""
-        return self._due[0][0] if self._due else float("inf")
+    def due(self, kind: type, now: float, most: int) -> tuple[str, ...]:
+        """Give the keys of NICs, or of claims, of which something has ended by then, the earliest first, and no more than ``most``."""
+        ends = self._due.get(kind, [])
+        return tuple(key for _end, key in ends[: min(most, bisect_left(ends, (now, "\x7f")))])
 
     @property
     def ledger(self) -> Ledger:

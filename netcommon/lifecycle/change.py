@@ -312,7 +312,7 @@ def _changed(
         except Interrupted as error:
             left_undone(call, error)
         if more:
-            call.log.warning(f"{nic.label} was brought up to date with today's settings too: {more}")
+            call.log.warning(f"it was brought up to date with today's settings too: {more}")
         said = _changes(what)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"

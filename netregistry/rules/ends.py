@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netregistry.model import keys
 from netregistry.model.claim import Claim
 from netregistry.model.nic import Nic
 from netregistry.request import Done
@@ -26,20 +25,20 @@ AT_ONCE = 50  #: things changed by one commit: NICs may be large
 
 def options(draft: Draft, part: Part) -> Done:
     """Take the options away whose time is over."""
-    found = [key for key in draft.view.due(draft.now) if isinstance(draft.get(key), Nic)]
-    for key in found[:AT_ONCE]:
+    found = draft.view.due(Nic, draft.now, AT_ONCE)
+    for key in found:
         nic: Nic = draft.get(key)
         draft.put(key, nic._replace(options=tuple(each for each in nic.options if not 0 < each.until <= draft.now)))
-    return Done(200, "", {"ended": len(found[:AT_ONCE])})
+    return Done(200, "", {"ended": len(found)})
 
 
 def quarantine(draft: Draft, part: Part) -> Done:
     """Let what was freed be given out again when its quarantine is over."""
-    found = [key for key in draft.view.due(draft.now) if isinstance(draft.get(key), Claim)]
-    for key in found[:AT_ONCE]:
+    found = draft.view.due(Claim, draft.now, AT_ONCE)
+    for key in found:
         claim: Claim = draft.get(key)
         draft.put(key, claim._replace(until=0.0))
-    return Done(200, "", {"ended": len(found[:AT_ONCE])})
+    return Done(200, "", {"ended": len(found)})
 
 
 def sweep(draft: Draft, part: Part) -> Done:
@@ -59,7 +58,7 @@ def orphans(view: View) -> Iterator[str]:
 
 def wanted(view: View, now: float) -> tuple[str, ...]:
     """Give the actions that there is something for."""
-    found = dict.fromkeys("options.end" if keys.kind(key) == "nics" else "quarantine.end" for key in view.due(now))
+    found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if view.due(kind, now, 1)]
     if next(orphans(view), None) is not None:
-        found["claims.sweep"] = None
+        found.append("claims.sweep")
     return tuple(found)

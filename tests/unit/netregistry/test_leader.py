@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netregistry.local import Local
+from netregistry.model.history import Identity
 from tests.support.registry import Registry
 
 
@@ -26,6 +27,26 @@ def test_much_that_is_due_is_done_in_parts(registry: Registry) -> None:
     registry.passes(3600)
     claims = [*registry.local.view.all("addresses").values(), *registry.local.view.all("macs").values()]
     assert len(claims) == 260 and {claim.standing for claim in claims} == {"free"}
+
+
+def test_a_turn_of_the_leader_is_short_however_much_is_due(registry: Registry) -> None:
+    """Nobody is answered meanwhile: thousands of nodes that are gone, and quarantines that are over, take several turns."""
+    for number in range(100):
+        who = Identity("node", f"{number:08x}-0000-4000-8000-000000000000", "unix")
+        registry.do("node.join", "", {"uuid": who.name, "name": f"node{number}"}, who)
+    blue = registry.network(subnet="10.0.0.0/16")
+    for _ in range(2200):
+        registry.do("nic.delete", registry.nic(network=blue, allocate=["ipv4"]).uuid)
+    registry.time += 4000
+    turns, before = 0, -1
+    while registry.local.view.revision != before:
+        before = registry.local.view.revision
+        registry.local.work()
+        assert registry.local.view.revision - before <= 2 * 40 + 1
+        turns += 1
+    claims = [*registry.local.view.all("addresses").values(), *registry.local.view.all("macs").values()]
+    assert len(claims) > 4000 and {claim.standing for claim in claims} == {"free"} and turns > 3
+    assert len(registry.local.view.all("gone")) == 100
 
 
 def test_two_leaders_do_it_once(registry: Registry) -> None:

@@ -6,6 +6,8 @@ import random
 
 from netregistry.local import Local
 from netregistry.model import keys
+from netregistry.model.claim import Claim
+from netregistry.model.nic import Nic
 from netregistry.view import View
 from tests.support.registry import Registry
 from tests.unit.netregistry.test_histories import World
@@ -19,7 +21,7 @@ def same(one: View, other: View) -> bool:
             for name in ("network", "instance", "named", "seen", "on", "unheld", "contended", "cluster", "mastered")
         ]
         + [[sorted(view.members(name, *of)) for of in sorted(view.groups(name))] for name in ("network", "instance", "seen", "unheld")]
-        + [view.due(1e11), view.revision, view.epoch]
+        + [view.due(Nic, 1e11, 1000), view.due(Claim, 1e11, 1000), view.revision, view.epoch]
         + [[(key, view.at(key)) for kind in keys.TYPES for key in sorted(view.all(kind))]]
         + [list(view.pool("macs", "").longest_freed([(0, 1 << 48)]))]
         for view in (one, other)
