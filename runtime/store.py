@@ -234,8 +234,13 @@ class Store:
             if (earlier.nic.instance, earlier.nic.index) != (record.nic.instance, record.nic.index):
                 self._links.remove_instance(earlier)
 
-    def remove(self, record: Record) -> None:
-        """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
+    def remove(self, record: Record, other: Record | None = None) -> None:
+        """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused.
+
+        ``other``: another record of the same NIC on the same device, to which the links lead then: the device's next NIC is to find it.
+        """
+        if other is not None and self._links.of_device(record.device) == record.key:
+            self._links.make(other)
         nics = self._layout.make("nics")
         if self._owed is None or not self._owed.keep(record.key, nics):
             nics.remove(f"{record.key}.json")  # first, as in write
