@@ -1,1 +1,1 @@
-"""The node's side of a registry: what it has is reported, and what is wanted of it is done (docs/registry.md)."""
+"""Speak for the node to a registry: report what it has, and have done what is wanted; so far its state machine, which no agent runs yet."""
