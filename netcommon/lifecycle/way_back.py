@@ -174,7 +174,7 @@ class _Steps:
         self._bare = self._bare or decides or bool(operation.effective(execute.once(self._node)).confines())
 
     def _barred(self, operation: Operation) -> bool:
-        """Tell whether it waits for what was refused: it opens the device, leads to the guest or from it, or is less than what is in its place."""
+        """Tell whether it waits: it opens the device, leads to the guest or from it, or is less than what is in its place."""
         if not self._bare:
             return False
         there = self._made.in_place_of(operation)
