@@ -17,6 +17,7 @@ import pytest
 from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, TryAgain
+from tests.support import notes
 from tests.support.bootstrap import ROOT
 from tests.support.histories import acknowledged, faults
 from tests.support.sample import FULL
@@ -49,6 +50,21 @@ def test_killed_under_eight_writers(tmp_path: Path) -> None:
         assert faults(copy) == []
         shutil.rmtree(copy)
     assert acknowledged(tmp_path) > ROUNDS * 5
+
+
+def test_half_a_line_of_a_note_is_none(tmp_path: Path) -> None:
+    """A process that is killed within write(2) leaves it; whoever goes on does not write behind it."""
+    path = tmp_path / "notes"
+    path.write_text("begun 1\nbeg")
+    assert notes.lines(path) == ["begun 1"]
+    file = notes.opened(path)
+    os.write(file, b"done 1 7\n")
+    os.close(file)
+    assert notes.lines(path) == ["begun 1", "done 1 7"]
+    path.write_text("beg")
+    assert notes.lines(path) == [] == notes.lines(tmp_path / "none")
+    os.close(notes.opened(path))
+    assert path.read_text() == ""
 
 
 @pytest.mark.parametrize("harm", ["lost", "twice", "half", "watcher", "renumbered"])
