@@ -33,7 +33,7 @@ from netregistry.stores.base import (
     checked_key,
     checked_prefix,
 )
-from netregistry.stores.sqlite_file import APPLICATION, SCHEMA, connect, examine, synchronise_folder, translated
+from netregistry.stores.sqlite_file import APPLICATION, ENDS, SCHEMA, connect, examine, no_log_alone, synchronise_folder, translated
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class SqliteStore:
         Raises HostRefused where there is a file already.
         """
         if path != ":memory:":
+            no_log_alone(path)
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -98,7 +99,7 @@ class SqliteStore:
                 synchronise_folder(path)
         except BaseException:  # a file half made would keep the next try off
             if path != ":memory:":
-                for end in ("", "-wal", "-shm"):
+                for end in ENDS:
                     with contextlib.suppress(OSError):
                         os.unlink(path + end)
             raise
