@@ -23,7 +23,7 @@ STREAM = "-"
 
 
 def write_new(file: str, pieces: Iterable[bytes]) -> None:
-    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already."""
+    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already, or no room."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -34,6 +34,9 @@ def write_new(file: str, pieces: Iterable[bytes]) -> None:
                 target.write(piece)
             target.flush()
             os.fsync(target.fileno())
+    except OSError as error:
+        os.unlink(file)
+        raise HostRefused(f"cannot write {file}: {error.strerror}", "name a file where there is room") from None
     except BaseException:
         os.unlink(file)
         raise
