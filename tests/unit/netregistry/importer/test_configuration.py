@@ -154,9 +154,7 @@ def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], us
     cluster.network(NETWORKS[0], "blue", reservations=bits[0], ext_reservations=bits[1], gateway="192.0.2.77")
     for number, last in enumerate(sorted(used)):
         uuid = f"{number:08x}-3333-4333-8333-333333333333"
-        cluster.nic(
-            uuid, mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{last}"
-        )
+        cluster.nic(uuid, mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{last}")
     fields = parse(cluster.data).networks[NETWORKS[0]]
     found = {number for each in fields["reserved"] for number in range(int(IPv4Address(each["first"])), int(IPv4Address(each["last"])) + 1)}
     first = int(IPv4Network("192.0.2.0/24").network_address)
