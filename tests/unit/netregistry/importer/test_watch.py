@@ -216,7 +216,7 @@ def test_two_masters(tmp_path: Path, service: Served) -> None:
         each.start()
     try:
         wait_until(lambda: NICS[0] in nics(service), 10)
-        wait_until(lambda: (tmp_path / "node2/var/lib/netcommon/importer.json").exists(), 5)
+        wait_until((tmp_path / "node2/var/lib/netcommon/importer.json").exists, 5)
         isolated = Cluster(500)
         isolated.document["networks"], isolated.document["instances"] = cluster.document["networks"], {}
         isolated.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
