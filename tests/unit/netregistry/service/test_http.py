@@ -158,6 +158,26 @@ def test_a_list_is_of_one_revision_whatever_happens_between_its_parts(service: S
     refused(service.say("GET", "/v1/history?cursor=first:999999~x"), 400, "invalid", "cursor")
 
 
+def test_each_list_is_of_its_kind_alone(service: Served) -> None:
+    """A cluster has networks, NICs and nodes."""
+    cluster = "gnt.example.com"
+    ganeti = service.client(f"importer:{cluster}")
+    blue = ganeti.change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24", "mac_prefix": ""}).body["uuid"]
+    nic = ganeti.change("POST", "nics", {"instance": "web1", "mac": "aa:00:00:00:00:01", "network": blue, "ip": "192.0.2.1"}).body["uuid"]
+    service.join(0, cluster)
+    for kind, uuid in (("network", blue), ("nic", nic), ("node", NODES[0])):
+        said = service.say("GET", f"/v1/{kind}s?cluster={cluster}")
+        assert said.status == 200 and [item[kind]["uuid"] for item in said.body["items"]] == [uuid]
+    for query in (
+        "state=provisioning",
+        f"network={blue}",
+        f"cluster={cluster}&state=provisioning&network={blue}",
+        f"master=ganeti:{cluster}",
+    ):
+        assert [item["nic"]["uuid"] for item in service.say("GET", f"/v1/nics?{query}").body["items"]] == [nic]
+    assert service.say("GET", f"/v1/nics?cluster={cluster}&state=running").body["items"] == []
+
+
 def test_find_by_any_part(service: Served) -> None:
     blue = network(service)
     nic = add(service, network=blue, instance="web1.example.com", ip="192.0.2.77", mac="aa:00:00:12:34:56")
