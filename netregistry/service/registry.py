@@ -49,7 +49,7 @@ class Registry:
     """A registry's core, with what is made from its view. All methods are for one thread; ``now``: seconds since the epoch."""
 
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
-        self.store, self.log = store, log
+        self.store, self.log, self._beat = store, log, limits.beat
         self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
@@ -129,15 +129,16 @@ class Registry:
             self.local.work()
 
     def beat(self) -> None:
-        """Let nodes with an open stream stay alive, and tell them so."""
-        for node, incarnation in self.streams.nodes().items():
+        """Let nodes with an open stream stay alive, and tell them so: those to whom it is due."""
+        due = self.streams.due(time.monotonic(), self._beat)
+        for node, incarnation in {channel.node: channel.incarnation for channel in due if channel.incarnation}.items():
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
             except Refused as refused:
                 self.log.warning(f"node {node}: {refused}")
                 for channel in self.streams.of(node):
                     self.streams.close(channel, refused.detail)
-        self.streams.beat(self.local.view)
+        self.streams.beat(self.local.view, due)
 
     # -- the whole
 

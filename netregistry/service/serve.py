@@ -18,6 +18,7 @@ from netregistry.service.http import Service
 from netregistry.service.limits import Limits
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
+from netregistry.service.streams import PARTS
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 
@@ -91,7 +92,7 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         clocks = [
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(_every(limits.beat, service, registry.beat, log)),
+            asyncio.create_task(_every(limits.beat / PARTS, service, registry.beat, log)),
         ]
         try:
             yield service
