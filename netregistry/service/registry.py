@@ -21,6 +21,7 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Registry:
         """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable."""
         if not isinstance(self.store, SqliteStore) or self.store.path == ":memory:":
             raise Refused("missing", "this registry's store has a backup of its own kind")
-        with tempfile.TemporaryDirectory(prefix=".backup-", dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
+        with tempfile.TemporaryDirectory(prefix=BACKUP, dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
             self.store.backup(f"{folder}/registry.sqlite")
             return open(f"{folder}/registry.sqlite", "rb")
 

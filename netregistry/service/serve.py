@@ -19,6 +19,7 @@ from netregistry.service.limits import Limits
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
+from netregistry.stores.files import swept
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 
@@ -39,6 +40,7 @@ def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: L
     """
     store = SqliteStore(path)
     try:
+        swept(path)
         asyncio.run(_run(store, listen, version, Notifier(environ), log))
     finally:
         store.close()

@@ -299,3 +299,25 @@ def test_a_file_that_is_replaced_under_the_service(machine: Machine, tmp_path: P
         with machine.client() as asked:
             asked.change("POST", "networks", {"name": "second"})
             assert sorted(each["network"]["name"] for each in asked.all("networks")) == ["first", "second"]
+
+
+def test_nothing_stays_of_a_copy_that_the_service_was_killed_at(machine: Machine) -> None:
+    """It is as large as the registry."""
+    slow = ("-e", "trace=fsync", "-e", "inject=fsync:delay_enter=3000000")  # of a copy; the log is synchronised by fdatasync
+    service = machine.start("strace", "-D", "-f", "-qq", "-e", "signal=none", "-o", "/dev/null", *slow)
+    refused: list[NetcommonError] = []
+
+    def copied() -> None:
+        try:
+            list(machine.client().backup())
+        except NetcommonError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=copied)
+    thread.start()
+    wait_until(lambda: any(machine.file.parent.glob(".backup-*/*")), 30, "a copy in the making")
+    killed(service)
+    thread.join()
+    assert refused and any(machine.file.parent.glob(".backup-*/*"))
+    machine.start()
+    assert not any(machine.file.parent.glob(".backup-*"))
