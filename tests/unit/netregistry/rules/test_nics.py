@@ -197,3 +197,38 @@ def test_who_may_what(registry: Registry) -> None:
 def test_an_importer_is_of_a_cluster(registry: Registry, name: str) -> None:
     assert registry.refused("nic.add", "", {}, GANETI._replace(name=name))["status"] == 403
     assert registry.refused("nic.add", "", {}, node(0)._replace(name="x"))["status"] == 403
+
+
+def test_a_nodes_nic_moves_with_its_guest(registry: Registry) -> None:
+    """The node that the guest has left may not delete it while it is elsewhere; the one where it is takes it over."""
+    first, second = registry.join(0), registry.join(1)
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", mode="bridged", found=True)
+    registry.do("nic.set", nic.uuid, {"options": [{"name": "isolated", "value": "yes"}]})
+    taking = {"uuid": nic.uuid, "mac": nic.mac, "mode": "bridged", "found": True}
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    registry.report(second, {"nic": nic.uuid, "state": "incoming"})
+    assert registry.refused("nic.add", "", taking, second)["kind"] == "exists", "it is there yet"
+    registry.report(first, {"nic": nic.uuid, "state": "stopped"})
+    assert registry.refused("nic.delete", nic.uuid, None, first)["kind"] == "in-use"
+    assert registry.refused("nic.add", "", {**taking, "found": False}, second)["kind"] == "exists"
+    assert registry.refused("nic.add", "", taking)["kind"] == "invalid", "an operator finds nothing"
+    registry.do("nic.add", "", taking, second)
+    now = registry.wanted(nic.uuid)
+    assert (now.master, now.options, now.made) == (f"node:{second.name}", registry.wanted(nic.uuid).options, nic.made) and now.options
+    assert registry.refused("nic.delete", nic.uuid, None, first)["kind"] == "forbidden"
+    assert registry.refused("nic.delete", nic.uuid, None, second)["kind"] == "in-use", "it is back since"
+    registry.report(second, {"nic": nic.uuid, "state": "stopped"})
+    registry.do("nic.delete", nic.uuid, None, second)
+
+
+def test_a_copy_of_a_nodes_request_is_of_its_reports(registry: Registry) -> None:
+    """One that was never done, and that nobody remembers, is not done after later reports: its id alone would not tell."""
+    who = registry.join(0)
+    registry.report(who)
+    at = registry.local.view.shown_revision(f"reports/{who.name}")
+    body = {"uuid": "00000001-1111-4111-8111-111111111111", "mac": "aa:00:00:00:00:01", "found": True}
+    late = registry.call("nic.add", "", body, at)
+    assert registry.ask("nic.add", "", body, who, at).status == 201
+    registry.do("nic.delete", body["uuid"], None, who)
+    registry.report(who)
+    assert registry.local.answer(late, who).status == 412 and registry.local.view.nic(str(body["uuid"])) is None
