@@ -131,10 +131,10 @@ class Streams:
             self._channels[channel] = self._channels.pop(channel)
         return found
 
-    def beat(self, view: View, channels: Iterable[Channel]) -> None:
-        """Send signs of life, which say up to which revision all was told."""
+    def beat(self, view: View, channels: Iterable[Channel] | None = None) -> None:
+        """Send signs of life, to all or to some, which say up to which revision all was told."""
         line = [_encoded(Line("ready", revision=f"{view.epoch}:{view.revision}"))]
-        for channel in channels:
+        for channel in self.all() if channels is None else channels:
             self._send(channel, line)
 
     def _send(self, channel: Channel, lines: list[bytes]) -> None:
