@@ -25,7 +25,7 @@ from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
@@ -50,7 +50,7 @@ class Registry:
     """A registry's core, with what is made from its view. All methods are for one thread; ``now``: seconds since the epoch."""
 
     def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
-        self.store, self.log, self._beat = store, log, limits.beat
+        self.store, self.log = store, log
         self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
@@ -129,9 +129,9 @@ class Registry:
         if self._leader:
             self.local.work()
 
-    def beat(self) -> None:
-        """Let nodes with an open stream stay alive, and tell them so: those to whom it is due."""
-        due = self.streams.due(time.monotonic(), self._beat)
+    def beat(self, due: Sequence[Channel] | None = None) -> None:
+        """Let nodes with an open stream stay alive, and tell them so: ``due`` (Streams.due), or all."""
+        due = self.streams.all() if due is None else due
         for node, incarnation in {channel.node: channel.incarnation for channel in due if channel.incarnation}.items():
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -99,7 +100,9 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         clocks = [
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(_every(limits.beat / PARTS, service, registry.beat, log)),
+            asyncio.create_task(
+                _every(limits.beat / PARTS, service, lambda: registry.beat(registry.streams.due(time.monotonic(), limits.beat)), log)
+            ),
         ]
         try:
             yield service
