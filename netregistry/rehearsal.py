@@ -18,6 +18,8 @@ from runtime.errors import HostRefused, escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from netregistry.view import View
+
 
 @contextlib.contextmanager
 def copied(copy: Callable[[str], None]) -> Iterator[SqliteStore]:
@@ -48,12 +50,18 @@ class Rehearsal:
     def __init__(self, store: SqliteStore) -> None:
         self._local = Local(store, time.time)
 
-    def batch(self, role: str, parts: list[dict[str, Any]]) -> None:
-        """Do several requests together, as ``role``. Raises netregistry.client.Problem where they would be refused."""
+    @property
+    def view(self) -> View:
+        return self._local.view
+
+    def batch(self, role: str, parts: list[dict[str, Any]]) -> list[Any]:
+        """Do several requests together, as ``role``; give what each was answered. Raises Problem where they would be refused."""
         call = Call(new_id(time.time(), secrets.randbits(74)), "batch", "", {"parts": parts}, "", False)
         response = self._local.answer(call, identity(role))
         if response.status >= 400:
             raise Problem(response.body)
+        found: list[Any] = response.body
+        return found
 
     def close(self) -> None:
         """End what is kept in step with the copy."""
