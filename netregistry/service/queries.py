@@ -83,7 +83,8 @@ class Reader:
                 everything = sorted(view.all("seen"))
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
-            found = chosen(known, Sight(view, self._states), everything, asked)
+            get = view.get if kind == "claims" else view.all(kind).get
+            found = chosen(known, Sight(view, self._states), everything, asked, get)
             rows = Rows(found, *view.columns(found))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 
