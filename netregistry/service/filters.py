@@ -121,13 +121,6 @@ def _of_instance(sight: Sight, instance: str) -> Iterable[str]:
     return [key for cluster in clusters for key in sight.view.members("instance", cluster, instance)]
 
 
-def _of_cluster(sight: Sight, cluster: str) -> Iterable[str]:
-    """Find the NICs of a cluster: the group has its networks and nodes too."""
-    if not cluster:
-        return sight.view.all("nics")
-    return [key for key in sight.view.members("cluster", cluster) if keys.kind(key) == "nics"]
-
-
 NICS = (
     Filter(
         "network",
@@ -149,7 +142,7 @@ NICS = (
         kinds.Cluster,
         "those of this cluster",
         lambda _sight, _key, nic, value: nic.cluster == value,
-        _of_cluster,
+        lambda sight, value: sight.view.members("cluster", value) if value else sight.view.all("nics"),
     ),
     Filter(
         "instance",

@@ -149,16 +149,6 @@ def test_a_rehearsal_and_a_batch(service: Served) -> None:
     assert len(service.say("GET", "/v1/networks").body["items"]) == 2
 
 
-def test_nics_of_a_cluster_that_has_networks_and_nodes_too(service: Served) -> None:
-    service.join(0, "gnt.example.com")
-    importer = service.client("importer:gnt.example.com")
-    network = importer.change("POST", "networks", {"name": "blue"}).body["uuid"]
-    nic = importer.change("POST", "nics", {"network": network}).body["uuid"]
-    service.client().change("POST", "nics", {})
-    listed = list(service.client().all("nics", cluster="gnt.example.com"))
-    assert [item["nic"]["uuid"] for item in listed] == [nic]
-
-
 def test_a_list_is_of_one_revision_whatever_happens_between_its_parts(service: Served) -> None:
     uuids = sorted(add(service, instance=f"web{number}")["uuid"] for number in range(5))
     first = service.say("GET", "/v1/nics?limit=2").body
