@@ -68,7 +68,7 @@ class Watcher:
             importer = self._importer(found.cluster)
             outcome = importer.take(found, seen, time.monotonic())
         except NotMaster as error:
-            self._alarm({})
+            self._alarms = {}  # what was wrong is no business of this node any more
             self._notifier.status(str(error))
             return LOOK
         except Unusable as error:

@@ -45,13 +45,28 @@ def test_a_configuration_as_it_lay_on_a_master() -> None:
     ((uuid, network),) = found.networks.items()
     reserved = [{"first": address, "last": address} for address in ("10.77.1.100", "10.77.1.102")]
     assert network == {
-        **{"name": "blue", "subnet": "10.77.1.0/24", "subnet6": "fd77:1::/64", "gateway": "10.77.1.9", "gateway6": "fd77:1::9"},
-        **{"mac_prefix": "aa:77:0a", "tags": ["netcommon:rate_in:1mbit"], "reserved": reserved},
+        "name": "blue",
+        "subnet": "10.77.1.0/24",
+        "subnet6": "fd77:1::/64",
+        "gateway": "10.77.1.9",
+        "gateway6": "fd77:1::9",
+        "mac_prefix": "aa:77:0a",
+        "tags": ["netcommon:rate_in:1mbit"],
+        "reserved": reserved,
     }
     (nic,) = found.nics.values()
     assert nic == {
-        **{"instance": "inst1.gnt.example", "index": 0, "name": "front", "owner": "", "mac": "aa:77:0a:3f:3d:2a", "network": uuid},
-        **{"ip": "10.77.1.77", "mode": "bridged", "link": "br0", "vlan": "", "model": "paravirtual"},
+        "instance": "inst1.gnt.example",
+        "index": 0,
+        "name": "front",
+        "owner": "",
+        "mac": "aa:77:0a:3f:3d:2a",
+        "network": uuid,
+        "ip": "10.77.1.77",
+        "mode": "bridged",
+        "link": "br0",
+        "vlan": "",
+        "model": "paravirtual",
         "tags": ["netcommon:*:isolated", "role:web"],
     }
 
