@@ -173,10 +173,10 @@ def test_bad_ones_are_one_alarm_each_and_change_nothing(following: Following, se
         other.document["serial_no"] = 100
         other.nic(NICS[1])
         change(other.document)
-        for _ in range(2):
-            following.node.write(other)
-            time.sleep(0.2)
-        wait_until(lambda said=said: said in following.alarms()[-1], 5)
+        following.node.write(other)
+        wait_until(lambda number=number: len(following.alarms()) == number, 5)
+        assert said in following.alarms()[-1]
+        following.node.write(other)  # the same once more is no second alarm
         following.node.write(small())
         wait_until(lambda number=number: sum("imported again" in line for line in following.log.lines) == number, 5)
     assert len(following.alarms()) == len(bad)
