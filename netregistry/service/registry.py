@@ -63,7 +63,6 @@ class Registry:
         passed: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
-        self._ticked = passed()
         self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
@@ -74,6 +73,9 @@ class Registry:
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
+        self._ticked = passed()
+        if isinstance(store, SqliteStore):
+            store.renew()  # nobody could be heard while all of it was read
 
     @property
     def leads(self) -> bool:

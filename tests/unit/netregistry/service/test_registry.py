@@ -80,6 +80,17 @@ def test_a_service_that_was_held_up_takes_no_node_for_gone(world: World) -> None
     assert world.alive == 0, "who is not heard afterwards is gone as ever"
 
 
+def test_a_service_that_reads_for_long_takes_no_node_for_gone(world: World) -> None:
+    """A hundred thousand NICs take ten seconds, and nobody listens before the end of them."""
+    world.time += 12
+    log = Lines()
+    world.registry = Registry(world.store, "1", log, Limits(), lambda: world.time, lambda: world.time)
+    world.ticks(5)
+    assert world.alive == COUNT and log.lines == []
+    world.ticks(12)
+    assert world.alive == 0
+
+
 def test_a_node_is_alive_by_one_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a synchronisation of the disk, and thousands of nodes come together where a service was restarted."""
     world.ticks(16)
