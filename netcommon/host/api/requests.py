@@ -378,11 +378,21 @@ class Hangup(NamedTuple):
 
 
 class SetPort(NamedTuple):
-    """Sets one flag of a bridge port: a field of netcommon.host.api.facts.Port."""
+    """Sets one flag of a bridge port: a field of netcommon.host.api.facts.Port. With ``learning`` off what was learnt there goes."""
 
     index: int  # type: ignore[assignment]
     flag: str
     value: bool
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+
+
+class FlushPort(NamedTuple):
+    """Makes a bridge forget what it has learnt behind the port. Entries that somebody has made stay."""
+
+    index: int  # type: ignore[assignment]
 
     @property
     def gone(self) -> frozenset[int]:
@@ -449,6 +459,7 @@ Request = (
     | AddVlan
     | DeleteVlan
     | SetPort
+    | FlushPort
     | AddFdb
     | DeleteFdb
     | SetTbf
