@@ -446,28 +446,16 @@ class LoadRules(NamedTuple):
 
 
 OvsChange = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
+RoutingChange = AddRule | DeleteRule | AddRoute | DeleteRoute | AddNeighbour | DeleteNeighbour | AddAddress | DeleteAddress
+PortChange = SetPort | FlushPort | AddFdb | DeleteFdb
+TrafficChange = SetTbf | DeleteTbf | AddClsact | DeleteClsact | SetPolicer | DeletePolicer
 Request = (
     SetLink
-    | AddRule
-    | DeleteRule
-    | AddRoute
-    | DeleteRoute
-    | AddNeighbour
-    | DeleteNeighbour
-    | AddAddress
-    | DeleteAddress
+    | RoutingChange
     | AddVlan
     | DeleteVlan
-    | SetPort
-    | FlushPort
-    | AddFdb
-    | DeleteFdb
-    | SetTbf
-    | DeleteTbf
-    | AddClsact
-    | DeleteClsact
-    | SetPolicer
-    | DeletePolicer
+    | PortChange
+    | TrafficChange
     | SetSysctl
     | OvsChange
     | PutFlows

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from netcommon.host.api.facts import BridgeVlan, Link
-    from netcommon.host.api.requests import DeleteFdb
+    from netcommon.host.api.requests import PortChange
 
     class Links(Protocol):
         """The part of the kernel (netcommon.host.simulated.kernel) that tells of devices."""
@@ -50,7 +50,7 @@ class BridgePorts:
                 return FdbEntry(port.address, port.index, vid, LOCAL)
         return None
 
-    def execute(self, request: SetPort | FlushPort | AddFdb | DeleteFdb) -> Answer:
+    def execute(self, request: PortChange) -> Answer:
         """Carries it out."""
         index = request.index
         if index not in self._kernel.links:
