@@ -227,7 +227,7 @@ def stages(
     """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
 
     Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile, or has led to it. Of a device that is down, what has decided where its frames go goes before it comes up,
+    the guest to its own meanwhile, or has led to it. Of a device that is down, what decided where its frames go leaves before it comes up,
     and after what decides that then: frames that it had sent before are still on their way.
     """
     yield True, shut

@@ -53,8 +53,8 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(Folder, "__init__", noted)
     yield
-    for folder in made:
-        folder.close()
+    for each in made:
+        each.close()
 
 
 @pytest.fixture
