@@ -171,23 +171,20 @@ def _asked(
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    before = changed_options.read(node, kept, problems, look)
-    try:
-        list(of_changed(before.force(now)))
-    except NicInvalid as error:  # as an up takes it
-        before = wanted.NOTHING
-        problems.append(str(error) if look or node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
+    after = edit(changed_options.read(node, kept, problems, look)).without(now)
     for problem in problems:
         call.log.error(problem)
-    after = edit(before).without(now)
     if tags is not None:
         text = " ".join(tags)
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
-    list(of_changed(after.force(now)))
-    unfit: list[str] = []
     asked = {each.option for each in edit(wanted.NOTHING).local}
+    list(of_changed(each for each in after.force(now) if each.option in asked))
+    has = {each.option for each in standing.nic.wanted}
+    # what the NIC came up without keeps no other option from its end
+    changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
+    unfit: list[str] = []
     nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
     for text in unfit:
         call.log.error(text)
