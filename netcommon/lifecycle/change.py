@@ -26,7 +26,7 @@ from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
-from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -143,10 +143,15 @@ def _not_up(name: str) -> NicInvalid:
 
 
 def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags: Sequence[str] | None = None) -> None:
-    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot. Nothing is said or set aside."""
+    """Raise NicInvalid where the NIC cannot be changed so, SettingsInvalid where a template or an extension that it needs is wrong.
+
+    Of several NICs none is touched if one cannot. Nothing is said or set aside.
+    """
+    log = recording()[0]
     try:
-        _asked(node, record, edit, tags, call._replace(log=recording()[0]), look=True)
-    except NicInvalid:
+        nic = _asked(node, record, edit, tags, call._replace(log=log), look=True)[1]
+        difference(node, execute.once(node), record, nic, log)  # a plan alone reads no template
+    except (NicInvalid, SettingsInvalid):
         raise
     except NetcommonError:
         pass  # the host's affair, not that of who has named the NICs
