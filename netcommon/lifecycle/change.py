@@ -319,7 +319,7 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what) or _kept_otherwise(before, after)
+        said = in_words(what) or _kept_otherwise(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(said), text)
@@ -336,14 +336,15 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
         done = difference(node, view, record, nic, silent)
         # what a change that was cut off has left undone is put back, and that is said
         made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
-        more = [_changes([each for each in found.options if each in done.options])]
+        more = [in_words([each for each in found.options if each in done.options])]
         more += [operation.undo() for operation in found.gone if operation in done.gone]
         more += [operation.describe() for operation in made if operation in done.made]
         return "; ".join(filter(None, more))
     return ""
 
 
-def _changes(options: Iterable[tuple[str, object, object]]) -> str:
+def in_words(options: Iterable[tuple[str, object, object]]) -> str:
+    """Say which options differ, each with its values after and before; "" for none."""
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
 
 

@@ -43,6 +43,43 @@ def test_of_several_and_for_a_while(cli: Cli) -> None:
     assert "set by change" not in cli("plan", "tap1").stdout and "good" in cli("check", "tap1").stdout
 
 
+def everything(cli: Cli) -> dict[Path, bytes]:
+    """Read all files of a node."""
+    return {path: path.read_bytes() for path in cli.root.rglob("*") if path.is_file()}
+
+
+def test_ends_are_foreseen(cli: Cli) -> None:
+    """gc and repair say beforehand which options end, as they do then; plan says what the NIC is without them. Nothing is touched by that."""
+    cli("change", "tap0", "rate_in=4mbit")
+    cli("change", "tap0", "rate_in=8mbit", "--for", "30m")
+    cli("change", "tap1", "rate_in=8mbit", "--for", "30m")
+    cli.time += 1801
+    before, requests = everything(cli), list(cli.host.requests)
+    ahead = cli("gc", "--dry-run").stdout
+    assert ahead.count("their time is over") == ahead.count("would be removed") == 2 and UUIDS[0] in ahead and UUIDS[1] in ahead
+    assert cli("repair", "--dry-run", "tap0").stdout == (
+        "web1/0 on tap0: would repair\n  rate_in is 4mbit, was 8mbit  # their time is over\n"
+    )
+    (row,) = cli.json("repair", "--dry-run", "tap1")
+    assert row["would"] == [{"does": "rate_in is none, was 8mbit", "differs": "their time is over"}]
+    assert "rate_in = 4mbit, set by change\n" in cli("plan", "tap0").stdout and "rate_in" not in cli("plan", "tap1").stdout
+    assert (everything(cli), list(cli.host.requests)) == (before, requests)
+    assert not any("has ended" in line for line in cli.log.lines)
+    assert cli("gc").stdout == ahead.replace("would be removed", "removed")
+    assert cli("gc", "--dry-run").stdout == "nothing to collect\n"
+    assert "is as it should be" in cli("repair", "--dry-run", "tap0").stdout
+
+
+def test_gc_says_why_an_option_goes(cli: Cli) -> None:
+    """One that was set for good goes because its file is damaged, and not because of any time."""
+    cli("change", "tap0", "rate_in=8mbit")
+    Path(cli.paths.wanted, f"{UUIDS[0]}.json").write_text("{")
+    ahead, done = cli("gc", "--dry-run").stdout, cli("gc").stdout
+    for said in (ahead, done):
+        assert UUIDS[0] in said and "not those that are kept" in said and "while" not in said and "time" not in said
+    assert cli("gc").stdout.count(UUIDS[0]) == 0
+
+
 def test_dry_run_touches_nothing(cli: Cli) -> None:
     before = Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes()
     said = cli("change", "--all", "isolated=yes", "rate_in=8mbit", "--dry-run").stdout
