@@ -49,7 +49,7 @@ def everything(cli: Cli) -> dict[Path, bytes]:
 
 
 def test_ends_are_foreseen(cli: Cli) -> None:
-    """gc and repair say beforehand which options end, as they do then; plan says what the NIC is without them. Nothing is touched by that."""
+    """gc and repair say beforehand which options end, as they do then; plan says what the NIC is without. Nothing is touched by that."""
     cli("change", "tap0", "rate_in=4mbit")
     cli("change", "tap0", "rate_in=8mbit", "--for", "30m")
     cli("change", "tap1", "rate_in=8mbit", "--for", "30m")
