@@ -149,10 +149,11 @@ class Forecast(NamedTuple):
     refused: str = ""
 
 
-def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
+def foretell(node: Node, view: View, key: str, log: Log, before: Sequence[tuple[str, str]] = ()) -> Forecast:
     """Work out what repair would do, by the same means, for what can be seen of the host before it is touched. Changes nothing.
 
-    ``view`` may be a snapshot. Raises HostRefused or TryAgain where repair would do so before it does anything.
+    ``view`` may be a snapshot. ``before``: what would be done for the NIC before that, each with why. Raises HostRefused or TryAgain
+    where repair would do so before it does anything.
     """
     stored = node.store.read(key)
     if stored is None:
@@ -168,7 +169,8 @@ def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
         hopeless = worked_out(node, view, record, log).hopeless
         return Forecast(f"{name}: would be put back to what it was before a change that was cut off", (), "; ".join(hopeless))
     mending = examine(node, view, record, log, lambda _operation: True)
-    steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
+    steps = [*before]
+    steps += [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
     steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
     steps += [(one.undo(), "it is elsewhere by now") for one in execute.Among(mending.resolved).leaves(mending.outdated)]
     steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]
