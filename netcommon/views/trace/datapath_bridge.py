@@ -9,9 +9,10 @@ from netcommon.host.api.datapath import BLOCKING, DISABLED, FORWARDING, LEARNING
 from netcommon.host.api.facts import LOCAL, FdbEntry, Link
 from netcommon.views import format as words
 from netcommon.views.trace.datapath_device import fits, ingress
-from netcommon.views.trace.datapath_route import malformed4, stack
+from netcommon.views.trace.datapath_route import stack
+from netcommon.views.trace.headers import malformed4, malformed6, unsnooped
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
-from netcommon.views.trace.packet import ARP, BROADCAST, IPV4, IPV6, SOLICITATION
+from netcommon.views.trace.packet import ARP, BROADCAST, HOP_BY_HOP, IPV4, IPV6, SOLICITATION
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
@@ -55,10 +56,12 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     if not walk.hooks.bridge(PREROUTING, port, packet):
         return
     if _called(walk, (PREROUTING,), master, bool(packet.tag)):
-        why = malformed4(packet.network) if packet.protocol == IPV4 else ""
+        why = malformed4(packet.network) if packet.protocol == IPV4 else malformed6(packet.network)
         if why:
             trail.drops(master.name, f"br_netfilter of {name}", why)
             return
+        if packet.protocol == IPV6 and packet.network[6] == HOP_BY_HOP:
+            trail.doubt(master.name, f"br_netfilter of {name}", "what it makes of options of IPv6 is not followed", KERNEL)
     crossing = _classified(walk, port, master)
     if crossing is None or not _admitted(walk, crossing):
         return
@@ -155,10 +158,8 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
     if packet.to_group:
         kind = "broadcast" if packet.target_mac == BROADCAST else "multicast"
         trail.passes(crossing.port.name, name, f"{kind}: to the node, and to every port")
-        state = _bridge(walk, crossing.bridge)
-        if kind == "multicast" and state.snooping and state.querier and packet.protocol in (IPV4, IPV6):
-            said = "it snoops, and somebody asks for members: which ports have asked for the group, and alone get it, is not looked at"
-            trail.doubt(crossing.bridge.name, f"multicast of {crossing.bridge.name}", said, KERNEL)
+        if kind == "multicast" and not _snooped(walk, crossing.bridge):
+            return
         _flood(walk, crossing)
         _local(walk, crossing)
         return
@@ -178,6 +179,23 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
         trail.drops(where.name, f"port {where.name} of bridge {crossing.bridge.name}", why)
     else:
         _out(walk, crossing, where)
+
+
+def _snooped(walk: Walk, master: Link) -> bool:
+    """Tell whether a bridge that looks at multicast hands it on (br_multicast_rcv())."""
+    trail, state, meets = walk.trail, _bridge(walk, master), f"multicast of {master.name}"
+    if not state.snooping:
+        return True
+    drops, untold = unsnooped(walk.packet)
+    if drops:
+        trail.drops(master.name, meets, f"the bridge snoops, and {drops}")
+        return False
+    if untold:
+        trail.doubt(master.name, meets, untold, KERNEL)
+    if state.querier and walk.packet.protocol in (IPV4, IPV6):
+        said = "it snoops, and somebody asks for members: which ports have asked for the group, and alone get it, is not looked at"
+        trail.doubt(master.name, meets, said, KERNEL)
+    return True
 
 
 def _entry(walk: Walk, crossing: Crossing) -> FdbEntry | None:
