@@ -10,6 +10,7 @@ from netcommon.host.api.host import View
 from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
+from netcommon.views.trace.kinds import handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
 from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
 from netcommon.views.trace.trail import FOREIGN, GUEST, KERNEL, OURS, OUTSIDE, Arrival, Trail
@@ -77,9 +78,12 @@ class Walk:
             whose = OURS if queue.handle == HANDLE else FOREIGN
             does = f"sends at most {words.rate(queue.rate)}; what is more waits, then is dropped" if queue.rate else "queues it"
             trail.passes(link.name, f"qdisc {queue.kind} {queue.handle >> 16:x}: of {link.name}", does, whose)
-        if link.kind in ("vlan", "bridge"):
-            does = "the node sends it into the bridge, or the device below, which is not followed further"
-            trail.lost(link.name, f"{link.kind} {link.name}", does, KERNEL)
+        swallows, hands = swallowed(link), handed(link)
+        if swallows:
+            trail.drops(link.name, f"device {link.name}", swallows)
+            return
+        if hands:
+            trail.lost(link.name, f"{link.kind} {link.name}", hands, KERNEL)
             return
         other = view.link_at(link.lower) if link.kind == "veth" and link.lower and not link.foreign_lower else None
         if other is not None:
