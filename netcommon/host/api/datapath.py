@@ -42,6 +42,7 @@ class Way(NamedTuple):
     paths: tuple[int, ...] = ()  #: of a route with several, the output interfaces of all
     #: id of the nexthop by which it goes, where the kernel does not say by which of the routes that name it; then of no route
     nexthop: int = 0
+    wrapped: bool = False  #: it is put into another packet, or handed to a program, by the route (ip-route(8), encap)
 
 
 class PortState(NamedTuple):
