@@ -81,7 +81,13 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return "" if gone else f"the entry on {self.port} is gone"
 
     def idle(self, view: View) -> str:
-        return f"no uplink of table {self.table or 'main'} is there now: it stays on {self.port}" if self.waits(view) else ""
+        if self.waits(view):
+            return f"no uplink of table {self.table or 'main'} is there now: it stays on {self.port}"
+        return f"net.ipv6.conf.{self.port}.forwarding is 0: the kernel does not answer there for others" if self.deaf(view) else ""
+
+    def deaf(self, view: View) -> bool:
+        """Tell whether the kernel hears nobody ask there: it answers only where it is a router itself (ndisc_recv_ns())."""
+        return self.family == AF_INET6 and bool(self.port) and view.sysctl(f"net/ipv6/conf/{self.port}/forwarding") == "0"
 
     def revert(self, view: View) -> Sequence[Request]:
         link = (view.link_at(self.ifindex) or view.link(self.port)) if self.port and self.ifindex >= 0 else None  # it may have come back

@@ -1,0 +1,39 @@
+"""Tell what of a NIC's traffic does not pass though all that was done for it holds: for check, and whoever shows what that found."""
+
+from __future__ import annotations
+
+from netcommon.operations.bridge import shut_off
+from netcommon.operations.forwarding import stopped
+from netcommon.operations.led_away import led_away
+from netcommon.operations.sysctl import dropped
+from netcommon.options.model import mode_of
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netcommon.host.api.host import View
+    from netcommon.operations.base import Operation
+    from runtime.record import Record
+
+
+class Lost(NamedTuple):
+    """What does not pass, each in words."""
+
+    whole: tuple[tuple[str, str], ...] = ()  #: why all that comes from or is for one of the guest's addresses is lost, and what helps
+    some: tuple[tuple[str, str], ...] = ()  #: what of ours has no effect for some packets, and why
+
+
+NOTHING = Lost()
+
+
+def of_nic(view: View, record: Record, operations: Sequence[Operation], preference: int) -> Lost:
+    """Look at a NIC whose device is there. ``preference``: of our policy rules. Raises TryAgain."""
+    whole, some = list(shut_off(view, operations)), list[tuple[str, str]]()
+    if record.nic.mode == "routed":
+        rules = led_away(view, record, operations, preference, doubtful=False)
+        whole = [*rules.whole, *dropped(view, record.device, operations), *whole]
+        some += rules.some
+    if mode_of(record.nic) == "routed":  # instance communication ends at the node
+        whole += stopped(view, record.device, operations)
+    return Lost(tuple(whole), tuple(some))
