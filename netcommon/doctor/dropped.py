@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.execute import decode
-from netcommon.operations.bridge import shut_off
+from netcommon.operations.bridge_cut_off import cut_off
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.operations.link import link_of
@@ -29,10 +29,10 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
 
 
 def bridges(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding for each bridge that is down while NICs are ports of it."""
+    """Yield a finding for each reason why NICs have no network though they are ports of their bridge, such as that it is down."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in _up(patient):
-        for said in shut_off(patient.view, decode(record)[0]):
+        for said in cut_off(patient.view, record.nic.mac, decode(record)[0]):
             found.setdefault(said, []).append(record.nic.label)
     for (text, remedy), names in found.items():
         yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)
