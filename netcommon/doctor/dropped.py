@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.execute import decode
-from netcommon.operations.bridge_cut_off import cut_off
+from netcommon.operations import bridge_cut_off, ovs_cut_off
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.operations.link import link_of
@@ -32,7 +32,9 @@ def bridges(patient: Patient) -> Iterator[Finding]:
     """Yield a finding for each reason why NICs have no network though they are ports of their bridge, such as that it is down."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in _up(patient):
-        for said in cut_off(patient.view, record.nic.mac, decode(record)[0]):
+        operations = decode(record)[0]
+        switches = ovs_cut_off.cut_off(patient.view, operations)
+        for said in (*bridge_cut_off.cut_off(patient.view, record.nic.mac, operations), *switches):
             found.setdefault(said, []).append(record.nic.label)
     for (text, remedy), names in found.items():
         yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)

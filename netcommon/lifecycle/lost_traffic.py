@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.operations.bridge_cut_off import cut_off
+from netcommon.operations import bridge_cut_off, ovs_cut_off
 from netcommon.operations.forwarding import stopped
 from netcommon.operations.led_away import led_away
 from netcommon.operations.sysctl import dropped
@@ -29,7 +29,8 @@ NOTHING = Lost()
 
 def of_nic(view: View, record: Record, operations: Sequence[Operation], preference: int) -> Lost:
     """Look at a NIC whose device is there. ``preference``: of our policy rules. Raises TryAgain."""
-    whole, some = cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
+    whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
+    whole += ovs_cut_off.cut_off(view, operations)
     if record.nic.mode == "routed":
         rules = led_away(view, record, operations, preference, doubtful=False)
         whole = [*rules.whole, *dropped(view, record.device, operations), *whole]

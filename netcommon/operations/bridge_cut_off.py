@@ -88,6 +88,8 @@ def _drawn_off(view: View, bridge: Link, link: Link, mac: str, entry: FdbEntry |
         return [(text, f"ip link set dev {name} address ANOTHER, or correct the NIC's MAC")]
     if entry is not None and entry.kind == STATIC and entry.sticky and entry.index != link.index:
         other = view.link_at(entry.index)
+        if other is not None and (marked(other) or other.holders >= 0):
+            return []  # another NIC's, such as the paravirtual one's of an emulated twin
         where = other.name if other is not None else f"device {entry.index}"
         text = f"a static entry leads what is for the guest's MAC {mac} to {where}, whatever the guest sends"
         return [(text, f"bridge fdb del {mac} dev {where} master")]

@@ -61,7 +61,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_echoes_decide(node: Node, case: str) -> None:
-    outside = node.outside("up0", f"{OUTSIDE}/24")
+    node.outside("up0", f"{OUTSIDE}/24")
     node.bridge("br0", "up0")
     guest = node.namespaced()
     run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -260,6 +260,14 @@ class View(Protocol):
 
     def ovs_switches(self) -> Sequence[OvsBridge]:
         """Every real bridge."""
+        ...
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        """Every port of a bridge, with our mark or without."""
+        ...
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        """Tell how a real bridge takes frames on. It costs processes: people's commands alone ask. Raises HostRefused without ovs-ofctl."""
         ...
 
     def ovs_shapers(self) -> Sequence[OvsShaper]: ...

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -256,6 +256,12 @@ class Snapshot:
 
     def ovs_away(self) -> bool:
         return self._once("away", self._view.ovs_away)
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        return self._once("ports by bridge", lambda: _grouped(self._every_port(), lambda port: port.bridge)).get(bridge, [])
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        return self._once(("forwarding", bridge), lambda: self._view.ovs_forwarding(bridge))
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         return self._once("shapers", self._view.ovs_shapers)

@@ -17,7 +17,7 @@ LOCAL = 255  #: RT_TABLE_LOCAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -217,6 +217,14 @@ class MemoryView:
 
     def ovs_away(self) -> bool:
         return self._host.switch.away
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        return [port for port in self.every_ovs_port() if port.bridge == bridge]
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        from netcommon.host.api.datapath import OvsForwarding
+
+        return self._host.openflow.forwarding.get(bridge, OvsForwarding())
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch
