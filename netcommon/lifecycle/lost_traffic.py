@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from netcommon.operations import bridge_cut_off, ovs_cut_off
-from netcommon.operations.forwarding import stopped
+from netcommon.operations.forwarding import silent, stopped
 from netcommon.operations.led_away import led_away
 from netcommon.operations.sysctl import dropped
 from netcommon.options.model import mode_of
+from netcommon.options.networks import fields_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
+    from netcommon.settings.model import Settings
     from runtime.record import Record
 
 
@@ -27,14 +29,15 @@ class Lost(NamedTuple):
 NOTHING = Lost()
 
 
-def of_nic(view: View, record: Record, operations: Sequence[Operation], preference: int) -> Lost:
-    """Look at a NIC whose device is there. ``preference``: of our policy rules. Raises TryAgain."""
+def of_nic(view: View, record: Record, operations: Sequence[Operation], settings: Settings) -> Lost:
+    """Look at a NIC whose device is there. Raises TryAgain."""
     whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
     whole += ovs_cut_off.cut_off(view, operations)
     if record.nic.mode == "routed":
-        rules = led_away(view, record, operations, preference, doubtful=False)
+        rules = led_away(view, record, operations, settings.rule_preference, doubtful=False)
         whole = [*rules.whole, *dropped(view, record.device, operations), *whole]
         some += rules.some
     if mode_of(record.nic) == "routed":  # instance communication ends at the node
         whole += stopped(view, record.device, operations)
+        whole += silent(view, record.device, fields_of(record.nic, settings).gateway)
     return Lost(tuple(whole), tuple(some))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
 
+#: The setting by which the kernel answers no ARP requests for addresses of other devices (1, 2) or for any (8).
+ARP_IGNORE = "arp_ignore"
+NOBODY = 8
+
 #: Protocols of routes to networks on a link (ip-route(8)): kernel, boot, static, ra, dhcp.
 NEAR = (2, 3, 4, 9, 16)
 
@@ -38,6 +42,24 @@ def stopped(view: View, device: str, operations: Sequence[Operation]) -> list[tu
         proxies = (one for one in operations if isinstance(one, ProxyNeighbour) and one.deaf(view))
         found += [_unanswered(one) for one in proxies if _near(view, one)]
     return found
+
+
+def silent(view: View, device: str, gateway: str) -> list[tuple[str, str]]:
+    """Return why the node does not answer when the guest on ``device`` asks for its IPv4 gateway, which is the node's own, and what helps.
+
+    For what is not its own the kernel answers as a proxy, whatever arp_ignore says (arp_process() and arp_ignore() in net/ipv4/arp.c).
+    """
+    link = view.link(device)
+    rules = {name: view.sysctl(path_of(AF_INET, name, ARP_IGNORE)) or "0" for name in (device, "all")}
+    rule = max(map(int, rules.values()))  # the larger one counts
+    if link is None or rule not in (1, 2, NOBODY) or not gateway or not view.local(AF_INET, gateway):
+        return []
+    own = [each.index for each in view.addresses() if each.address == gateway]
+    if not own or (rule != NOBODY and link.index in own):
+        return []
+    text = f"arp_ignore of {device} is {rule}: the node does not answer the guest for its gateway {gateway}, which is its own"
+    off = " ".join(f"net.ipv4.conf.{name.replace('.', '/')}.{ARP_IGNORE}=0" for name, value in rules.items() if value != "0")
+    return [(text, f"sysctl -w {off}")]
 
 
 def _closed(view: View, names: Iterable[str]) -> list[tuple[str, str]]:

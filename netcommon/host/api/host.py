@@ -46,6 +46,10 @@ class RouteList(Protocol):
         """All of them; None where they are too many to be listed."""
         ...
 
+    def short(self) -> bool:
+        """Tell whether they are listed, so that one more question costs nothing."""
+        ...
+
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         """Those to ``destination`` exactly; ``metric``: see View.routes."""
         ...
@@ -60,6 +64,9 @@ class Listed(NamedTuple):
 
     def all(self) -> Sequence[Route]:
         return self.view.routes(self.family, self.table)
+
+    def short(self) -> bool:
+        return True
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         return self.view.routes(self.family, self.table, destination, metric)

@@ -102,7 +102,7 @@ class Snapshot:
         if table is None:
             routes = self._once(("routes", family), lambda: self._view.routes(family))
             return [route for route in routes if destination in (None, route.destination)]
-        listed: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        listed = self.route_list(family, table)
         routes_of = self._once(("table", family, table), listed.all)
         if destination is None:
             return self._once(("whole", family, table), lambda: self._view.routes(family, table) if routes_of is None else routes_of)
@@ -115,7 +115,10 @@ class Snapshot:
         return self._once(key, lambda: self._view.routes_of(family, protocol, kind, index, table))
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
-        return Listed(self, family, table)
+        if table is None:
+            return Listed(self, family, table)
+        found: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        return found
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))
