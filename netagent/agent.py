@@ -18,19 +18,20 @@ from netagent.ganeti_doors import Doors
 from netagent.hooks.server import Serving
 from netagent.index import Nics, entry_of
 from netagent.loop import Loop
+from netagent.reap.reaper import RECORDS
 from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.repair_policy import Repairs
 from netagent.record_cache import PARSED
 from netagent.resync_interval import apart
 from netagent.service import Service
-from netagent.sources import inotify
-from netagent.sources.inotify import FileEvents
+from netagent.sources.inotify import SOURCE, FileEvents
 from netagent.sources.nft_events import NftEvents
 from netagent.sources.rtnetlink import KernelEvents
 from netagent.sources.switches import Switches
 from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
+from runtime import inotify
 from runtime.errors import HostRefused, NetcommonError
 from runtime.locks import UUID
 from runtime.paths import Paths
@@ -192,7 +193,7 @@ class Agent:
             self._journal.lost(event.source)
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
-            if event.source == inotify.SOURCE:
+            if event.source == SOURCE:
                 self._loop.after(REWATCH, self._watch_again)
         if isinstance(event, Came):
             for entry in self._nics.about(event.marks):
@@ -211,6 +212,7 @@ class Agent:
             record = None
         for problem in self._store.problems:
             self._log.warning(problem)
+            self._service.alarms.set(RECORDS, problem)  # until a reaping finds all of them readable
         self._store.problems.clear()
         here = self._service.identity
         if record is None or (record.boot == here.boot and record.netns != here.netns):

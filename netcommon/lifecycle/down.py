@@ -180,10 +180,13 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
     if record.state in (UP, CLOSING) and any_changed(node):
-        from netcommon.lifecycle.changed_options import in_force
+        from netcommon.lifecycle.changed_options import settle
 
+        problems: list[str] = []
         try:
-            in_force(node, record.nic, call.log)  # what is pending is decided as long as the record tells
+            settle(node, record.nic, problems)  # what is pending is decided as long as the record tells
+            for problem in problems:
+                call.log.error(problem)
         except NetcommonError as error:
             call.log.error(f"what was changed of it may not be remembered: {error}")
     if record.scripts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from netcommon.cli.app import App
+from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
@@ -22,7 +24,7 @@ STREAM = "-"
 
 
 def write_new(file: str, pieces: Iterable[bytes]) -> None:
-    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already."""
+    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already, or no room."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -33,6 +35,9 @@ def write_new(file: str, pieces: Iterable[bytes]) -> None:
                 target.write(piece)
             target.flush()
             os.fsync(target.fileno())
+    except OSError as error:
+        os.unlink(file)
+        raise HostRefused(f"cannot write {file}: {error.strerror}", "name a file where there is room") from None
     except BaseException:
         os.unlink(file)
         raise
@@ -48,18 +53,18 @@ def backup(app: App, file: str, as_json: bool) -> None:
     The service may run: it makes the copy then.
     """
     as_root(app)
-    if os.path.exists(socket_of(app)):
-        _received(app, file)
-    else:
-        import_module("netregistry.stores.files").copy(file_of(app), file)
+    _copied(app, file)
     if as_json:
         answer("registry-file", path=os.path.abspath(file), epoch="")
     else:
         say(f"the registry is copied to {file}")
 
 
-def _received(app: App, file: str) -> None:
-    """Write the service's copy to a file."""
+def _copied(app: App, file: str) -> None:
+    """Copy the registry to a new file: by its service, where one runs."""
+    if not os.path.exists(socket_of(app)):
+        import_module("netregistry.stores.files").copy(file_of(app), file)
+        return
     with client(app) as asked:
         pieces = asked.backup()
         write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
@@ -103,17 +108,36 @@ def export(app: App, file: str) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(), default=STREAM)
+@click.option("--ganeti", is_flag=True, help="The configuration of the Ganeti cluster whose master this node is, instead of a file.")
+@click.option("--watch", is_flag=True, help="With --ganeti: go on, and import whenever it changes, until SIGTERM.")
+@click.option("--take-over", is_flag=True, help="With --ganeti: also where the registry knows another master, or a later configuration.")
 @dry_option
 @progress_option
 @json_option
 @click.pass_context
-def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_json: bool) -> None:
+def import_(
+    ctx: click.Context, file: str, ganeti: bool, watch: bool, take_over: bool, dry_run: bool, progress: bool, as_json: bool
+) -> None:
     """Ask for all that an export has, of a FILE or stdin.
 
     What is so already is passed over: an import that was cut off goes on where it was. A line that the registry refuses does not stop
     the others. --dry-run does it on a copy, and says what would be refused.
+
+    With --ganeti it makes the registry have what the configuration of a Ganeti cluster says: instances, NICs, networks and tags. What
+    is missing there is deleted by a second reading, five seconds later. netcommon-importer.service does it with --watch.
     """
     app: App = ctx.obj
+    if (watch or take_over) and not ganeti:
+        raise click.UsageError("--watch and --take-over are for --ganeti")
+    if ganeti and file != STREAM:
+        raise click.UsageError("--ganeti reads no FILE: it is the configuration of this node's cluster")
+    if watch and (dry_run or as_json or take_over):
+        raise click.UsageError("--watch goes on until it is told to end, and prints nothing: leave out the other options")
+    if watch:
+        registry_ganeti.follow(app)
+        return
+    if ganeti:
+        ctx.exit(registry_ganeti.import_once(app, partial(_copied, app), dry_run, take_over, as_json))
     exchange = import_module("netregistry.exchange")
     try:
         with open(file, "rb") if file != STREAM else sys.stdin.buffer as source:
@@ -124,7 +148,7 @@ def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_jso
         there = {line.name: line for _number, line in exchange.decoded(asked.export())}
         todo = [step for number, line in lines for step in exchange.steps(number, line, there.get(line.name))]
         batches = list(exchange.batches(todo))
-        refused = _rehearsed(asked, batches, progress) if dry_run else _made(app, batches, progress)
+        refused = _rehearsed(app, batches, progress) if dry_run else _made(app, batches, progress)
     asked_for = {step.line for step in todo}
     made, so = len(asked_for - set(refused)), len(lines) - len(asked_for)
     if as_json:
@@ -154,11 +178,12 @@ def _made(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
             asked.close()
 
 
-def _rehearsed(asked: Any, batches: list[Any], progress: bool) -> dict[int, str]:
+def _rehearsed(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
     """Do everything on a copy of the registry; give what was refused. What is asked for stands on what was before: nothing less tells."""
     if not batches:
         return {}
-    with import_module("netregistry.rehearsal").Rehearsal(asked.backup()) as copy:
+    rehearsal = import_module("netregistry.rehearsal")
+    with rehearsal.copied(partial(_copied, app)) as store, rehearsal.Rehearsal(store) as copy:
         return _asked_for(copy.batch, batches, progress)
 
 
@@ -184,25 +209,28 @@ def _asked_for(ask: Callable[[str, list[Any]], None], batches: list[Any], progre
 
 
 @click.command("compact")
+@dry_option
 @json_option
 @click.pass_obj
-def compact(app: App, as_json: bool) -> None:
+def compact(app: App, dry_run: bool, as_json: bool) -> None:
     """Forget what was overwritten, and make the file smaller.
 
     By itself the service forgets it after an hour, and uses the space again. Nobody else is answered meanwhile, and nodes whose streams
-    are cut off before they have read all begin anew.
+    are cut off before they have read all begin anew. --dry-run does it to a copy.
     """
     as_root(app)
-    if os.path.exists(socket_of(app)):
+    if dry_run:
+        before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
+    elif os.path.exists(socket_of(app)):
         with client(app) as asked:
             said = asked.change("POST", "compact").body
         before, after = said["before"], said["after"]
     else:
         before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
     if as_json:
-        answer("registry-compact", before=before, after=after)
+        answer("registry-compact", done=not dry_run, before=before, after=after)
     else:
-        say(f"{file_of(app)} had {before} bytes, and has {after} bytes")
+        say(f"{file_of(app)} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
 
 
 COMMANDS = {"backup": backup, "restore": restore, "export": export, "import": import_, "compact": compact}

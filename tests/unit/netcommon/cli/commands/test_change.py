@@ -257,6 +257,29 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
 
 
+def test_an_empty_duration_is_none(cli: Cli) -> None:
+    """A variable of a script that is empty would else set it for good, or take the tags on record."""
+    assert "--for=''" in cli("change", "tap0", "isolated=yes", "--for", "", status=64).stderr
+    assert "--tags-from=''" in cli("change", "--all", "--tags-from", "", status=64).stderr
+    assert "set by change" not in cli("plan", "tap0").stdout
+
+
+def test_how_long_it_holds_is_said_where_nothing_else_changes(cli: Cli) -> None:
+    cli("change", "tap0", "isolated=yes", "--for", "1h")
+    assert cli("change", "tap0", "isolated=yes").stdout == "web1/0 on tap0: isolated holds until it is unset\n"
+    assert cli("change", "tap0", "isolated=yes", "--for", "1h").stdout == "web1/0 on tap0: isolated holds for a while\n"
+    assert cli("change", "tap0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8mbit, was none\n"
+
+
+def test_a_definition_that_there_is_not_takes_no_options_along(cli: Cli) -> None:
+    """The NIC is Ganeti's, or its definition cannot be removed: it goes on, with what was changed of it."""
+    cli("change", "tap0", "isolated=yes")
+    Path(cli.paths.definitions, f"{UUIDS[0]}.toml").unlink()
+    assert "no such definition" in cli("define", "--remove", "--uuid", UUIDS[0]).stdout
+    assert "isolated" in Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text()
+    assert "isolated = true, set by change" in cli("show", "tap0").stdout
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}']
 )
@@ -271,7 +294,7 @@ def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str
     done = cli("change", "tap0", "isolated=yes")
     assert "rate_in is none, was 8mbit; isolated is true" in done.stdout
     assert f"error: web1/0: {kept}" in done.stderr and "quarantine" in done.stderr
-    assert (kept.parent / "quarantine" / kept.name).read_text() == text
+    assert [file.read_text() for file in (kept.parent / "quarantine").iterdir()] == [text]
 
 
 def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
@@ -285,3 +308,32 @@ def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
     assert "tap1, an emulated twin, is damaged" in done.stderr and "tap0" not in done.stderr
     assert "rate_in is 4mbit" in cli("change", "--all", "rate_in=4mbit", status=69).stdout
     assert "good" in cli("check", "tap1").stdout
+
+
+def test_unset_of_a_nic_that_is_not_up(cli: Cli) -> None:
+    """By its UUID, by its definition, and by its record where only its device has gone; nothing else is changed of it."""
+    cli("change", "--all", "node_access=none", "rate_in=8mbit", "isolated=yes")
+    cli("down", "tap0", "--force")
+    file = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    (row,) = cli.json("change", "web1/0", "--unset", "isolated", "--dry-run")
+    assert (row["uuid"], row["device"], row["error"]) == (UUIDS[0], "tap0", "") and "isolated" in json.loads(file.read_text())["local"]
+    assert "without isolated" in cli("change", UUIDS[0].upper(), "--unset", "isolated").stdout
+    assert "without rate_in" in cli("change", "web1/0", "--unset", "rate_in").stdout
+    assert list(json.loads(file.read_text())["local"]) == ["node_access"]
+    assert "not up" in cli("change", "tap0", "--unset", "rate_in").stdout
+    for words in (("rate_in=8mbit",), ("isolated=yes", "--unset", "node_access")):
+        assert "NIC" in cli("change", "tap0", *words, status=64).stderr
+    cli("define", "--remove", "--uuid", UUIDS[0])
+    assert "NIC" in cli("change", UUIDS[0], "--unset", "node_access", status=64).stderr, "nothing is kept of it"
+    cli.host.remove_link("tap1")
+    both = cli("change", "web1/1", "--unset", "node_access")
+    assert "without node_access" in both.stdout
+    assert "rate_in" in Path(cli.paths.wanted, f"{UUIDS[1]}.json").read_text()
+
+
+def test_unset_of_one_that_is_not_up_beside_one_that_is(cli: Cli) -> None:
+    cli("change", "--all", "rate_in=8mbit")
+    cli("down", "tap0", "--force")
+    said = cli("change", "tap0", "tap1", "--unset", "rate_in").stdout
+    assert "without rate_in" in said and "web1/1 on tap1: rate_in is none" in said
+    assert list(Path(cli.paths.wanted).glob("*.json")) == []
