@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netcommon.host.api.facts import Link, Route
-    from netcommon.host.api.host import View
+    from netcommon.host.api.host import RouteList, View
 
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 HALVES = {AF_INET: ("0.0.0.0/1", "128.0.0.0/1"), AF_INET6: ("::/1", "8000::/1")}  #: two routes that are a default route together
@@ -60,15 +60,15 @@ def uplinks(view: View, family: int, table: int) -> Uplinks:
 
 def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
     """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
-    routes = _leading(view.routes(family, table, DEFAULT[family])) or _halves(view, family, table)
+    listed = view.route_list(family, table)
+    routes = _leading(listed.to(DEFAULT[family])) or _halves(listed, family)
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
     links = [link for index in indices if (link := view.link_at(index)) is not None]
     return _wires(view, family, links, (*passed, table))
 
 
-def _halves(view: View, family: int, table: int) -> list[Route]:
+def _halves(listed: RouteList, family: int) -> list[Route]:
     """Return the two routes that are a default route together, where a table has both; of one too long to be listed nothing is told."""
-    listed = view.route_list(family, table)
     halves = [_leading(listed.to(half)) for half in HALVES[family]] if listed.short() else []
     return [route for half in halves for route in half] if halves and all(halves) else []
 

@@ -72,6 +72,24 @@ class Listed(NamedTuple):
         return self.view.routes(self.family, self.table, destination, metric)
 
 
+class Remembered(NamedTuple):
+    """The route list ``found`` of a view that keeps what was looked for in it."""
+
+    view: View
+    family: int
+    table: int | None
+    found: RouteList
+
+    def all(self) -> Sequence[Route] | None:
+        return self.found.all()
+
+    def short(self) -> bool:
+        return self.found.short()
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination, metric)
+
+
 def least_mtu(ports: Iterable[Link], but: Collection[str]) -> int:
     """Give the least MTU of ``ports`` but those of these names; 0 where there are no others."""
     return min((port.mtu for port in ports if port.name not in but), default=0)

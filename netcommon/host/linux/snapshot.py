@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.host.api.host import EVERY, Listed, View, least_mtu, mtu_below
+from netcommon.host.api.host import EVERY, Listed, Remembered, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Snapshot:
         if table is None:
             routes = self._once(("routes", family), lambda: self._view.routes(family))
             return [route for route in routes if destination in (None, route.destination)]
-        listed = self.route_list(family, table)
+        listed = self._listed(family, table)
         routes_of = self._once(("table", family, table), listed.all)
         if destination is None:
             return self._once(("whole", family, table), lambda: self._view.routes(family, table) if routes_of is None else routes_of)
@@ -115,8 +115,9 @@ class Snapshot:
         return self._once(key, lambda: self._view.routes_of(family, protocol, kind, index, table))
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
-        if table is None:
-            return Listed(self, family, table)
+        return Listed(self, family, table) if table is None else Remembered(self, family, table, self._listed(family, table))
+
+    def _listed(self, family: int, table: int) -> RouteList:
         found: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
         return found
 
