@@ -54,7 +54,7 @@ from netcommon.host.rtnetlink.encode import (
 )
 from netcommon.host.rtnetlink.encode_port import INFO_SLAVE_DATA
 
-RTA_SRC, RTA_IIF, RTA_METRICS, RTA_MARK, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT = 2, 3, 8, 16, 25, 27, 28, 29
+RTA_SRC, RTA_IIF, RTA_METRICS, RTA_MARK, RTA_ENCAP_TYPE, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT = 2, 3, 8, 16, 21, 25, 27, 28, 29
 RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x1000, 0x2000
 RTAX_MTU = 2
 PORT = Struct("!H")
@@ -112,7 +112,8 @@ def way(body: bytes) -> Way:
     mtu = u32(attributes(found.get(RTA_METRICS, b"")).get(RTAX_MTU))
     paths = tuple(nexthops(found.get(RTA_MULTIPATH, b"")))
     nexthop = u32(found.get(RTA_NH_ID)) if family == AF_INET6 else 0
-    return Way(0, kind, u32(found.get(RTA_OIF)), gateway, u32(found.get(RTA_TABLE), table), destination, protocol, mtu, paths, nexthop)
+    index, table, wrapped = u32(found.get(RTA_OIF)), u32(found.get(RTA_TABLE), table), RTA_ENCAP_TYPE in found
+    return Way(0, kind, index, gateway, table, destination, protocol, mtu, paths, nexthop, wrapped)
 
 
 def dump_groups() -> Encoded:

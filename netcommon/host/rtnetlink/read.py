@@ -351,6 +351,9 @@ class KernelRoutes(NamedTuple):
     datagrams: Sequence[bytes]
     netlink: Netlink
 
+    def short(self) -> bool:
+        return True
+
     def all(self) -> Sequence[Route]:
         """Return all of them."""
         return _routes(self.netlink, _sane(lambda datagrams: search(datagrams, b""), self.datagrams), self.family, self.table)

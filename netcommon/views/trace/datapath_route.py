@@ -195,6 +195,11 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
     if way.type != UNICAST:
         trail.drops("node", "the kernel's lookup", f"a route of type {way.type} leads nowhere")
         return
+    if way.wrapped:
+        _looked_up(walk, link, way, family)
+        does = "it puts the packet into another one, or hands it to a program (encap): where that goes is not followed"
+        trail.lost("node", f"route {way.destination}".rstrip(), does, KERNEL)
+        return
     if walk.aim != TO_US:
         trail.drops("node", "the node's stack", "what came to all, or to a group, is not routed on")
         return

@@ -11,6 +11,7 @@ from netcommon.host.rtnetlink.encode_tc import PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
 from netcommon.views.trace.egress_queue import queued
+from netcommon.views.trace.kinds import handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
 from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
 from netcommon.views.trace.trail import FOREIGN, GUEST, KERNEL, OURS, OUTSIDE, Arrival, Trail
@@ -65,9 +66,12 @@ class Walk:
         trail, view = self.trail, self.view
         if not self.sends(link, self.packet):
             return
-        if link.kind in ("vlan", "bridge"):
-            does = "the node sends it into the bridge, or the device below, which is not followed further"
-            trail.lost(link.name, f"{link.kind} {link.name}", does, KERNEL)
+        swallows, hands = swallowed(link), handed(link)
+        if swallows:
+            trail.drops(link.name, f"device {link.name}", swallows)
+            return
+        if hands:
+            trail.lost(link.name, f"{link.kind} {link.name}", hands, KERNEL)
             return
         other = view.link_at(link.lower) if link.kind == "veth" and link.lower and not link.foreign_lower else None
         if other is not None:
