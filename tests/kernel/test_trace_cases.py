@@ -97,6 +97,11 @@ def quick(shot: Shot, cut: int) -> Shot:
     return shot._replace(data=shot.data[: -8 - cut] + shot.token, words=f"cut by {cut}: {shot.words}")
 
 
+def summed_wrong(shot: Shot) -> Shot:
+    """IPv4 with another checksum of its header."""
+    return shot._replace(data=shot.data[:24] + b"\1\1" + shot.data[26:], words=f"summed wrong: {shot.words}")
+
+
 def headless(target: str, number: int, first: bytes) -> Shot:
     """IPv6 that is no such: another version, or shorter than a header."""
     return Shot(
@@ -282,6 +287,7 @@ CASES = (
             headless(MAC6, 0, b"\x40" + bytes(60)),
             headless(MAC6, 1, b"\x60"),
             quick(sent4(GROUP4, MAC4, 2, size=100), 4),
+            summed_wrong(sent4(GROUP4, MAC4, 4)),
             quick(sent6(GROUP6, MAC6, 3), 4),
         ),
         TOLD,
