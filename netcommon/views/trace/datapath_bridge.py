@@ -62,6 +62,7 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
         if why:
             trail.drops(master.name, f"br_netfilter of {name}", why)
             return
+        walk.hooks.gathered(master.name, packet)
         if packet.protocol == IPV6 and packet.network[6] == HOP_BY_HOP:
             trail.doubt(master.name, f"br_netfilter of {name}", "what it makes of options of IPv6 is not followed", KERNEL)
     crossing = _classified(walk, port, master, state)

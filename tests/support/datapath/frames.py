@@ -211,6 +211,9 @@ def malformed(dice: random.Random, shot: Shot) -> Shot:
         place = dice.randrange(12, end)
         numbers = (0, 1, 2, 6, 17, 41, 43, 44, 58, 59, 60, 0x45, 0x46, 0x60, 0xFF)
         data[place] = dice.choice((*numbers, data[place] ^ 1, data[place] ^ 16, dice.randrange(256)))
+    told = slice(start + 2, start + 4) if four else slice(start + 4, start + 6)
+    if data[told] < shot.data[told]:  # what is behind the end is cut off, and the token is there
+        data[told] = shot.data[told]
     length = (data[start] & 15) * 4
     if four and data[start] >> 4 == 4 and length >= 20 and dice.random() < 0.85:
         data[start + 10 : start + 12] = bytes(2)
