@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernel.test_trace_cases import FLOODED, NOWHERE, PEER, TOLD, UNTOLD, Case, frame, hold, sent4, token
+from tests.kernel.test_trace_cases import FLOODED, NOWHERE, PEER, TOLD, UNTOLD, Case, asks4, frame, hold, sent4, token
 from tests.support.datapath import places as at
 from tests.support.datapath.changes import Change
 from tests.support.datapath.frames import TO_GUEST, Shot
@@ -51,6 +51,16 @@ CASES = (
     Case("the bridge's MAC in a VLAN that it is not in", BRIDGED, aware(*TEN), (MINE,), TOLD, (), OUT),
     Case("the bridge's own device gets the tag", BRIDGED, aware(*TEN, TAGGED), (MINE, ABROAD), TOLD, (), NOWHERE),
     Case("the bridge's own device takes the tag off", BRIDGED, aware(*TEN, UNTAGGED), (MINE, ABROAD), TOLD, (), NODE),
+    Case(
+        "an answer into another VLAN",
+        BRIDGED,
+        aware(*TEN, "vlan add dev br0 vid 10 self untagged"),
+        (asks4(at.BRIDGE4),),
+        UNTOLD,
+        (),
+        OUT | {"answer"},
+    ),
+    Case("an answer into the same VLAN", BRIDGED, aware(*TEN, UNTAGGED), (asks4(at.BRIDGE4),), TOLD, (), OUT | {"answer"}),
     Case(
         "a VLAN interface",
         BRIDGED,
