@@ -66,6 +66,7 @@ def _ip4(walk: Walk, link: Link) -> None:
         return
     if packet.network[0] & 15 > 5:
         trail.doubt("node", "options of IPv4", "what they ask of a router is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     way = walk.way(AF_INET, packet.target, packet.source, link, packet.network[1], whole=True)
@@ -129,6 +130,7 @@ def _ip6(walk: Walk, link: Link) -> None:
         return
     if packet.network[6] == HOP_BY_HOP:
         trail.doubt("node", "options of IPv6", "what they ask of each hop is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     target = ipaddress.IPv6Address(packet.target)
