@@ -95,7 +95,7 @@ def command(
             results.rows[-1]["uuid"] = uuid
             results.done(take_back(node, uuid, unset, app.call(nic=nic)))
         found.append(None)
-    view = node.host.view()
+    view, changed = node.host.view(), set[str]()
     for record in records:
         told: list[Difference] = []
         with results.of(record.nic):
@@ -103,7 +103,9 @@ def command(
                 why = taken_down(view, record) or f"its device {record.device} is gone"
                 results.done(Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after"))
             else:
-                results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
+                held_back = told.append if dry_run else None
+                results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, held_back, beside=changed))
+                changed.add(record.uuid)
         found.append(told[0] if told else None)
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
@@ -251,6 +253,8 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
         for what, operations in _operations(one).items():
             for operation in operations:
                 say(f"  {what}: {operation.describe()}")
+        if one.kept:
+            say(f"  {one.kept}")
     failed = [row for row in results.rows if row["error"]]
     if results.rows and not failed:
         return results.status
@@ -270,6 +274,8 @@ def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, ob
         "device": one.device,
         "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
         **{what: [operation.describe() for operation in operations] for what, operations in _operations(one).items()},
+        "changed": one.any,
+        "kept": one.kept,
         "error": row["error"],
     }
 

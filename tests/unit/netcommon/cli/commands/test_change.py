@@ -90,6 +90,28 @@ def test_dry_run_touches_nothing(cli: Cli) -> None:
     assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
 
 
+def test_what_changes_its_record_alone_is_foretold(cli: Cli) -> None:
+    """Tags that are overruled, an option that only holds for another time, or of which the NIC has the same without."""
+    tags = cli.root / "tags"
+    tags.write_text("netcommon:0:rate_in:4mbit")
+    cli("change", "tap0", "rate_in=8mbit")
+    tagged = ("change", "tap0", "--tags-from", str(tags))
+    for words in (
+        tagged,
+        ("change", "tap0", "rate_in=8mbit", "--for", "1h"),
+        ("change", "tap0", "isolated=no"),
+        ("change", "tap0", "rate_in=8mbit"),
+    ):
+        said = cli(*words, "--dry-run").stdout
+        (ahead,) = cli.json(*words, "--dry-run")
+        assert ahead["changed"] == ("is so already" not in said) and not ahead["options"] and not ahead["done"]
+        (row,) = cli.json(*words)
+        assert row["changed"] == ahead["changed"], words
+        assert ahead["kept"] in row["text"]
+        (again,) = cli.json(*words, "--dry-run")
+        assert not again["changed"]
+
+
 def test_dry_run_says_what_would_become_of_the_others(cli: Cli) -> None:
     """One that cannot have the option (the first has no MAC for an entry) hides no other, and the exit status is that of the change."""
     done = cli("change", "--all", "static_fdb=yes", "--dry-run", status=64)
