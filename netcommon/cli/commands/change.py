@@ -63,7 +63,7 @@ def command(
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
     known, view = _on_record(app, node), node.host.view()
-    names, sets = _parted(words, every, known, view)
+    names, sets = _parted(app, words, every, known, view)
     if not (names or every) or (names and every):
         raise click.UsageError(WHICH)
     if not (sets or unset or every or tags_from is not None):
@@ -119,7 +119,7 @@ def _refuse_never_set(node: Node, option: str, nics: Iterable[Nic | str]) -> Non
     raise NicInvalid("--unset", option, f"an option, one of {', '.join(sorted(KINDS))}")
 
 
-def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
+def _parted(app: App, words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
     """Part names of NICs from OPTION=VALUE: the name of a device, an instance or a label may have a "=" too.
 
     A word is the option where it begins with one, whatever others call their NICs: that is said, and keeps nobody from the option. Raises
@@ -131,14 +131,14 @@ def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: 
     for word in words:
         if word in words_of_options:
             continue
-        if "=" in word and not matching(records, word, view=view):
+        if "=" in word and not (matching(records, word, view=view) or _defined(app, word)):
             value_of(*word.split("=", 1))  # it raises: there is no such option
         names.append(word)
     for word in words_of_options:
         option, _, value = word.partition("=")
         if option in sets:
             raise NicInvalid("OPTION=VALUE", word, f"{option} once")
-        if uuids := ", ".join(sorted(_called(records, word, view) - {name.lower() for name in names})):
+        if uuids := ", ".join(sorted((_called(records, word, view) | _defined(app, word)) - {name.lower() for name in names})):
             if not (names or every):
                 raise NicInvalid(
                     "OPTION=VALUE", word, f"the name of a NIC besides it: a NIC is called so too, and is named by its UUID, {uuids}"
@@ -155,6 +155,13 @@ def _called(records: Sequence[Record], word: str, view: View) -> set[str]:
         return {record.uuid for record in matching(records, word, view=view)}
     except NicInvalid:
         return {record.uuid for record in records if record.nic.label == word}
+
+
+def _defined(app: App, word: str) -> set[str]:
+    """Give the UUID of the NIC that is defined, up or not, and that ``word`` would mean; none where there is none, or are several."""
+    with suppress(NicInvalid):
+        return {defined(app.paths, word).uuid}
+    return set()
 
 
 def _tags(path: str) -> list[str]:

@@ -215,6 +215,20 @@ def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: 
     assert ("expected" in said) is bool(status) and "several" not in said
 
 
+def test_a_nic_that_is_only_defined_is_called_so_too(cli: Cli) -> None:
+    """What is kept of it is taken back by its name. One that is called as the word of an option is named by its UUID."""
+    uuid = called(cli, "vm=3")
+    cli("change", "vm=3", "rate_in=8mbit")
+    cli("down", "--force", "vm=3")
+    assert "rate_in" in cli("change", "vm=3", "--unset", "rate_in").stdout and not Path(cli.paths.wanted, f"{uuid}.json").exists()
+    for name in ("vm=3", "db=1/0"):
+        assert "not only defined" in cli("change", name, "rate_in=8mbit", status=64).stderr
+    cli("define", "--interface", "isolated=yes", "--mode", "bridged", "--link", "br0")
+    assert UUIDS[3] in cli("change", "isolated=yes", status=64).stderr
+    done = cli("change", "tap0", "isolated=yes")
+    assert UUIDS[3] in done.stderr and "web1/0 on tap0: isolated is true" in done.stdout
+
+
 def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
     called(cli, "vm=3")
     for word in ("vm=4", "vm=", "=3", "VM=3"):
