@@ -105,7 +105,7 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
         return head + f"{record.state}, but {report.taken_down or 'the device is gone'}: netcommon gc cleans up after it"
     state = "drifted" if report.drift or report.unknown else "not all of it can be told"
     if report.dropped and state != "drifted":
-        state = "all of it holds, but the kernel drops what it sends"
+        state = "all of it holds, but not all of its traffic passes"
     lines = [head + (state if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
