@@ -180,12 +180,15 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
     if record.state in (UP, CLOSING) and any_changed(node):
-        from netcommon.lifecycle.changed_options import in_force
+        from netcommon.lifecycle.changed_options import settle
 
+        problems: list[str] = []
         try:
-            in_force(node, record.nic, call.log)  # what is pending is decided as long as the record tells
+            settle(node, record.nic, problems)  # what is pending is decided as long as the record tells
         except NetcommonError as error:
-            call.log.error(f"what was changed of it may not be remembered: {error}")
+            problems.append(f"what was changed of it may not be remembered: {error}")
+        for problem in problems:
+            call.log.error(problem)
     if record.scripts:
         _note(node, record._replace(state=REVERTING, before=None), call)
         site_scripts.Scripts(node, call, record.nic).down()
