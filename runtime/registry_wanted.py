@@ -63,7 +63,7 @@ def _checked(asked: RegistryWanted) -> RegistryWanted:
     names = [each.name for each in asked.options]
     if len(set(names)) != len(names) or len(names) > MOST:
         raise NicInvalid("options", " ".join(names)[:200], f"at most {MOST} options, each once")
-    for name, value, until in asked.options:
+    for name, _value, until in asked.options:
         if not is_option(name):
             raise NicInvalid("option", name[:80], "an option's name")
         if not plausible(until):

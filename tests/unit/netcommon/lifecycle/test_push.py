@@ -99,7 +99,7 @@ def test_refused_at_any_request(tmp_path: Path, mode: str) -> None:
         pushed(sim, 6, rate_out="4mbit")
         sim.requests()
         was = sim.picture(), settled(sim), wanted.all_of(sim.paths, [])
-        with sim.failing(place, Answer(errno.EINVAL, "no"), times=1), pytest.raises(HostRefused):
+        with sim.failing(place, Answer(errno.EPERM, "no"), times=1), pytest.raises(HostRefused):
             pushed(sim, **OPTIONS)
         assert (sim.picture(), settled(sim), wanted.all_of(sim.paths, [])) == was
         assert sim.record().state == UP and applied(sim.node, UUIDS[0], []) == "e:6"
