@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -48,6 +49,7 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     async with serving(store, listen, version, log, Limits()) as service:
+        gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         log.info(f"serving the registry on {listen}, epoch {store.epoch}")
         notifier.ready()
         watchdog = asyncio.create_task(_alive(notifier, service))

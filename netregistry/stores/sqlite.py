@@ -33,7 +33,7 @@ from netregistry.stores.base import (
     checked_key,
     checked_prefix,
 )
-from netregistry.stores.sqlite_file import APPLICATION, SCHEMA, connect, examine, synchronise_folder, translated
+from netregistry.stores.sqlite_file import APPLICATION, ENDS, SCHEMA, connect, examine, no_log_alone, synchronise_folder, translated
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class SqliteStore:
         Raises HostRefused where there is a file already.
         """
         if path != ":memory:":
+            no_log_alone(path)
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -98,7 +99,7 @@ class SqliteStore:
                 synchronise_folder(path)
         except BaseException:  # a file half made would keep the next try off
             if path != ":memory:":
-                for end in ("", "-wal", "-shm"):
+                for end in ENDS:
                     with contextlib.suppress(OSError):
                         os.unlink(path + end)
             raise
@@ -213,13 +214,16 @@ class SqliteStore:
             if revision < self._floor:
                 raise Compacted(self._floor)
             with self._transaction() as database:
-                # what was overwritten goes first: a removal must stay until all that was there before it has gone
+                # by what came since the last time, for it is done every minute: of what is older only that is left which is there still
+                new = (self._floor, revision)
                 database.execute(
-                    "DELETE FROM versions WHERE revision <= ?1 AND EXISTS (SELECT 1 FROM versions AS later "
-                    "WHERE later.key = versions.key AND later.revision > versions.revision AND later.revision <= ?1)",
-                    (revision,),
+                    "DELETE FROM versions WHERE (revision, place) IN (SELECT older.revision, older.place FROM versions AS later "
+                    "CROSS JOIN versions AS older ON older.key = later.key AND older.revision = "
+                    "(SELECT max(revision) FROM versions AS earlier WHERE earlier.key = later.key AND earlier.revision < later.revision) "
+                    "WHERE later.revision > ? AND later.revision <= ?)",
+                    new,
                 )
-                database.execute("DELETE FROM versions WHERE revision <= ? AND value IS NULL", (revision,))
+                database.execute("DELETE FROM versions WHERE revision > ? AND revision <= ? AND value IS NULL", new)
                 database.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (revision,))
             self._floor = revision
             self._news.notify_all()

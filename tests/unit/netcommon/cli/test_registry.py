@@ -247,10 +247,18 @@ def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
         cli("registry", "network", "add", "blue")
         for number in range(300):
             service.client().change("PATCH", "settings", {"history_seconds": 86400.0 + number})
+        before = service.everything()
+        rehearsed = cli.json("registry", "compact", "--dry-run")
+        assert service.everything() == before
         said = cli.json("registry", "compact")
         assert said["after"] < said["before"]
+        assert rehearsed == {**said, "done": False} and said["done"]
         assert cli.json("registry", "network", "list")["items"][0]["network"]["name"] == "blue"
         cli("registry", "network", "add", "green")
-    assert "bytes, and has" in cli("registry", "compact").stdout
+    file = cli.root / "var/lib/netregistry/registry.sqlite"
+    kept = file.read_bytes()
+    would = cli("registry", "compact", "--dry-run").stdout
+    assert file.read_bytes() == kept
+    assert cli("registry", "compact").stdout == would.replace(" has ", " had ").replace(" would have ", " has ")
     with running(cli):
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []
