@@ -1,0 +1,164 @@
+"""Define a NIC of plain QEMU with the registry: its MAC and addresses are given out and changed there, and the definition repeats them.
+
+The node asks as itself: such a NIC is the node's, and it is its master. What the registry has given before the definition is written is
+given back if that fails; where even that is cut off, the NIC is one without a definition, which the agent gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netcommon.cli.app import App
+from netcommon.cli.registry_client import client, network_of
+from netcommon.lifecycle.push import drop, keep_network, push
+from netcommon.plan.planner import plan
+from runtime import definitions, membership
+from runtime.environment import environment_of, nic_from_environment
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, SettingsInvalid, TryAgain
+from runtime.membership import Membership
+from runtime.networks import network_of as network_wanted
+from runtime.nic import Nic
+from runtime.registry_wanted import wanted_of
+
+#: Fields of a wanted NIC that a definition gives, and their variables.
+FIELDS = {
+    "instance": "INSTANCE",
+    "index": "INTERFACE_INDEX",
+    "name": "INTERFACE_NAME",
+    "mac": "MAC",
+    "ip": "IP",
+    "mode": "MODE",
+    "link": "LINK",
+    "vlan": "VLAN",
+    "tags": "TAGS",
+}
+#: Variables that a network of the registry gives; its gateways are told to guests as long as the registry says them, and stand in no file.
+NETWORK = {"name": "NETWORK_NAME", "uuid": "NETWORK_UUID", "subnet": "NETWORK_SUBNET", "subnet6": "NETWORK_SUBNET6"}
+NETWORK |= {"mac_prefix": "NETWORK_MAC_PREFIX", "tags": "NETWORK_TAGS"}
+
+#: What is the registry's to give and to change.
+ASKED = ("MAC", "IP")
+
+
+def joined(app: App) -> Membership:
+    """Give who this node is to the registry. Raises HostRefused where it has joined none."""
+    me = membership.read(app.paths)
+    if me is None:
+        raise HostRefused("this node has joined no registry, which alone knows networks", "netcommon registry node join NODE")
+    return me
+
+
+def define(app: App, me: Membership, uuid: str, given: Mapping[str, str], network: str) -> tuple[Nic, str]:
+    """Define the NIC in the registry and here; give it, and the definition's path. ``network``: a name or UUID; "": as it was.
+
+    Of a NIC that the registry knows stays what is not given. Raises NicInvalid, and what the registry refuses.
+    """
+    known = definitions.read(app.paths, uuid)
+    with client(app, f"node:{me.uuid}") as asked:
+        there = _known(asked, uuid)
+        if there is not None and known is not None:
+            given = {**environment_of(known), **given}
+        asking = {**given, "INTERFACE_UUID": uuid}
+        if not network and there is None:
+            raise NicInvalid("--network", "", f"the network of a NIC that the registry does not know: {uuid}")
+        in_it = network_of(asked, network)["network"] if network else _network(asked, there)
+        wanted = nic_from_environment(_placed(asking, in_it, {}))  # whatever is wrong with it is said before anything is given out
+        body = _body(wanted, given, in_it, there)
+        if there is None:
+            said = asked.change("POST", "nics", {"uuid": uuid, **body})
+        elif body:
+            said = asked.change("PATCH", f"nics/{uuid}", body, there["revision"])
+        else:
+            said = None
+        value, revision = (said.body, said.revision) if said is not None else (there["nic"], there["revision"])
+        try:
+            nic = nic_from_environment(_placed(asking, in_it, value))
+            check(app, nic)
+            path = definitions.write(app.paths, nic)
+        except NetcommonError:
+            if there is None:
+                asked.change("DELETE", f"nics/{uuid}", match=revision)
+            raise
+    _keep(app, nic, value, revision, in_it)
+    return nic, path
+
+
+def check(app: App, nic: Nic) -> None:
+    """Raise NicInvalid for what every up would refuse; a site's code is not called for it."""
+    try:
+        settings = app.settings(strict=False)
+    except SettingsInvalid:
+        return  # may be mended until the up
+    plan(nic, settings._replace(extensions={}))
+
+
+def _known(asked: Any, uuid: str) -> Any:
+    """Give what the registry wants of the NIC; None where it knows none."""
+    try:
+        return asked.get(f"nics/{uuid}").body
+    except NetcommonError as error:
+        if getattr(error, "kind", "") == "missing":
+            return None
+        raise
+
+
+def _network(asked: Any, there: Any) -> Any:
+    uuid = there["nic"]["network"]
+    return asked.get(f"networks/{uuid}").body["network"] if uuid else {}
+
+
+def _placed(given: Mapping[str, str], network: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, str]:
+    """Give the variables of a NIC in its network, with the MAC and the address that the registry has given it."""
+    found = {name: text for name, text in given.items() if not name.startswith("NETWORK_") or not network}
+    for name, variable in NETWORK.items():
+        if said := network.get(name):
+            found[variable] = " ".join(said) if isinstance(said, list) else str(said)
+    for variable in ASKED if value else ():
+        found[variable] = str(value[variable.lower()])
+    return found
+
+
+def _body(nic: Nic, given: Mapping[str, str], network: Mapping[str, Any], there: Any) -> dict[str, Any]:
+    """Give the body of the request: what is given, of a NIC that is known what differs, and what is to be given out."""
+    said = environment_of(nic)
+    values: dict[str, Any] = {name: said.get(variable, "") for name, variable in FIELDS.items() if variable in given}
+    values["tags"], values["index"] = list(nic.tags), nic.index
+    before = there["nic"] if there is not None else {}
+    moves = network.get("uuid", "") != before.get("network", "")
+    if moves:
+        values["network"] = network["uuid"]
+    found = {name: value for name, value in values.items() if value != before.get(name) and (there is not None or value not in ("", None))}
+    if moves and not found.get("ip"):
+        families = [f"ipv{family}" for family, field in ((4, "subnet"), (6, "subnet6")) if network.get(field)]
+        found |= {"allocate": families, "addresses": []} | ({"ip": ""} if there is not None else {})
+    return found
+
+
+def _keep(app: App, nic: Nic, value: Mapping[str, Any], revision: str, network: Mapping[str, Any]) -> None:
+    """Keep what the registry wants of the NIC, as the agent would a moment later: its first up may come before that."""
+    try:
+        node = app.node(strict=False)
+        if network:
+            keep_network(node, network_wanted(network["uuid"], revision, network))
+        push(node, nic.uuid, wanted_of(revision, value), app.call(nic=nic))
+    except NetcommonError as error:
+        app.log.warning(f"the agent is to let {nic.label} have what the registry wants of it: {error}")
+
+
+def give_back(app: App, me: Membership, uuid: str) -> str:
+    """Let the registry have back what it has given the NIC, whose definition is gone; say what became of that."""
+    try:
+        with client(app, f"node:{me.uuid}") as asked:
+            there = _known(asked, uuid)
+            if there is None or there["nic"]["master"] != f"node:{me.uuid}":
+                return ""
+            asked.change("DELETE", f"nics/{uuid}", match=there["revision"])
+        drop(app.node(strict=False), uuid, app.call())
+        return "the registry has back what it had given"
+    except (TryAgain, HostRefused) as error:
+        return f"the agent gives back what the registry had given, for now that is refused: {error}"
+    except NetcommonError as error:  # a problem that the registry names
+        if getattr(error, "kind", "") not in ("in-use", "waiting", "stale"):
+            raise
+        return f"the agent gives back what the registry had given, once it may: {error}"
