@@ -7,7 +7,7 @@ given back if that fails; where even that is cut off, the NIC is one without a d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from netcommon.cli.app import App
 from netcommon.cli.registry_client import client, network_of
@@ -15,11 +15,11 @@ from netcommon.lifecycle.push import drop, keep_network, push
 from netcommon.plan.planner import plan
 from runtime import definitions, membership
 from runtime.environment import environment_of, nic_from_environment
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, SettingsInvalid, TryAgain
+from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.membership import Membership
 from runtime.networks import network_of as network_wanted
 from runtime.nic import Nic
-from runtime.registry_wanted import wanted_of
+from runtime.registry_wanted import RegistryWanted, wanted_of
 
 #: Fields of a wanted NIC that a definition gives, and their variables.
 FIELDS = {
@@ -49,22 +49,33 @@ def joined(app: App) -> Membership:
     return me
 
 
-def define(app: App, me: Membership, uuid: str, given: Mapping[str, str], network: str) -> tuple[Nic, str]:
-    """Define the NIC in the registry and here; give it, and the definition's path. ``network``: a name or UUID; "": as it was.
+class Defined(NamedTuple):
+    """A NIC that was defined, the path of its definition, and what is to be said of it."""
 
-    Of a NIC that the registry knows stays what is not given. Raises NicInvalid, and what the registry refuses.
+    nic: Nic
+    path: str
+    note: str = ""
+
+
+def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], network: str) -> Defined | None:
+    """Define the NIC in the registry and here; None where the registry knows neither it nor a network of it.
+
+    ``typed``: variables; of a NIC that the registry knows stays what is not among them. ``network``: a name or UUID; "": as it was.
+
+    Raises NicInvalid, and what the registry refuses.
     """
     known = definitions.read(app.paths, uuid)
     with client(app, f"node:{me.uuid}") as asked:
         there = _known(asked, uuid)
-        if there is not None and known is not None:
-            given = {**environment_of(known), **given}
-        asking = {**given, "INTERFACE_UUID": uuid}
         if not network and there is None:
-            raise NicInvalid("--network", "", f"the network of a NIC that the registry does not know: {uuid}")
-        in_it = network_of(asked, network)["network"] if network else _network(asked, there)
+            return None
+        given = {**environment_of(known), **typed} if there is not None and known is not None else typed
+        asking = {**given, "INTERFACE_UUID": uuid}
+        item = network_of(asked, network) if network else _network(asked, there)
+        in_it = item.get("network", {})
         wanted = nic_from_environment(_placed(asking, in_it, {}))  # whatever is wrong with it is said before anything is given out
-        body = _body(wanted, given, in_it, there)
+        own = there is None or there["nic"]["master"] == f"node:{me.uuid}"
+        body = _body(wanted, given if own else {name: typed[name] for name in ASKED if name in typed}, typed, in_it, there)
         if there is None:
             said = asked.change("POST", "nics", {"uuid": uuid, **body})
         elif body:
@@ -80,8 +91,7 @@ def define(app: App, me: Membership, uuid: str, given: Mapping[str, str], networ
             if there is None:
                 asked.change("DELETE", f"nics/{uuid}", match=revision)
             raise
-    _keep(app, nic, value, revision, in_it)
-    return nic, path
+    return Defined(nic, path, _keep(app, nic, wanted_of(revision, value), item))
 
 
 def check(app: App, nic: Nic) -> None:
@@ -105,7 +115,7 @@ def _known(asked: Any, uuid: str) -> Any:
 
 def _network(asked: Any, there: Any) -> Any:
     uuid = there["nic"]["network"]
-    return asked.get(f"networks/{uuid}").body["network"] if uuid else {}
+    return asked.get(f"networks/{uuid}").body if uuid else {}
 
 
 def _placed(given: Mapping[str, str], network: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, str]:
@@ -119,31 +129,40 @@ def _placed(given: Mapping[str, str], network: Mapping[str, Any], value: Mapping
     return found
 
 
-def _body(nic: Nic, given: Mapping[str, str], network: Mapping[str, Any], there: Any) -> dict[str, Any]:
-    """Give the body of the request: what is given, of a NIC that is known what differs, and what is to be given out."""
+def _body(nic: Nic, given: Mapping[str, str], typed: Mapping[str, str], network: Mapping[str, Any], there: Any) -> dict[str, Any]:
+    """Give the body of the request: what of ``given`` the registry does not say so, and what is to be given out.
+
+    A NIC that moves to another network has an address there that is typed, or is given out.
+    """
     said = environment_of(nic)
     values: dict[str, Any] = {name: said.get(variable, "") for name, variable in FIELDS.items() if variable in given}
-    values["tags"], values["index"] = list(nic.tags), nic.index
+    values |= {"ip": values["ip"].partition("/")[0]} if "ip" in values else {}
+    values |= {"tags": list(nic.tags)} if "TAGS" in given else {}
+    values |= {"index": nic.index} if "INTERFACE_INDEX" in given else {}
     before = there["nic"] if there is not None else {}
     moves = network.get("uuid", "") != before.get("network", "")
     if moves:
         values["network"] = network["uuid"]
     found = {name: value for name, value in values.items() if value != before.get(name) and (there is not None or value not in ("", None))}
-    if moves and not found.get("ip"):
+    if moves and "IP" in typed:
+        found["ip"] = nic.ip.partition("/")[0]
+    elif moves:
         families = [f"ipv{family}" for family, field in ((4, "subnet"), (6, "subnet6")) if network.get(field)]
         found |= {"allocate": families, "addresses": []} | ({"ip": ""} if there is not None else {})
     return found
 
 
-def _keep(app: App, nic: Nic, value: Mapping[str, Any], revision: str, network: Mapping[str, Any]) -> None:
-    """Keep what the registry wants of the NIC, as the agent would a moment later: its first up may come before that."""
+def _keep(app: App, nic: Nic, wanted: RegistryWanted, network: Mapping[str, Any]) -> str:
+    """Keep what the registry wants of the NIC, as the agent would a moment later: its first up may come before. Give what is to be said."""
     try:
         node = app.node(strict=False)
         if network:
-            keep_network(node, network_wanted(network["uuid"], revision, network))
-        push(node, nic.uuid, wanted_of(revision, value), app.call(nic=nic))
+            keep_network(node, network_wanted(network["network"]["uuid"], network["revision"], network["network"]))
+        done = push(node, nic.uuid, wanted, app.call(nic=nic))
+        return f"it is up, and has these from its next start on: {', '.join(done.restart)}" if done.restart else ""
     except NetcommonError as error:
         app.log.warning(f"the agent is to let {nic.label} have what the registry wants of it: {error}")
+        return ""
 
 
 def give_back(app: App, me: Membership, uuid: str) -> str:

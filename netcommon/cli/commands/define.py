@@ -42,26 +42,30 @@ def define(app: App, /, uuid: str, network: str, remove: bool, as_json: bool, **
         _remove(app, uuid, given, as_json)
         return
     uuid = uuid.lower() or _uuid_of(app.paths, given.get("INTERFACE", "")) or app.new_uuid()
-    nic, path = _defined(app, uuid, given, network)
+    nic, path, note = _defined(app, uuid, given, network)
     if as_json:
         answer("define", uuid=nic.uuid, path=path, **definitions.as_mapping(nic))
         return
     say(f"defined {nic.label}: {path}")
     say(fields([("uuid", nic.uuid), *((name, _text(value)) for name, value in definitions.as_mapping(nic).items())], "  "))
+    if note:
+        say(note)
 
 
-def _defined(app: App, uuid: str, given: dict[str, str], network: str) -> tuple[Nic, str]:
-    """Write the definition, with the registry's help where the NIC is its; give the NIC, and the path."""
+def _defined(app: App, uuid: str, given: dict[str, str], network: str) -> tuple[Nic, str, str]:
+    """Write the definition, with the registry's help where the NIC is its; give the NIC, the path, and what is to be said."""
     known = definitions.read(app.paths, uuid)
     if network or (known is not None and known.network.uuid and membership.read(app.paths) is not None):
         from netcommon.cli import registry_definition  # few definitions are a registry's affair
 
-        return registry_definition.define(app, registry_definition.joined(app), uuid, given, network)
+        made = registry_definition.define(app, registry_definition.joined(app), uuid, given, network)
+        if made is not None:
+            return made
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
     with suppress(SettingsInvalid):  # may be mended until the up
         # what it refuses, every up would; a site's code is not called to write a file
         plan(nic, app.settings(strict=False)._replace(extensions={}))
-    return nic, definitions.write(app.paths, nic)
+    return nic, definitions.write(app.paths, nic), ""
 
 
 def _uuid_of(paths: Paths, device: str) -> str:

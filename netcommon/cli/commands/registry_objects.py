@@ -344,9 +344,10 @@ def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_jso
     me = membership.Membership(there.uuid if there is not None else app.new_uuid(), name)
     with client(app) as asked:
         body = {"uuid": me.uuid, "name": name, **_body("nodes", given, asked)}
+        asked.change("POST", "nodes", body, dry_run=True)  # what is refused is refused before anything is kept
+        if not dry_run:
+            membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
         said = asked.change("POST", "nodes", body, dry_run=dry_run)
-    if not dry_run:
-        membership.write(app.paths, me)
     show_change(said, f"node {name} joined: {me.uuid}", dry_run, as_json)
 
 
