@@ -89,6 +89,11 @@ def _same(name: str, hint: Any, about: str) -> Filter:
     return Filter(name, hint, about, lambda _sight, _key, each, value: getattr(each, name) == value)
 
 
+def _of_cluster(sight: Sight, cluster: str) -> list[str]:
+    """Give the NICs of a cluster, which has networks and nodes too."""
+    return [key for key in sight.view.members("cluster", cluster) if keys.kind(key) == "nics"]
+
+
 def _on(sight: Sight, node: str) -> Iterable[str]:
     return [keys.nic(key.rpartition("/")[2]) for key in sight.view.members("on", node)]
 
@@ -137,7 +142,7 @@ NICS = (
         kinds.Cluster,
         "those of this cluster",
         lambda _sight, _key, nic, value: nic.cluster == value,
-        lambda sight, value: sight.view.members("cluster", value) if value else sight.view.all("nics"),
+        lambda sight, value: _of_cluster(sight, value) if value else sight.view.all("nics"),
     ),
     Filter(
         "instance",

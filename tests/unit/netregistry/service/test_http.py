@@ -158,6 +158,18 @@ def test_a_list_is_of_one_revision_whatever_happens_between_its_parts(service: S
     refused(service.say("GET", "/v1/history?cursor=first:999999~x"), 400, "invalid", "cursor")
 
 
+def test_the_nics_of_a_cluster_that_has_more_than_nics(service: Served) -> None:
+    """Its networks and nodes are of it too, and are no NICs."""
+    network(service, cluster="prod")
+    nic = add(service, instance="web1", index=0, cluster="prod")
+    add(service, instance="web2", index=0, cluster="other")
+    assert service.say("POST", "/v1/nodes", {"uuid": NODES[0], "name": "node0", "cluster": "prod"}).status == 201
+    for kind, number in (("nics", 1), ("networks", 1), ("nodes", 1)):
+        said = service.say("GET", f"/v1/{kind}?cluster=prod")
+        assert said.status == 200 and len(said.body["items"]) == number, said
+    assert service.say("GET", "/v1/nics?cluster=prod").body["items"][0]["nic"] == nic
+
+
 def test_find_by_any_part(service: Served) -> None:
     blue = network(service)
     nic = add(service, network=blue, instance="web1.example.com", ip="192.0.2.77", mac="aa:00:00:12:34:56")
