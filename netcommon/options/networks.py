@@ -1,6 +1,7 @@
-"""Read what the settings say of a network as a whole ([networks.NAME]): what all of its guests are told, and never one NIC alone.
+"""Read what is said of a network as a whole: what all of its guests are told, and never one NIC alone.
 
-Its gateways are the hypervisor's word; the settings' count where that gives none (gnt-network(8), --gateway).
+The settings say it ([networks.NAME]), and a registry (runtime.networks), which is stronger. Gateways are the hypervisor's word; those
+count where that gives none (gnt-network(8), --gateway).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class NetworkFields(NamedTuple):
     mtu: int = 0
 
 
-#: What a hypervisor may say of a network too: stronger than the settings.
+#: What a hypervisor may say of a network too: stronger than the settings, and than a registry.
 GIVEN = ("gateway", "gateway6")
 
 
@@ -57,6 +58,11 @@ def tables_of(network: Network, tables: Mapping[str, Mapping[str, Any]]) -> Iter
         yield f"[networks.{key if set(key) <= BARE else escaped(key)}]", tables[key]
 
 
+def by_registry(revision: str) -> str:
+    """Name the origin of what a registry says, as of a revision (EPOCH:REVISION)."""
+    return "set by the registry" + (f", revision {revision}" if revision else "")
+
+
 def fields_of(nic: Nic, settings: Saying) -> NetworkFields:
     """The fields of the NIC's network, as they count."""
     return NetworkFields(**{each.name: each.value for each in said(nic, settings)})
@@ -67,15 +73,36 @@ def said(nic: Nic, settings: Saying) -> Iterator[Said]:
     for place, table in tables_of(nic.network, settings.network_fields):
         for name, value in table.items():
             yield Said(name, value, place)
+    for name, value in _told(nic):
+        yield Said(name, value, by_registry(nic.told.revision if nic.told is not None else ""))
     for name in GIVEN:
         if value := getattr(nic.network, name):
             yield Said(name, value, f"NETWORK_{name.upper()}")
 
 
+def _told(nic: Nic) -> Iterator[tuple[str, Any]]:
+    """Give what a registry says of the NIC's network. An empty field says nothing."""
+    told = nic.told
+    if told is not None:
+        for name in NetworkFields._fields:
+            if value := getattr(told, name):
+                yield name, dict(value) if name == "routes" else value
+
+
+def anything_said(nic: Nic, settings: Saying) -> bool:
+    """Tell whether anybody but the hypervisor says anything of the NIC's network."""
+    return nic.told is not None or any(tables_of(nic.network, settings.network_fields))
+
+
 def completed(nic: Nic, settings: Saying) -> Nic:
-    """The NIC, whose network has the gateways that the settings give where its hypervisor gives none."""
-    found = fields_of(nic, settings)
-    return nic._replace(network=nic.network._replace(gateway=found.gateway, gateway6=found.gateway6))
+    """The NIC, whose network has the gateways that the settings or a registry give where its hypervisor gives none.
+
+    Where its hypervisor names no network, it is the registry's.
+    """
+    found, network = fields_of(nic, settings), nic.network
+    if nic.told is not None and not (network.name or network.uuid):
+        network = network._replace(name=nic.told.name, uuid=nic.told.uuid)
+    return nic._replace(network=network._replace(gateway=found.gateway, gateway6=found.gateway6))
 
 
 def remedy(name: str, network: str = "") -> str:

@@ -11,10 +11,10 @@ from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
-from netcommon.lifecycle.changed_options import in_force
+from netcommon.lifecycle.changed_options import with_wanted
 from netcommon.lifecycle.context import Node
 from netcommon.operations.base import Operation, to_json
-from netcommon.options.networks import Said, said, tables_of
+from netcommon.options.networks import Said, anything_said, said
 from netcommon.options.schema import OPTIONS
 from netcommon.options.shown import shown
 from netcommon.options.sources import given
@@ -41,7 +41,7 @@ def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve:
     nic = _source(app, name, env_file, from_environment, values)
     operations: Sequence[Operation] = planned(nic, app.settings())
     options = list(given(nic, app.settings()))
-    network = list(said(nic, app.settings())) if any(tables_of(nic.network, app.settings().network_fields)) else []
+    network = list(said(nic, app.settings())) if anything_said(nic, app.settings()) else []
     if resolve:
         operations = _resolved(app, nic, operations)
     if as_json:
@@ -76,7 +76,7 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
 def _with_changes(node: Node, app: App, name: str) -> Nic:
     """Give a NIC that is defined, with the options that were changed while it ran, which its next up will have. Raises NicInvalid."""
     nic = nic_from_environment(environment_of(defined(app.paths, name)))
-    return nic._replace(wanted=in_force(node, nic, app.log))
+    return with_wanted(node, nic, app.log)
 
 
 def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:

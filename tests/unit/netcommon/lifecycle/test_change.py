@@ -401,7 +401,7 @@ def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
     sim = machine(tmp_path, "bridged")
     to(sim, rate_in="8mbit")
     path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = path.read_text().replace('"schema":1', '"schema":2').replace('"schema": 1', '"schema": 2')
+    newer = path.read_text().replace('"schema":2', '"schema":3')
     assert newer != path.read_text()
     path.write_text(newer)
     was = sim.picture()
