@@ -181,7 +181,7 @@ class Service:
         body = await _body(request, route)
         if wanted.get("force"):
             body = {"force": True}
-        target = place.get("uuid", "")
+        target = place.get("uuid") or place.get("cluster", "")
         if route.action.startswith("claim."):
             target = f"{place['kind']}/{place['scope']}/{place['what']}"
         elif route.action == "report" and target != who.name and who.role == "node":
