@@ -186,16 +186,13 @@ def _asked(
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
     list(of_changed(after.force(now)))
-    unfit: list[str] = []
-    asked = {each.option for each in edit(wanted.NOTHING).local}
-    nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
-    for text in unfit:
-        call.log.error(text)
     told = changed_options.told_of(node, nic, after.network, problems := [], look)
+    made = edit(wanted.NOTHING)
+    asked = {each.option for each in (*made.local, *made.registry)}
+    fit = changed_options.fitting(node, nic, after.force(now), problems, asked)
+    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
     for problem in problems:
         call.log.error(problem)
-    nic = nic._replace(wanted=after.force(now), revision=after.revision, told=told)
-    list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):

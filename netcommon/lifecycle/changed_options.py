@@ -5,6 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from runtime.environment import described_uuid, emulated_uuid, is_twin
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
     from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import Changed, Nic
     from runtime.record import Record
     from runtime.wanted import Moment, Wanted
 
@@ -49,9 +50,8 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
         list(of_changed(force))
     except NicInvalid as error:
         problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
-        found = ()
-    found = fitting(node, nic, found, problems)
         force = ()
+    force = fitting(node, nic, force, problems)
     try:
         told = told_of(node, nic, found.network, problems)
     except HostRefused as error:
@@ -151,20 +151,11 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
         record = node.store.read(uuid)
     except NetcommonError:
         record = None
-    held = record is not None and record.state in (UP, CLOSING) and _has(node, record.nic, found.pending_force)
-    return found._replace(local=found.pending if held else found.local, pending=None)
     if record is None or record.state not in (UP, CLOSING):
         return found._replace(pending=None)
     has, pending = record.nic, found.pending
-    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*pending.whole}) else found._replace(pending=None)
-
-
-def _has(node: Node, nic: Nic, local: tuple[Changed, ...]) -> bool:
-    """Tell whether the NIC on record has of this node's options just these, but for those that it cannot have."""
-    weaker = tuple(each for each in nic.wanted if each.source != LOCAL)
-    fit = fitting(node, nic, (*weaker, *local), [])
-    has, wants = ({each.option: (each.value, each.until) for each in some if each.source == LOCAL} for some in (nic.wanted, fit))
-    return has == wants
+    fit = fitting(node, has, pending.whole, [])  # what it cannot have is pending all the same
+    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*fit}) else found._replace(pending=None)
 
 
 def take_back(node: Node, uuid: str, options: Collection[str], call: Call) -> Outcome:

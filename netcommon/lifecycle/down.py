@@ -185,8 +185,6 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
         problems: list[str] = []
         try:
             settle(node, record.nic, problems)  # what is pending is decided as long as the record tells
-            for problem in problems:
-                call.log.error(problem)
         except NetcommonError as error:
             problems.append(f"what was changed of it may not be remembered: {error}")
         for problem in problems:
