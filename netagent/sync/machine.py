@@ -1,0 +1,462 @@
+"""Synchronise a node with a registry: events in, requests out; no clock, socket or file of its own, so that every history can be tried.
+
+Out: whatever changes of a NIC marks it (netagent.sync.outbox). In: what is wanted comes by one stream (netagent.sync.inbox), and is done on
+the node (netagent.sync.jobs), never by halves. NICs that the registry does not know are added before anything goes
+(netagent.sync.ownership), and what may go is found by whole lists (netagent.sync.reaping). One request is in flight; what has no answer is
+sent again until it has one. After an error there is a pause, always as long, but for chance: so a whole cluster comes back by and by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from netagent.sync.connection import Connection
+from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
+from netagent.sync.jobs import ALL, NETWORK, NIC, Jobs
+from netagent.sync.messages import (
+    AboutMarked,
+    Alarm,
+    Answered,
+    Apply,
+    Ask,
+    AskNode,
+    Beat,
+    Close,
+    Did,
+    Drop,
+    DropNetwork,
+    Ended,
+    Failed,
+    Failure,
+    Hello,
+    Line,
+    List,
+    Look,
+    Looked,
+    Marked,
+    Retain,
+    Save,
+    Send,
+    SetNetwork,
+    Survey,
+    Surveyed,
+    Tell,
+    Watch,
+)
+from netagent.sync.outbox import STOPPED, Outbox
+from netagent.sync.ownership import Ownership
+from netagent.sync.reading import Lie, unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from netagent.sync.messages import Asking, Event, Request, Wanted
+    from netagent.sync.rules import Rules
+
+GATHER = 0.2  #: seconds for which marks gather
+SAVED = 30.0  #: seconds between two documents for the disk
+REFUSED = "registry-refused"  #: the alarm: of NICs that are not what is wanted, or not as the registry takes them
+
+
+class Machine:
+    """See the module. ``request`` gives an id for a request, ``chance`` 0 to 1; ``now``, everywhere, is monotonic seconds."""
+
+    def __init__(
+        self,
+        node: str,
+        rules: Rules,
+        request: Callable[[], str],
+        chance: Callable[[], float],
+        now: float,
+        kept: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.node, self.rules, self._request, self._chance = node, rules, request, chance
+        self.outbox = Outbox(self._is_wanted)
+        self.inbox = Inbox(node, self.outbox.mine)
+        if kept is not None:
+            self.inbox.load(kept)
+        self.jobs = Jobs()
+        self.line = Connection(now)
+        parts = self.outbox, self.inbox, self.line
+        self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
+        self.outbox.about = True
+        self._looking: Looking | None = None
+        self._gathered = now
+        self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
+        self._alarms: dict[str, str] = {}
+        self._said: list[Request] = []
+        self._saved = (now, str(self.inbox.ready))
+        self._retried = now + rules.every
+
+    # -- what happens
+
+    def take(self, event: Event, now: float) -> None:
+        """Take what has happened."""
+        if isinstance(event, Marked):
+            self.mark(event.uuid, now)
+        elif isinstance(event, AboutMarked):
+            self.outbox.about = True
+            self._gathered = max(self._gathered, now + GATHER)
+        elif isinstance(event, Looked):
+            self._looked(event, now)
+        elif isinstance(event, Surveyed):
+            self.ownership.surveyed(event, now)
+        elif isinstance(event, Did):
+            self._did(event, now)
+        elif isinstance(event, Line):
+            self._line(event, now)
+        elif isinstance(event, Ended):
+            self._ended(event.failure, now)
+        elif isinstance(event, Answered):
+            self._answered(event, now)
+        else:
+            self._failed(event, now)
+
+    def mark(self, uuid: str, now: float) -> None:
+        """Note that a NIC is to be told."""
+        if not self.outbox.dirty:
+            self._gathered = now + GATHER
+        self.outbox.mark(uuid)
+
+    def _is_wanted(self, uuid: str) -> bool:
+        return uuid in self.inbox.nics or not self.inbox.complete
+
+    # -- what is to be done
+
+    def turn(self, now: float) -> list[Request]:
+        """Give what is to be asked for and done now."""
+        if now >= self._retried:
+            self._retry(now)
+        self.ownership.turn(now)
+        found: list[Request] = [*self.jobs.start(now)]
+        if self._looking is None and (wanted := self._next_look(now)) is not None:
+            self._looking = wanted
+            found.append(Look(wanted.uuids, wanted.about))
+        if self.ownership.survey_due:
+            self.ownership.survey_due = False
+            found.append(Survey())
+        if (asking := self._next_asking(now)) is not None:
+            self.line.flight = asking
+            found.append(asking)
+        if self.line.close and not self.line.closing:
+            self.line.closing = True
+            found.append(Close())
+        if self.line.may_watch(now):
+            self.line.stream = True
+            found.append(Watch(self.inbox.begin()))
+        self._notice(now)
+        if self._to_save(now):
+            self._saved = now, str(self.inbox.ready)
+            found.append(Save(self.inbox.document()))
+        found += self._said
+        self._said = []
+        return found
+
+    def due(self, now: float) -> float:
+        """Give when ``turn`` has something to do if nothing happens before."""
+        line = self.line
+        times = [self.jobs.due(), self.ownership.due(now), line.due(now), self._retried]
+        if line.flight is None and line.greeted and line.ready:
+            if self.outbox.flight is not None or self.ownership.asks:
+                times.append(line.rest)
+            elif self.outbox.due and self._looking is None and line.can("reports", now):
+                times.append(max(self._gathered, line.rest))
+        if self._saveable:
+            times.append(self._saved[0] + SAVED)
+        return min(times)
+
+    def _next_look(self, now: float) -> Looking | None:
+        if (uuids := self.ownership.look(now)) is not None:
+            return Looking(uuids, False, True)
+        if self.outbox.due and now >= self._gathered and self.line.may_report(now):
+            return Looking(self.outbox.batch(), self.outbox.about, False)
+        return None
+
+    def _next_asking(self, now: float) -> Asking | None:
+        line = self.line
+        if line.flight is not None or now < line.rest:
+            return None
+        if not line.greeted:
+            return Hello()
+        if not line.known:
+            return AskNode()
+        if not line.listed:
+            return List("reports")
+        if self.outbox.flight is not None and line.can("reports", now):
+            return self.outbox.flight
+        if (asked := self.ownership.asking(now)) is not None:
+            return asked
+        return Beat() if line.beats(now) else None
+
+    def _retry(self, now: float) -> None:
+        """Let what was refused be tried again, also what an older service could not do."""
+        self._retried = now + self.rules.every
+        self.outbox.retry()
+        self.line.again()
+        self.ownership.retry()
+        for uuid in list(self.outbox.refused):
+            if uuid in self.inbox.nics:
+                self._want(uuid, self.inbox.nics[uuid].wanted)
+
+    # -- answers of the registry
+
+    def _answered(self, event: Answered, now: float) -> None:
+        asked, self.line.flight = self.line.flight, None
+        if asked is None:
+            return
+        self.line.heard(now)
+        try:
+            if isinstance(asked, Hello):
+                if self.line.hello(event.body):
+                    self._another_epoch(now)
+                    self.line.greeted = True
+            elif isinstance(asked, AskNode):
+                self.outbox.after = self.line.node(event.body)
+            elif isinstance(asked, List):
+                self._listed(asked, event.body, now)
+            elif isinstance(asked, Send):
+                self._sent(event.revision, now)
+            elif isinstance(asked, Ask):
+                self.ownership.done(asked, event.revision)
+            else:
+                self.line.beaten(now)
+        except (Lie, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._lied(f"an answer that is none: {error}", now)
+
+    def _listed(self, asked: List, body: Any, now: float) -> None:
+        if asked.what == "reports":
+            self.outbox.listed([item["report"] for item in body if item["node"] == self.node])
+            self.line.listed = True
+            self.ownership.begin(now)
+        else:
+            self.ownership.listed(asked.what, body, now)
+
+    def _sent(self, revision: str, now: float) -> None:
+        said = self.outbox.done(revision)
+        self.ownership.reported(said, revision)
+        if self.inbox.complete and self.inbox.ready is not None:  # the stream may have told more than that already
+            self.ownership.told(self.inbox.ready)
+
+    def _failed(self, event: Failed, now: float) -> None:
+        asked, self.line.flight = self.line.flight, None
+        failure = event.failure
+        if failure.kind:
+            self.line.heard(now)
+        self.line.failed(failure, now, self._pause())
+        if failure.lie:
+            self._lied(failure.text, now)
+        elif failure.kind == "epoch":
+            self._another_epoch(now)
+        elif self._is_lacking(asked, failure):
+            self.line.lacks("reports" if isinstance(asked, Send) else "beat", now + self.rules.every)
+            self.outbox.not_done()
+        elif isinstance(asked, Send):
+            self._not_sent(failure, now)
+        elif isinstance(asked, Ask):
+            self.ownership.failed(asked, failure)
+        elif isinstance(asked, List) and asked.what != "reports":
+            self.ownership.not_listed()
+        elif isinstance(asked, AskNode) and failure.kind == "missing":
+            self.line.stranger("the registry knows no such node: netcommon registry join lets it join")
+
+    def _is_lacking(self, asked: Asking | None, failure: Failure) -> bool:
+        return isinstance(asked, Send | Beat) and failure.kind in ("missing", "method")
+
+    def _not_sent(self, failure: Failure, now: float) -> None:
+        """Reports were refused. Where nobody has answered, or all are asked to wait, the same is sent again."""
+        if failure.kind == "stale":
+            self.outbox.not_done()
+            self.line.known = self.line.listed = False  # an operator has fenced the node, or a copy of it is at work
+        elif failure.kind == "forbidden":
+            self.outbox.not_done()
+            self.line.known = False
+            self.line.stranger(failure.text)
+        elif failure.kind in ("invalid", "too-large"):
+            self.outbox.not_taken(failure.text)
+            self.line.rest = now
+
+    def _another_epoch(self, now: float) -> None:
+        """The registry was restored or moved: what it has from us, and what was told of it, is to be compared as a whole."""
+        self.line.begin_anew()
+        self.inbox.forget()
+        self.outbox.forget()
+        self.ownership.forget()
+        self._gathered = now + self._chance() * self.rules.pause
+        if self.line.stream:
+            self.line.close = True
+
+    # -- the stream
+
+    def _line(self, event: Line, now: float) -> None:
+        if not self.line.stream or self.line.close:
+            return
+        self.line.heard(now)
+        try:
+            found = self.inbox.line(event.said, event.size)
+        except Foreign as lie:
+            whole = self.inbox.beginning
+            self.inbox.forget()
+            self.line.close = True
+            if whole:
+                self._lied(str(lie), now)
+            return
+        except Lie as lie:
+            self._lied(str(lie), now)
+            return
+        if isinstance(found, Beside):
+            self._beside(found)
+        elif found is not None:
+            self._changes(found, now)
+
+    def _beside(self, found: Beside) -> None:
+        if found.uuid in self.inbox.nics:
+            return  # it is ours, and the line that says so has been or comes
+        if found.wanted is None:
+            self.jobs.put(Drop((NIC, found.uuid), found.revision))
+        elif not unusable(found.wanted):
+            self.jobs.put(Apply((NIC, found.uuid), found.wanted))
+
+    def _changes(self, found: Changes, now: float) -> None:
+        """Let what was told be done. Of a NIC that is wanted no more, and is here, nothing is touched."""
+        for uuid, (value, revision) in found.networks.items():
+            self.jobs.put(SetNetwork((NETWORK, uuid), value, revision))
+        for uuid, own in found.nics.items():
+            self._want(uuid, own.wanted)
+            self.mark(uuid, now)
+        for uuid in found.left:
+            self.jobs.put(Drop((NIC, uuid), str(found.revision)))
+            self.outbox.refused.pop(uuid, None)
+            self.mark(uuid, now)
+        for uuid in found.networks_left:
+            self.jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
+        if found.whole:
+            self.jobs.put(Retain((ALL, ""), found.kept, frozenset(self.inbox.networks), str(found.revision)))
+            for uuid in self.outbox.told:
+                if uuid not in self.inbox.nics:
+                    self.mark(uuid, now)
+        self.line.honest()
+        self.ownership.told(found.revision, found)
+
+    def _want(self, uuid: str, wanted: Wanted) -> None:
+        why = unusable(wanted)
+        if why:
+            self.outbox.refused[uuid] = why
+            return
+        self.jobs.put(Apply((NIC, uuid), wanted))
+
+    def _ended(self, failure: Failure, now: float) -> None:
+        line = self.line
+        line.stream = line.close = line.closing = False
+        self.inbox.complete = False
+        line.greeted = False
+        if failure.kind == "epoch":
+            self._another_epoch(now)
+        elif failure.kind == "compacted":
+            self.inbox.forget()
+            self.line.listed = False
+        elif failure.lie:
+            self._lied(failure.text, now)
+        elif failure.kind == "twin":
+            line.stranger(failure.text)
+        elif failure.kind in ("missing", "forbidden"):
+            line.known = False
+        line.rewatch = max(line.rewatch, now + self._pause())
+
+    def _lied(self, text: str, now: float) -> None:
+        """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
+        self.line.lied(text, now + self._pause())
+        self.inbox.forget()
+        if self.line.stream:
+            self.line.close = True
+
+    def _pause(self) -> float:
+        return self.rules.pause * (0.5 + self._chance())
+
+    # -- on the node
+
+    def _looked(self, event: Looked, now: float) -> None:
+        looking, self._looking = self._looking, None
+        if looking is None:
+            return
+        if looking.owning:
+            self.ownership.looked(event)
+            return
+        if event.unclear:
+            self._gathered = now + self._pause()
+        for uuid, local in event.nics.items():
+            own = self.inbox.nics.get(uuid)
+            if own is None:
+                continue
+            self.ownership.seen(uuid, local, own)
+            at = own.wanted.revision
+            settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or uuid in self.outbox.refused
+            if not settled and not self.jobs.waits((NIC, uuid)):
+                self._want(uuid, own.wanted)
+        if self.line.ready:
+            self.outbox.looked(event, self._request)
+        else:
+            self.outbox.not_done()  # it was cut off, or is another, while we looked
+
+    def _did(self, did: Did, now: float) -> None:
+        over = self.jobs.did(did, now + self._pause())
+        for uuid in did.touched:
+            if uuid in self.inbox.nics:
+                self._want(uuid, self.inbox.nics[uuid].wanted)
+        kind, uuid = did.key
+        if kind != NIC or did.again:
+            return
+        if over:
+            self._done[uuid] = did.revision
+            if did.refused and uuid in self.inbox.nics:
+                self.outbox.refused[uuid] = did.refused
+            else:
+                self.outbox.refused.pop(uuid, None)
+        if uuid in self.inbox.nics or uuid in self.outbox.told:
+            self.mark(uuid, now)
+
+    # -- what people are told
+
+    def _notice(self, now: float) -> None:
+        refused = {**{uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}, **self.ownership.refused, **self.outbox.refused}
+        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
+        more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
+        self.alarm(REFUSED, shown + more)
+        for name, text in self.line.alarms(now).items():
+            self.alarm(name, text)
+
+    def alarm(self, name: str, text: str) -> None:
+        """Turn an alarm on, or off with the text ""."""
+        if self._alarms.get(name, "") != text:
+            self._alarms[name] = text
+            self._said.append(Alarm(name, text))
+
+    def tell(self, text: str) -> None:
+        """Say something in the log."""
+        self._said.append(Tell(text))
+
+    # -- on disk
+
+    @property
+    def _saveable(self) -> bool:
+        return self.inbox.complete and not self.jobs and str(self.inbox.ready) != self._saved[1]
+
+    def _to_save(self, now: float) -> bool:
+        return self._saveable and now >= self._saved[0] + SAVED
+
+    def last(self) -> Save | None:
+        """Give what is to be kept on disk at the end."""
+        return Save(self.inbox.document()) if self._saveable else None
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is left to be told, done or decided."""
+        return self.inbox.complete and not (self.outbox.marks or self.jobs or self.line.flight or self._looking or self.ownership.busy)
+
+
+class Looking(NamedTuple):
+    """A look that is under way. ``owning``: for a change of what is wanted, not for reports."""
+
+    uuids: tuple[str, ...]
+    about: bool
+    owning: bool
