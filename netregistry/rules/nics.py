@@ -32,7 +32,10 @@ PLACED = ("network", "cluster", "owner", "ip", "addresses")
 
 
 def add(draft: Draft, part: Part) -> Done:
-    """Make a NIC. Its master is who asks; without a MAC one is given out."""
+    """Make a NIC. Its master is who asks; without a MAC one is given out.
+
+    ``match``: EPOCH:0 says that it is not there in this epoch, so a copy of the request that comes after a restore does nothing.
+    """
     allocate, found, rest = _beside(draft, part.body)
     fields = read_fields(Nic, rest, (*AT_FIRST, *FIELDS))
     role = draft.who.role
@@ -50,6 +53,8 @@ def add(draft: Draft, part: Part) -> Done:
         fields["uuid"] = draft.new_uuid()
     if draft.nic(fields["uuid"]) is not None:
         raise Refused("exists", f"there is a NIC {fields['uuid']}")
+    if part.match:
+        matched(draft, keys.nic(fields["uuid"]), part.match)
     made = Nic(**fields)._replace(master=masters.identity(draft.who), made=draft.now)
     masters.nic(draft, made, [name for name in fields if name in FIELDS], draft.who)
     if not made.mac and not found and "mac" not in allocate:
@@ -69,11 +74,19 @@ def set_(draft: Draft, part: Part) -> Done:
 
 
 def delete(draft: Draft, part: Part) -> Done:
-    """Delete a NIC, and free what it has. ``force``: its Ganeti cluster is gone for good."""
+    """Delete a NIC, and free what it has. ``force``: its Ganeti cluster is gone for good.
+
+    A node deletes none that is anywhere else than stopped: a copy of its request may come when the NIC runs again.
+    """
     nic = _there(draft, part.target)
     key = keys.nic(nic.uuid)
     matched(draft, key, part.match)
     masters.nic_whole(draft, nic, draft.who, forced(part))
+    if draft.who.role == "node":
+        draft.expect(keys.seen(draft.who.name, nic.uuid))
+        running = [node for node, report, _revision in draft.view.seen(nic.uuid) if report.state != "stopped"]
+        if running:
+            raise Refused("in-use", f"NIC {nic.label} is running", nodes=running)
     claims.change(draft, nic, None, False)
     draft.delete(key)
     return Done(200, key, write(nic))

@@ -197,3 +197,23 @@ def test_who_may_what(registry: Registry) -> None:
 def test_an_importer_is_of_a_cluster(registry: Registry, name: str) -> None:
     assert registry.refused("nic.add", "", {}, GANETI._replace(name=name))["status"] == 403
     assert registry.refused("nic.add", "", {}, node(0)._replace(name="x"))["status"] == 403
+
+
+def test_a_new_nic_is_made_in_the_epoch_it_was_asked_for_in(registry: Registry) -> None:
+    """A copy of a request from before a restore comes to a registry that has no history of it."""
+    body = {"uuid": "13264fb6-0667-415f-9a43-786dc01cbf24", "mac": MAC}
+    assert registry.refused("nic.add", "", body, match="earlier:0")["kind"] == "epoch"
+    assert registry.refused("nic.add", "", body, match="first:1")["kind"] == "stale"
+    registry.do("nic.add", "", body, match="first:0")
+
+
+def test_a_node_deletes_nothing_that_runs(registry: Registry) -> None:
+    """Its request may be a copy that comes late, when the NIC has come back."""
+    who = registry.join(0)
+    own = registry.nic(who, mac=MAC)
+    registry.report(who, {"nic": own.uuid, "state": "running"})
+    assert registry.refused("nic.delete", own.uuid, None, who)["kind"] == "in-use"
+    registry.report(who, {"nic": own.uuid, "state": "incoming"})
+    assert registry.refused("nic.delete", own.uuid, None, who)["nodes"] == [NODES[0]]
+    registry.report(who, {"nic": own.uuid, "state": "stopped"})
+    registry.do("nic.delete", own.uuid, None, who)
