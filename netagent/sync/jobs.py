@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 NIC, NETWORK, ALL = "nic", "network", "all"
+#: Jobs beside which no other is done.
+COMMON = (SetNetwork, DropNetwork, Retain)
 AT_ONCE = 4
 NEVER = float("inf")
 
@@ -41,15 +43,17 @@ class Jobs:
 
     def start(self, now: float) -> Iterator[Doing]:
         """Give the jobs that are to be begun."""
-        if any(isinstance(job, SetNetwork | DropNetwork | Retain) for job in self._doing.values()):
+        if any(isinstance(job, COMMON) for job in self._doing.values()):
             return
         for key, job in list(self._todo.items()):
             if len(self._doing) >= AT_ONCE:
                 return
             if key in self._doing or self._later.get(key, 0.0) > now:
+                if isinstance(job, Retain):
+                    return  # what was told after it, it does not know
                 continue
             self._later.pop(key, None)
-            common = isinstance(job, SetNetwork | DropNetwork | Retain)
+            common = isinstance(job, COMMON)
             if common and self._doing:
                 return
             del self._todo[key]
@@ -58,9 +62,9 @@ class Jobs:
             if common:
                 return
 
-    def due(self) -> float:
+    def due(self, now: float) -> float:
         """Give when a job that is to be tried again is due; what else can be begun was begun."""
-        return min((when for key, when in self._later.items() if key in self._todo), default=NEVER)
+        return min((when for when in self._later.values() if when > now), default=NEVER)
 
     def did(self, did: Did, again: float) -> bool:
         """Take what became of a job; ``again``: when it is tried again if need be. Tells whether it is over, and nothing newer waits."""

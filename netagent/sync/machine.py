@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from netagent.sync.messages import Asking, Event, Request, Wanted
+    from netagent.sync.messages import Asking, Event, Local, Request, Wanted
     from netagent.sync.rules import Rules
 
 GATHER = 0.2  #: seconds for which marks gather
@@ -86,6 +86,7 @@ class Machine:
         self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
+        self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
         self._saved = (now, str(self.inbox.ready))
         self._retried = now + rules.every
 
@@ -101,6 +102,8 @@ class Machine:
         elif isinstance(event, Looked):
             self._looked(event, now)
         elif isinstance(event, Surveyed):
+            self._done.clear()
+            self._settle(event.nics)
             self.ownership.surveyed(event, now)
         elif isinstance(event, Did):
             self._did(event, now)
@@ -144,6 +147,7 @@ class Machine:
             found.append(Close())
         if self.line.may_watch(now):
             self.line.stream = True
+            self._waiting = {}
             found.append(Watch(self.inbox.begin()))
         self._notice(now)
         if self._to_save(now):
@@ -156,7 +160,7 @@ class Machine:
     def due(self, now: float) -> float:
         """Give when ``turn`` has something to do if nothing happens before."""
         line = self.line
-        times = [self.jobs.due(), self.ownership.due(now), line.due(now), self._retried]
+        times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
         if line.flight is None and line.greeted and line.ready:
             if self.outbox.flight is not None or self.ownership.asks:
                 times.append(line.rest)
@@ -212,7 +216,7 @@ class Machine:
                     self._another_epoch(now)
                     self.line.greeted = True
             elif isinstance(asked, AskNode):
-                self.outbox.after = self.line.node(event.body)
+                self._known(self.line.node(event.body))
             elif isinstance(asked, List):
                 self._listed(asked, event.body, now)
             elif isinstance(asked, Send):
@@ -224,8 +228,16 @@ class Machine:
         except (Lie, KeyError, TypeError, ValueError, AttributeError) as error:
             self._lied(f"an answer that is none: {error}", now)
 
+    def _known(self, after: str) -> None:
+        """Take after which reports the next ones come. Where these are others than our latest, somebody has removed what we had said."""
+        if self.outbox.flight is not None:
+            return  # it may be that; sent again it tells
+        if after != self.outbox.after:
+            self.line.listed = False
+        self.outbox.after = after
+
     def _listed(self, asked: List, body: Any, now: float) -> None:
-        if asked.what == "reports":
+        if not self.line.listed and asked.what == "reports":
             self.outbox.listed([item["report"] for item in body if item["node"] == self.node])
             self.line.listed = True
             self.ownership.begin(now)
@@ -254,8 +266,8 @@ class Machine:
         elif isinstance(asked, Send):
             self._not_sent(failure, now)
         elif isinstance(asked, Ask):
-            self.ownership.failed(asked, failure)
-        elif isinstance(asked, List) and asked.what != "reports":
+            self.ownership.failed(asked, failure, now)
+        elif isinstance(asked, List) and self.line.listed:
             self.ownership.not_listed()
         elif isinstance(asked, AskNode) and failure.kind == "missing":
             self.line.stranger("the registry knows no such node: netcommon registry join lets it join")
@@ -310,10 +322,9 @@ class Machine:
             self._changes(found, now)
 
     def _beside(self, found: Beside) -> None:
-        if found.uuid in self.inbox.nics:
-            return  # it is ours, and the line that says so has been or comes
-        if found.wanted is None:
-            self.jobs.put(Drop((NIC, found.uuid), found.revision))
+        """Keep what the operator wants of a NIC that is elsewhere. Of one that is ours, or ceases to be, the end of the commit decides."""
+        if found.uuid in self.inbox.nics or found.wanted is None:
+            self._waiting[found.uuid] = found
         elif not unusable(found.wanted):
             self.jobs.put(Apply((NIC, found.uuid), found.wanted))
 
@@ -328,6 +339,15 @@ class Machine:
             self.jobs.put(Drop((NIC, uuid), str(found.revision)))
             self.outbox.refused.pop(uuid, None)
             self.mark(uuid, now)
+            self.line.known = self.line.known and uuid not in self.outbox.told  # the node may be fenced
+        for beside in self._waiting.values():
+            if beside.uuid in self.inbox.nics:
+                continue
+            if beside.wanted is None:
+                self.jobs.put(Drop((NIC, beside.uuid), beside.revision))
+            elif not unusable(beside.wanted):
+                self.jobs.put(Apply((NIC, beside.uuid), beside.wanted))
+        self._waiting = {}
         for uuid in found.networks_left:
             self.jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
         if found.whole:
@@ -384,7 +404,15 @@ class Machine:
             return
         if event.unclear:
             self._gathered = now + self._pause()
-        for uuid, local in event.nics.items():
+        self._settle(event.nics)
+        if self.line.ready:
+            self.outbox.looked(event, self._request)
+        else:
+            self.outbox.not_done()  # it was cut off, or is another, while we looked
+
+    def _settle(self, nics: Mapping[str, Local]) -> None:
+        """Let NICs that are not what is wanted of them be set so, but not those with which that was just tried."""
+        for uuid, local in nics.items():
             own = self.inbox.nics.get(uuid)
             if own is None:
                 continue
@@ -393,10 +421,6 @@ class Machine:
             settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or uuid in self.outbox.refused
             if not settled and not self.jobs.waits((NIC, uuid)):
                 self._want(uuid, own.wanted)
-        if self.line.ready:
-            self.outbox.looked(event, self._request)
-        else:
-            self.outbox.not_done()  # it was cut off, or is another, while we looked
 
     def _did(self, did: Did, now: float) -> None:
         over = self.jobs.did(did, now + self._pause())

@@ -40,6 +40,7 @@ class Outbox:
         self.refused: dict[str, str] = {}  #: NIC -> why what is wanted of it is not set
         self.aside: dict[str, str] = {}  #: NICs whose reports the registry refuses, and why
         self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
+        self.absent: set[str] = set()  #: NICs that are ours and not here, of which nothing was ever said: that is to be said
         self.flight: Send | None = None
         self._reading: tuple[str, ...] = ()
         self._flying: dict[str, Sent | None] = {}
@@ -86,6 +87,7 @@ class Outbox:
             if local is None and before is not None and before.state == STOPPED and kept:
                 continue  # it is not here, and that was told
             report = self._report(uuid, local, looked.wall, kept)
+            self.absent.discard(uuid)
             if report is None:
                 if before is not None:
                     removed.append(uuid)
@@ -108,7 +110,7 @@ class Outbox:
         """Give what is to be said of a NIC; None: nothing. One that is not here is stopped as long as it is wanted."""
         if local is not None:
             return self._said(uuid, local)
-        return Report(uuid, STOPPED, since=wall) if uuid in self.told and kept else None
+        return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
 
     def _said(self, uuid: str, local: Local) -> Report:
         return local.report._replace(refused=_note(self.refused.get(uuid, "")))
@@ -160,6 +162,19 @@ class Outbox:
         self.ever = set(self.told)
         for uuid in self.told:
             self.dirty.setdefault(uuid)
+
+    def compared(self, reports: Iterable[Mapping[str, str]]) -> None:
+        """Hold what the registry has from us against what we know of that; what differs is told again."""
+        if self.flight is not None:
+            return  # nobody knows whether that is in it
+        has = {each["nic"]: each["state"] for each in reports}
+        for uuid in [uuid for uuid, sent in self.told.items() if has.get(uuid) != sent.state]:
+            del self.told[uuid]
+            self.mark(uuid)
+        for uuid in has.keys() - self.told.keys():
+            self.told[uuid] = Sent(has[uuid], 0)
+            self.ever.add(uuid)
+            self.mark(uuid)
 
     def forget(self) -> None:
         """Take that nothing is known of what the registry has from us."""

@@ -12,7 +12,7 @@ from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Ask, List
 from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import revision_of
-from netagent.sync.reaping import found
+from netagent.sync.reaping import Stray, found
 from netregistry.rules.masters import OF_NODE
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from netagent.sync.messages import Asking, Failure, Local, Looked, Surveyed
     from netagent.sync.outbox import Outbox, Sent
     from netagent.sync.reading import Own, Revision
-    from netagent.sync.reaping import Found, Stray
+    from netagent.sync.reaping import Found
     from netagent.sync.rules import Rules
 
 REAPING, INVENTORY = "registry-reaping", "registry-inventory"
@@ -73,7 +73,7 @@ class Ownership:
         first, last = rules.first
         self._compare_at = now + first + (last - first) * chance()
         self._survey: Surveyed | None = None
-        self._reported: Any = None
+        self._lists: list[Any] = []
         self._comparing = False
         self._survey_at = NEVER  # when the inventory of the beginning is due
 
@@ -203,11 +203,17 @@ class Ownership:
         elif asked.method == "POST":
             self._unconfirmed[asked.uuid] = revision_of(revision).number
 
-    def failed(self, asked: Ask, failure: Failure) -> None:
-        """Take that it was not done, or that nobody knows: then the same is sent again, which decides it."""
-        if failure.kind in AGAIN:
+    def failed(self, asked: Ask, failure: Failure, now: float) -> None:
+        """Take that it was not done, or that nobody knows: then the same is sent again, which decides it.
+
+        A removal is not: the NIC may have come back, so it is looked at again, and asked for anew at the same revision.
+        """
+        if failure.kind in AGAIN and asked.method != "DELETE":
             return
         self._doubt = None
+        if failure.kind in AGAIN:
+            self._strays.insert(0, (now + self._rules.confirm, Stray(asked.uuid, asked.match, asked.uuid)))
+            return
         self._outbox.mark(asked.uuid)
         if failure.kind not in CHANGED or (asked.method == "POST" and failure.kind != "epoch"):
             self.refused[asked.uuid] = failure.text
@@ -224,7 +230,7 @@ class Ownership:
         self._compare_at = now + self._rules.every / OFTEN * self._about_one()
         if self._line.ready and self._inbox.complete and not self._strays:
             self._comparing = self.survey_due = True
-            self._survey = self._reported = None
+            self._survey, self._lists = None, []
 
     def surveyed(self, event: Surveyed, now: float) -> None:
         """Take an inventory: what of it the registry does not know is marked."""
@@ -248,17 +254,18 @@ class Ownership:
             return self._doubt
         if not self._comparing or self._survey is None:
             return None
-        return List("nics") if self._reported is None else List("mastered")
+        return List(("reports", "nics", "mastered")[len(self._lists)])
 
     def listed(self, what: str, items: Any, now: float) -> None:
         """Take a whole list. Raises KeyError, TypeError."""
         if not self._comparing or self._survey is None:
             return
-        if what == "nics":
-            self._reported = items
-            return
-        self._compare_at = now + self._rules.every * self._about_one()
-        self._decide(found(self._node, self._survey, self._outbox.told, self._reported, items), now)
+        if what == "reports":
+            self._outbox.compared([item["report"] for item in items if item["node"] == self._node])
+        self._lists.append(items)
+        if what == "mastered":
+            self._compare_at = now + self._rules.every * self._about_one()
+            self._decide(found(self._node, self._survey, self._outbox.told, *self._lists[1:]), now)
 
     def _decide(self, what: Found, now: float) -> None:
         """Do what a comparison has found: few at a time, and nothing without a whole picture."""
@@ -268,6 +275,9 @@ class Ownership:
             return
         for uuid in what.reports:
             self._outbox.leaving.add(uuid)
+            self._outbox.mark(uuid)
+        for uuid in what.unsaid:
+            self._outbox.absent.add(uuid)
             self._outbox.mark(uuid)
         doing = self._rules.reap == "on"
         going = what.strays[: self._rules.cap] if doing else ()
@@ -282,7 +292,7 @@ class Ownership:
         self._abort()
 
     def _abort(self) -> None:
-        self._comparing, self._survey, self._reported = False, None, None
+        self._comparing, self._survey, self._lists = False, None, []
 
     def _about_one(self) -> float:
         return 0.9 + 0.2 * self._chance()

@@ -30,10 +30,14 @@ class Stray(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may."""
+    """What may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may.
+
+    ``unsaid``: wanted NICs of this node that are not here, of which it has never said so: they may be about to come.
+    """
 
     strays: tuple[Stray, ...] = ()
     reports: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -53,18 +57,17 @@ def found(
         for item in reported
         if item["nic"]["uuid"] not in here and _is_stopped(told, item) and item["shown"]["state"] in ELSEWHERE and _others(node, item)
     )
+    gone = [item for item in mastered if item["nic"]["uuid"] not in here and item["nic"]["master"] == f"node:{node}"]
     strays = tuple(
         Stray(item["nic"]["uuid"], item["revision"], item["label"])
-        for item in mastered
-        if item["nic"]["uuid"] not in here
-        and item["nic"]["master"] == f"node:{node}"
-        and _is_stopped(told, item)
+        for item in gone
+        if _is_stopped(told, item)
         and item["shown"]["state"] in GOING
         and list(item["shown"]["nodes"]) == [node]
     )
     if strays and not here:
         return Found(problem="no NIC is on record or defined on this node any more: if that is so, netcommon registry nic delete says it")
-    return Found(strays, away)
+    return Found(strays, away, tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told))
 
 
 def _is_stopped(told: Mapping[str, Sent], item: Mapping[str, Any]) -> bool:

@@ -1,0 +1,500 @@
+"""Nodes that synchronise with a registry, all simulated but what is tried: the real machine on each node, the real registry core and streams.
+
+Messages are late, lost, doubled and cut off; agents and the registry are killed, the registry is restored from an old copy or moved; guests
+start, stop and migrate, are defined and taken out, inventories fail. One seed, one history. Each commit is looked at as it is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from netagent.sync.machine import Machine
+from netagent.sync.messages import (
+    Alarm,
+    Answered,
+    Apply,
+    Ask,
+    AskNode,
+    Beat,
+    Close,
+    Did,
+    Drop,
+    DropNetwork,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    Hello,
+    Line,
+    List,
+    Local,
+    Look,
+    Looked,
+    Marked,
+    Retain,
+    Save,
+    Send,
+    SetNetwork,
+    Survey,
+    Surveyed,
+    Wanted,
+    Watch,
+)
+from netagent.sync.rules import Rules
+from netregistry.model.history import Identity
+from netregistry.model.nic import Option, Report
+from netregistry.model.node import About
+from netregistry.refusal import Refused
+from netregistry.request import Call, made, new_id
+from netregistry.service.limits import Limits
+from netregistry.service.registry import Registry
+from netregistry.service.streams import Channel
+from netregistry.stores.base import Batch, Put
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.registry import NODES, OPERATOR
+from tests.support.service import Lines
+
+CLUSTER = "gnt.example.com"
+GANETI = Identity("importer", CLUSTER, "unix")
+RULES = Rules(pause=5.0, first=(20.0, 60.0), every=300.0, confirm=3.0, cap=2)
+TIMEOUT = 20.0  #: seconds after which an answer is not waited for any more
+VALUES = [("isolated", "yes"), ("isolated", "no"), ("rate_in", "512kbit"), ("firewall", "limited")]
+UUIDS = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(8)]
+
+
+class Guest:
+    """One NIC of a guest that is here."""
+
+    def __init__(self, mac: str, since: float, incoming: bool = False) -> None:
+        self.mac, self.since, self.incoming = mac, since, incoming
+        self.force: tuple[Any, ...] = ()
+        self.applied = ""
+
+
+class Node:
+    """One node: what is there, what is on its disk, and its agent while that runs."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.uuid, self.number = world, NODES[number], number
+        self.guests: dict[str, Guest] = {}
+        self.defined: dict[str, dict[str, Any]] = {}
+        self.disk: dict[str, Wanted] = {}
+        self.networks: dict[str, str] = {}
+        self.document: Any = None
+        self.trouble = ""  #: of inventories
+        self.machine: Machine | None = None
+        self.life = 0
+        self.alarms: dict[str, str] = {}
+        self.channel: Channel | None = None
+        self.arrives = 0.0  #: when the last line of the stream does
+        self.incarnation = ""
+        self.timer: float = float("inf")
+
+    # -- the agent
+
+    def start(self) -> None:
+        self.life += 1
+        self.incarnation = new_id(self.world.time, self.world.chance.getrandbits(74))
+        self.alarms = {}
+        world = self.world
+        self.machine = Machine(self.uuid, RULES, world.id, world.chance.random, world.time, self.document)
+        self.turn()
+
+    def kill(self) -> None:
+        self.machine = None
+        self.life += 1
+        if self.channel is not None:
+            self.world.close(self.channel)
+        self.channel = None
+
+    def tell(self, event: Event) -> None:
+        if self.machine is not None:
+            self.machine.take(event, self.world.time)
+            self.turn()
+
+    def mark(self, uuid: str) -> None:
+        """What happens on the node marks it; an event may be lost, as inotify loses some."""
+        if self.world.faulty and self.world.chance.random() < 0.02:
+            return
+        self.tell(Marked(uuid))
+
+    def turn(self) -> None:
+        if self.machine is None:
+            return
+        for request in self.machine.turn(self.world.time):
+            self.world.count[type(request).__name__] = self.world.count.get(type(request).__name__, 0) + 1
+            self.ask(request)
+        due = self.machine.due(self.world.time)
+        if due < self.timer or self.timer <= self.world.time:
+            self.timer = max(due, self.world.time)
+            if due < float("inf"):
+                self.world.at(self.timer, self._timed(self.life, self.timer))
+
+    def _timed(self, life: int, when: float) -> Callable[[], None]:
+        def run() -> None:
+            if self.life == life and self.timer == when:
+                self.timer = float("inf")
+                self.turn()
+
+        return run
+
+    def later(self, make: Callable[[], Event], slow: float = 0.05) -> None:
+        """Let the agent be answered by this node in a while: what is looked at is as it is then."""
+        life = self.life
+
+        def run() -> None:
+            if self.life == life:
+                self.tell(make())
+
+        self.world.at(self.world.time + self.world.chance.uniform(0.0, slow), run)
+
+    def ask(self, request: Any) -> None:
+        world = self.world
+        if isinstance(request, Look):
+            self.later(lambda: self.looked(request))
+        elif isinstance(request, Survey):
+            self.later(self.surveyed)
+        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+            self.later(lambda: self.do(request), 1.0)
+        elif isinstance(request, Save):
+            self.document = json.loads(json.dumps(request.document))
+        elif isinstance(request, Alarm):
+            self.alarms[request.name] = request.text
+        elif isinstance(request, Watch):
+            world.watch(self, request.start)
+        elif isinstance(request, Close):
+            if self.channel is not None:
+                world.close(self.channel)
+                self.channel = None
+            self.later(lambda: Ended(Failure("", "closed")))
+        elif isinstance(request, Hello | AskNode | List | Send | Ask | Beat):
+            if isinstance(request, Ask) and request.method == "DELETE":
+                assert not self.here(request.uuid), "a NIC that is here is to be removed from the registry"
+                assert not self.trouble, "something is removed by an inventory that was not whole"
+            world.send(self, request)
+
+    # -- what is on the node
+
+    def here(self, uuid: str) -> bool:
+        return uuid in self.guests or uuid in self.defined
+
+    def local(self, uuid: str) -> Local | None:
+        guest, defined = self.guests.get(uuid), self.defined.get(uuid)
+        if guest is None and defined is None:
+            return None
+        fields = {"mac": mac_of(uuid), "instance": f"web{uuid[7]}", "index": 0, **(defined or {})}
+        if guest is None:
+            return Local(Report(uuid, "stopped", since=1.0), fields)
+        options = tuple(Option(*each) for each in guest.force)
+        state: Any = "incoming" if guest.incoming else "running"
+        report = Report(uuid, state, f"tap{uuid[7]}", guest.mac, options=options, applied=guest.applied, since=guest.since)
+        return Local(report, fields, ganeti=self.world.is_ganeti(uuid))
+
+    def looked(self, request: Look) -> Looked:
+        unclear = self.trouble != "" or (self.world.faulty and self.world.chance.random() < 0.03)
+        found = {uuid: local for uuid in request.uuids if (local := self.local(uuid)) is not None}
+        unseen = frozenset(uuid for uuid in request.uuids if uuid not in found) if unclear else frozenset()
+        return Looked(found, unseen, About(version="1") if request.about else None, self.world.time)
+
+    def surveyed(self) -> Surveyed:
+        found = {uuid: local for uuid in UUIDS if (local := self.local(uuid)) is not None}
+        if self.trouble == "empty":
+            return Surveyed({})
+        if self.trouble:
+            return Surveyed(dict(list(found.items())[: len(found) // 2]), "a folder cannot be read")
+        return Surveyed(found)
+
+    def do(self, job: Any) -> Event:
+        world = self.world
+        if world.faulty and world.chance.random() < 0.1:
+            return Did(job.key, "", again=True)
+        uuid = job.key[1]
+        if isinstance(job, Apply):
+            guest = self.guests.get(uuid)
+            if guest is not None and uuid in world.stubborn and any(each.name == "firewall" for each in job.wanted.options):
+                return Did(job.key, job.wanted.revision, refused="the host refuses it")
+            self.disk[uuid] = job.wanted
+            if guest is not None:
+                guest.force, guest.applied = job.wanted.options, job.wanted.revision
+            return Did(job.key, job.wanted.revision)
+        if isinstance(job, SetNetwork):
+            self.networks[uuid] = job.revision
+        elif isinstance(job, DropNetwork):
+            self.networks.pop(uuid, None)
+        elif isinstance(job, Drop):
+            if uuid not in self.guests:
+                self.disk.pop(uuid, None)
+        else:
+            self.disk = {each: wanted for each, wanted in self.disk.items() if each in job.nics or each in self.guests}
+            self.networks = {each: at for each, at in self.networks.items() if each in job.networks}
+        return Did(job.key, job.revision)
+
+
+def mac_of(uuid: str) -> str:
+    return f"aa:00:00:00:00:0{uuid[7]}"
+
+
+class World:
+    """Everything. ``faulty``: whether anything goes wrong."""
+
+    def __init__(self, seed: int, nodes: int = 2) -> None:
+        self.chance = random.Random(seed)
+        self.time = 1_800_000_000.0
+        self.faulty = True
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        self.count: dict[str, int] = {}
+        self.acknowledged: dict[tuple[str, str], float] = {}  # what was removed -> when that was acknowledged
+        self.stubborn: set[str] = set()
+        self.copies: list[tuple[list[tuple[str, bytes]], int]] = []
+        self.epoch = self.ticks = 0
+        self.registry: Registry | None = None
+        self.store = SqliteStore.create(":memory:", "epoch0", lambda: self.time)
+        self.open()
+        for number in range(nodes):
+            body = {"uuid": NODES[number], "name": f"n{number}", "cluster": CLUSTER}
+            assert self.answer(Call(self.id(), "node.join", "", body), OPERATOR).status == 201
+        network = {"uuid": NETWORK, "name": "blue", "subnet": "192.0.2.0/24", "cluster": CLUSTER}
+        assert self.answer(Call(self.id(), "network.add", "", network), OPERATOR).status == 201
+        self.nodes = [Node(self, number) for number in range(nodes)]
+        for node in self.nodes:
+            node.start()
+        self.at(self.time + 1.0, self.tick)
+
+    def id(self) -> str:
+        return new_id(self.time, self.chance.getrandbits(74))
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (when, next(self.order), action))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        until = self.time + seconds
+        while self.events and self.events[0][0] <= until:
+            when, _order, action = heapq.heappop(self.events)
+            self.time = max(self.time, when)
+            action()
+        self.time = until
+
+    def is_ganeti(self, uuid: str) -> bool:
+        return int(uuid[7]) >= 4
+
+    # -- the registry
+
+    def open(self) -> None:
+        self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
+        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+
+    def down(self) -> None:
+        """Kill the registry: streams are cut off where they are."""
+        assert self.registry is not None
+        for node in self.nodes:
+            if node.channel is not None:
+                channel, node.channel = node.channel, None
+                self.cut(node, channel)
+        self.registry.local.close()
+        self.registry = None
+
+    def restore(self, items: list[tuple[str, bytes]]) -> None:
+        """Begin a new epoch with these items, by an earlier copy or the newest."""
+        if self.registry is not None:
+            self.down()
+        self.epoch += 1
+        self.store = SqliteStore.create(":memory:", f"epoch{self.epoch}", lambda: self.time)
+        for place in range(0, len(items), 100):
+            self.store.commit((), [Put(key, value) for key, value in items[place : place + 100]])
+        self.acknowledged.clear()  # what was acknowledged since the copy is not so any more
+        self.open()
+
+    def copy(self) -> list[tuple[str, bytes]]:
+        return [(item.key, item.value) for item in self.store.list("").items if not item.key.startswith(("alive/", "leader"))]
+
+    def answer(self, call: Call, who: Identity) -> Any:
+        assert self.registry is not None
+        response = self.registry.answer(call, who)
+        self.look()
+        return response
+
+    def look(self) -> None:
+        """Judge what was committed."""
+        while (batch := self.judge.next(0.0)).changes:
+            self.judged(batch)
+
+    def judged(self, batch: Batch) -> None:
+        changed = {change.key: change.value for change in batch.changes}
+        request = next((key.partition("/")[2] for key in changed if key.startswith("history/")), "")
+        for key, value in changed.items():
+            kind, _, rest = key.partition("/")
+            if kind == "reports" and value is not None:
+                request = json.loads(value)["request"]
+        for key, value in changed.items():
+            kind, _, rest = key.partition("/")
+            if kind in ("nics", "seen") and value is not None and request:
+                gone = self.acknowledged.get((kind, rest))
+                assert gone is None or made(request) >= int(gone * 1000), "a write from before was accepted after an acknowledged deletion"
+            if kind == "nics" and value is None and request:
+                self.deleted(rest, json.loads(changed[f"history/{request}"] or b""))
+
+    def deleted(self, uuid: str, entry: Any) -> None:
+        """No node has deleted what somebody says to be alive."""
+        if entry["who"]["role"] != "node":
+            return
+        for node in NODES:
+            item = self.store.get(f"seen/{node}/{uuid}")
+            assert item is None or json.loads(item.value)["state"] == "stopped", "a live NIC was removed from the registry"
+
+    def tick(self) -> None:
+        if self.registry is not None:
+            self.registry.tick()
+            self.look()
+            self.ticks += 1
+            if self.ticks % 3 == 0:
+                self.registry.beat()
+                self.look()
+            self.pump()
+        self.at(self.time + 2.0, self.tick)
+
+    # -- the network
+
+    def delay(self) -> float:
+        if not self.faulty:
+            return self.chance.uniform(0.0, 0.02)
+        return self.chance.choice([0.0, 0.01, 0.1, 1.0, 8.0])
+
+    def send(self, node: Node, request: Any) -> None:
+        """Bring a request to the registry and the answer back; some of both get lost, and some requests come again much later."""
+        life, given = node.life, [False]
+
+        def back(event: Event) -> None:
+            def run() -> None:
+                if node.life == life and not given[0]:
+                    given[0] = True
+                    if isinstance(event, Answered) and isinstance(request, Ask) and request.method == "DELETE":
+                        self.acknowledged["nics", request.uuid] = self.time
+                    if isinstance(event, Answered) and isinstance(request, Send):
+                        for uuid in request.body["removed"]:
+                            self.acknowledged["seen", f"{node.uuid}/{uuid}"] = self.time
+                    node.tell(event)
+
+            if not (self.faulty and self.chance.random() < 0.05):
+                self.at(self.time + self.delay(), run)
+
+        def serve(first: bool) -> None:
+            if self.registry is None:
+                event: Event = Failed(Failure("", "nobody listens"))
+            else:
+                event = self.serve(node, request)
+                self.pump()
+            if first:
+                back(event)
+
+        def lost() -> None:
+            if node.life == life and not given[0]:
+                given[0] = True
+                node.tell(Failed(Failure("", "no answer in time")))
+
+        self.at(self.time + TIMEOUT, lost)
+        if not (self.faulty and self.chance.random() < 0.05):
+            self.at(self.time + self.delay(), lambda: serve(True))
+        if self.faulty and isinstance(request, Send | Ask) and self.chance.random() < 0.15:
+            self.at(self.time + self.chance.choice([0.5, 5.0, 60.0, 600.0, 2000.0]), lambda: serve(False))
+
+    def serve(self, node: Node, request: Any) -> Event:
+        """Do what the service does."""
+        assert self.registry is not None
+        reader, who = self.registry.reader, Identity("node", node.uuid, "unix")
+        try:
+            if isinstance(request, Hello):
+                return self._shown(reader.abilities())
+            if isinstance(request, AskNode):
+                return self._shown(reader.node(node.uuid))
+            if isinstance(request, List):
+                narrowed = {"master": f"node:{node.uuid}"} if request.what == "mastered" else {"node": node.uuid}
+                found = (reader.reports if request.what == "reports" else reader.nics)({**narrowed, "limit": 1000})
+                return Answered(json.loads(json.dumps(found.body["items"])), found.revision)
+            if isinstance(request, Beat):
+                return Answered({"seconds": self.registry.heartbeat(who, node.uuid, {"incarnation": node.incarnation})})
+        except Refused as refused:
+            return Failed(Failure(refused.kind, refused.detail))
+        if isinstance(request, Send):
+            call = Call(request.id, "report", "", json.loads(json.dumps(request.body)), "")
+        else:
+            action = {"POST": "nic.add", "PATCH": "nic.set", "DELETE": "nic.delete"}[request.method]
+            target = "" if request.method == "POST" else request.uuid
+            call = Call(request.id, action, target, json.loads(json.dumps(request.body)), request.match)
+        response = self.answer(call, who)
+        if response.status >= 400:
+            return Failed(Failure(response.body["type"].rpartition("/")[2], response.body["detail"]))
+        return Answered(response.body, response.revision)
+
+    def _shown(self, answer: Any) -> Answered:
+        return Answered(json.loads(json.dumps(answer.body)), answer.revision)
+
+    def watch(self, node: Node, start: str) -> None:
+        life = node.life
+
+        def begin() -> None:
+            if node.life != life:
+                return
+            if self.registry is None:
+                node.tell(Ended(Failure("", "nobody listens")))
+                return
+            wanted = {"node": node.uuid, "incarnation": node.incarnation, "from": start}
+            try:
+                node.channel = self.registry.watch(Identity("node", node.uuid, "unix"), wanted, lambda: None)
+            except Refused as refused:
+                node.tell(Ended(Failure(refused.kind, refused.detail)))
+                return
+            self.look()
+            self.pump()
+
+        self.at(self.time + self.delay(), begin)
+
+    def close(self, channel: Channel) -> None:
+        if self.registry is not None:
+            self.registry.streams.close(channel, "the hearer is gone")
+
+    def cut(self, node: Node, channel: Channel) -> None:
+        """End a stream in the middle of what it says."""
+        lines = channel.take().splitlines()
+        self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
+
+    def pump(self) -> None:
+        """Send on what streams have; in order, each at its time."""
+        for node in self.nodes:
+            channel = node.channel
+            if channel is None:
+                continue
+            if self.faulty and self.chance.random() < 0.003:
+                node.channel = None
+                self.close(channel)
+                self.cut(node, channel)
+                continue
+            ended, lines = channel.ended, channel.take().splitlines()
+            if ended and not lines:
+                node.channel = None
+                self.lines(node, [], Failure("", ended))
+            elif lines:
+                self.lines(node, lines)
+
+    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+        life = node.life
+        node.arrives = max(node.arrives, self.time + self.delay())
+
+        def run() -> None:
+            if node.life == life and node.machine is not None:
+                for line in lines:
+                    node.machine.take(Line(json.loads(line), len(line)), self.time)
+                if end is not None:
+                    node.machine.take(Ended(end), self.time)
+                node.turn()
+
+        self.at(node.arrives, run)
+
+
+NETWORK = "13264fb6-0667-415f-9a43-786dc01cbf24"
