@@ -108,6 +108,7 @@ class Node:
     def kill(self) -> None:
         self.machine = None
         self.life += 1
+        self.timer = float("inf")
         if self.channel is not None:
             self.world.close(self.channel)
         self.channel = None
