@@ -18,6 +18,7 @@ from netagent.ganeti_doors import Doors
 from netagent.hooks.server import Serving
 from netagent.index import Nics, entry_of
 from netagent.loop import Loop
+from netagent.reap.reaper import RECORDS
 from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.repair_policy import Repairs
 from netagent.record_cache import PARSED
@@ -211,6 +212,7 @@ class Agent:
             record = None
         for problem in self._store.problems:
             self._log.warning(problem)
+            self._service.alarms.set(RECORDS, problem)  # until a reaping finds all of them readable
         self._store.problems.clear()
         here = self._service.identity
         if record is None or (record.boot == here.boot and record.netns != here.netns):

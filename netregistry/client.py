@@ -127,7 +127,7 @@ class Client:
             response = self._sent(connection, "GET", _target("watch", {name: value for name, value in query.items() if value}), None, {})
             if response.status != 200:
                 raise _problem(response.status, response.read())
-            while line := response.readline(LONGEST_LINE):
+            for line in _lines(response):
                 yield _decoded(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise TryAgain(f"the registry's stream was cut off: {_words(error)}") from None
@@ -138,20 +138,19 @@ class Client:
 
     def backup(self) -> Iterator[bytes]:
         """Give a copy of the registry, piece by piece. Raises as ``get`` does."""
-        return self._pieces("backup", lambda response: response.read(1 << 16))
+        return self._pieces("backup", _blocks)
 
     def export(self) -> Iterator[bytes]:
         """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
-        return self._pieces("export", lambda response: response.readline(LONGEST_LINE))
+        return self._pieces("export", _lines)
 
-    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], bytes]) -> Iterator[bytes]:
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], Iterator[bytes]]) -> Iterator[bytes]:
         connection = _Connection(self._path, self._seconds)
         try:
             response = self._sent(connection, "GET", _target(place, {}), None, {})
             if response.status != 200:
                 raise _problem(response.status, response.read())
-            while data := read(response):
-                yield data
+            yield from read(response)
         except (OSError, http.client.HTTPException) as error:
             raise TryAgain(f"the registry's answer was cut off: {_words(error)}") from None
         finally:
@@ -204,6 +203,27 @@ class Client:
             data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
         connection.request(method, target, data, {**headers, **given})
         return connection.getresponse()
+
+
+def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Give a body whose length is known. Raises IncompleteRead where it ends before: http.client's own ``read`` does not."""
+    while data := response.read(1 << 16):
+        yield data
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not."""
+    rest = b""
+    while data := response.read1(1 << 16):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        if len(rest) > LONGEST_LINE:
+            raise http.client.LineTooLong("answer")
+    if rest:
+        raise http.client.IncompleteRead(rest)
 
 
 def _target(place: str, query: Mapping[str, Any]) -> str:

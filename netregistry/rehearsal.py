@@ -1,11 +1,11 @@
-"""Do requests on a copy of a registry, and say what each would be answered: by the same rules, and nothing of it lasts."""
+"""Do requests, or a compaction, on a copy of a registry, and say what would come of it: by the same rules, and nothing of it lasts."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from netregistry.client import Problem
@@ -16,28 +16,37 @@ from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def copied(copy: Callable[[str], None]) -> Iterator[SqliteStore]:
+    """Open a copy of a registry in a folder of root's own, and remove it in the end. ``copy``: writes it to a new file of this name.
+
+    Raises HostRefused where there is no room for it.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="netregistry-rehearsal-") as folder:
+            copy(f"{folder}/registry.sqlite")
+            with SqliteStore(f"{folder}/registry.sqlite") as store:
+                yield store
+    except OSError as error:
+        where = escaped(tempfile.gettempdir())
+        raise HostRefused(f"no copy of the registry in {where}: {error.strerror}", "set TMPDIR to a folder with room for it") from None
+
+
+def compacted(copy: Callable[[str], None]) -> tuple[int, int]:
+    """Give the bytes of a registry's file as it is, and as it would be when it is compacted. Raises as ``copied`` does."""
+    with copied(copy) as store:
+        store.compact(store.list("ledger", limit=1).revision)
+        return store.shrink()
 
 
 class Rehearsal:
-    """A registry that is gone when it is closed. ``pieces``: a backup (netregistry.client.Client.backup)."""
+    """A registry whose requests are of no consequence. ``store``: ``copied``."""
 
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        """Write the copy to a folder of root's own. Raises HostRefused where there is no room for it."""
-        self._folder = tempfile.TemporaryDirectory(prefix="netregistry-rehearsal-")
-        try:
-            path = Path(self._folder.name) / "registry.sqlite"
-            with path.open("wb") as target:
-                target.writelines(pieces)
-            self._store = SqliteStore(str(path))
-        except OSError as error:
-            self._folder.cleanup()
-            where = escaped(tempfile.gettempdir())
-            raise HostRefused(f"no copy of the registry in {where}: {error.strerror}", "set TMPDIR to a folder with room for it") from None
-        except BaseException:
-            self._folder.cleanup()
-            raise
-        self._local = Local(self._store, time.time)
+    def __init__(self, store: SqliteStore) -> None:
+        self._local = Local(store, time.time)
 
     def batch(self, role: str, parts: list[dict[str, Any]]) -> None:
         """Do several requests together, as ``role``. Raises netregistry.client.Problem where they would be refused."""
@@ -47,10 +56,8 @@ class Rehearsal:
             raise Problem(response.body)
 
     def close(self) -> None:
-        """Remove the copy."""
+        """End what is kept in step with the copy."""
         self._local.close()
-        self._store.close()
-        self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from netregistry.model import keys
 from netregistry.model.codec import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
@@ -56,19 +56,31 @@ class Line(NamedTuple):
     revision: str = ""
 
 
-def hearers(batch: Batch) -> tuple[str, ...] | None:
-    """Give the only nodes that a commit can concern; None: any may be. Most commits are reports and signs of life, which concern few.
-
-    Of what a Stream reads, ``nics`` and ``networks`` may concern many; ``nodes`` and ``seen`` one each; the rest nobody.
-    """
+def hearers(view: Known, batch: Batch) -> Iterable[str]:
+    """Give the only nodes that a commit can concern, after the view has taken it in: there may be thousands, and most concern one."""
     found: dict[str, None] = {}
     for change in batch.changes:
         kind, _, rest = change.key.partition("/")
-        if kind in ("nics", "networks"):
-            return None
         if kind in ("nodes", "seen"):
             found[rest.partition("/")[0]] = None
-    return tuple(found)
+        elif kind == "nics":
+            for nic in (view.replaced[change.key][0], view.get(change.key)):
+                if nic is not None:
+                    found |= dict.fromkeys(_owners(view, nic))
+                    if nic.cluster and nic.options:
+                        found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", nic.cluster))
+        elif kind == "networks":
+            for key in view.members("network", rest):
+                found |= dict.fromkeys(_owners(view, view.get(key)))
+    return found
+
+
+def _owners(view: Known, nic: Nic) -> Iterator[str]:
+    """Give the nodes whose own a NIC is."""
+    if nic.master.startswith("node:"):
+        yield nic.master.partition(":")[2]
+    for key in view.members("seen", nic.uuid):
+        yield key.split("/")[1]
 
 
 class Before:

@@ -233,6 +233,7 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
         yield "node", value.name
         if value.cluster:
             yield "cluster", value.cluster
+            yield "nodes", value.cluster
     elif kind == "seen":
         yield "seen", value.nic
         yield "on", key.split("/")[1]

@@ -130,6 +130,11 @@ class Store:
         """A process that is moving a record aside, or was killed at it, has made the links first."""
         return self.read(key) or (self.read(unmoved(key)) if unmoved(key) != key else None)
 
+    def keys(self) -> list[str]:
+        """List the keys of all records, without a look at them. Raises HostRefused."""
+        nics = self._layout.find("nics")
+        return [name[: -len(".json")] for name in nics.names() if _of_record(name)] if nics is not None else []
+
     def all(self) -> tuple[list[Record], list[str]]:
         """Every record, and what is wrong with the others, one line each. Those that do not parse are moved to quarantine."""
         problems: list[str] = []
@@ -234,8 +239,13 @@ class Store:
             if (earlier.nic.instance, earlier.nic.index) != (record.nic.instance, record.nic.index):
                 self._links.remove_instance(earlier)
 
-    def remove(self, record: Record) -> None:
-        """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused."""
+    def remove(self, record: Record, other: Record | None = None) -> None:
+        """Removes the record, those links that still point at it, and its instance's folder if that is empty. Raises HostRefused.
+
+        ``other``: another record of the same NIC on the same device, to which the links lead then: the device's next NIC is to find it.
+        """
+        if other is not None and self._links.of_device(record.device) == record.key:
+            self._links.make(other)
         nics = self._layout.make("nics")
         if self._owed is None or not self._owed.keep(record.key, nics):
             nics.remove(f"{record.key}.json")  # first, as in write

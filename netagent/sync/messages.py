@@ -46,8 +46,8 @@ class Local(NamedTuple):
 class Failure(NamedTuple):
     """Why a request of the registry was not done.
 
-    ``kind``: what a problem's type ends in (netregistry.refusal.KINDS); "": no answer, so it may be done; ``lie``: what came is nothing that
-    a registry says.
+    ``kind``: what a problem's type ends in (netregistry.refusal.KINDS); "": there is no answer, so it may be done. ``lie``: what came is
+    nothing that a registry says.
     """
 
     kind: str

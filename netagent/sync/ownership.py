@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from netagent.sync.rules import Rules
 
 REAPING, INVENTORY = "registry-reaping", "registry-inventory"
-INCOMING = "incoming"
+INCOMING, RUNNING = "incoming", "running"
 ADD, SET, DELETE = "nic.add", "nic.set", "nic.delete"
 METHODS: dict[str, Any] = {ADD: "POST", SET: "PATCH", DELETE: "DELETE"}
 #: Answers after which the same request is sent again; "" is none.
@@ -64,6 +64,7 @@ class Ownership:
         self.foreign: set[str] = set()  #: NICs of a Ganeti cluster that the registry does not know
         self.reaped = 0
         self.survey_due = False
+        self._held: dict[str, None] = {}  # NICs that the registry had when it was to add them: tried again later
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
         self._differing: dict[str, None] = {}
@@ -80,7 +81,7 @@ class Ownership:
     @property
     def busy(self) -> bool:
         """Tell whether anything is under way but the wait for the next comparison."""
-        pending = self._unknown or self._differing or self._unconfirmed or self._strays
+        pending = self._unknown.keys() - self._held.keys() or self._differing or self._unconfirmed or self._strays
         return bool(pending or self._candidate or self._doubt or self._comparing or self._survey_at < NEVER)
 
     # -- what is known
@@ -105,6 +106,7 @@ class Ownership:
                 self._unknown[uuid] = None
             self._outbox.mark(uuid)
         self.refused.clear()
+        self._held.clear()
 
     def reported(self, said: Mapping[str, Sent | None], revision: str) -> None:
         """Take that the registry has reports of ours as of a revision."""
@@ -129,7 +131,8 @@ class Ownership:
                 if uuid not in nics:
                     self._unknown[uuid] = None
         for uuid in [uuid for uuid in (*self._unknown, *self.foreign) if uuid in nics]:
-            self._unknown.pop(uuid, None)
+            if not nics[uuid].master.startswith("node:") or nics[uuid].master == f"node:{self._node}":
+                self._unknown.pop(uuid, None)
             self.foreign.discard(uuid)
             self.refused.pop(uuid, None)
 
@@ -139,6 +142,8 @@ class Ownership:
             self._differing[uuid] = None
         else:
             self._differing.pop(uuid, None)
+        if self._left(local, own):
+            self._unknown[uuid] = None
 
     def _differs(self, local: Local, own: Own) -> dict[str, Any]:
         if own.master != f"node:{self._node}" or local.ganeti or local.report.state == INCOMING:
@@ -157,8 +162,8 @@ class Ownership:
     def _next(self, now: float) -> _Candidate | None:
         can = self._line.can
         for uuid in self._unknown if can(ADD, now) else ():
-            if uuid not in self.refused:
-                return _Candidate(ADD, uuid, f"{self._line.epoch}:0")
+            if uuid not in self.refused and uuid not in self._held:
+                return _Candidate(ADD, uuid, self._outbox.after)
         for uuid in self._differing if can(SET, now) else ():
             return _Candidate(SET, uuid, "")
         if self._strays and self._strays[0][0] <= now and can(DELETE, now) and not self._unconfirmed:
@@ -178,14 +183,24 @@ class Ownership:
             self._unknown.pop(one.uuid, None)
             if local is not None and local.ganeti:
                 self.foreign.add(one.uuid)
-            elif local is not None and own is None and local.report.state != INCOMING:
-                self._ask(one, {**local.fields, "uuid": one.uuid, "found": True})
+            elif local is not None and self._may_add(local, own):
+                # of reports that are not the latest any more it is not done: a copy may come late
+                self._ask(one._replace(match=self._outbox.after), {**local.fields, "uuid": one.uuid, "found": True})
         elif one.action == SET:
             self._differing.pop(one.uuid, None)
             if local is not None and own is not None and (fields := self._differs(local, own)):
                 self._ask(one._replace(match=own.wanted.revision), {**fields, "found": True})
         elif local is None and own is not None and own.wanted.revision == one.match and self._is_stopped(one.uuid):
             self._ask(one, None)
+
+    def _may_add(self, local: Local, own: Own | None) -> bool:
+        """Tell whether a NIC is to be made ours: the registry does not know it, or it was another node's, and its guest has come here."""
+        if own is None:
+            return local.report.state != INCOMING
+        return self._left(local, own)
+
+    def _left(self, local: Local, own: Own) -> bool:
+        return own.master.startswith("node:") and own.master != f"node:{self._node}" and local.report.state == RUNNING and not local.ganeti
 
     def _is_stopped(self, uuid: str) -> bool:
         sent = self._outbox.told.get(uuid)
@@ -215,8 +230,12 @@ class Ownership:
             self._strays.insert(0, (now + self._rules.confirm, Stray(asked.uuid, asked.match, asked.uuid)))
             return
         self._outbox.mark(asked.uuid)
-        if failure.kind not in CHANGED or (asked.method == "POST" and failure.kind != "epoch"):
+        if failure.kind == "exists":
+            self._held[asked.uuid] = None  # it is another's, or the stream is about to tell it
+        elif failure.kind not in CHANGED:
             self.refused[asked.uuid] = failure.text
+        elif asked.method == "POST":
+            self._unknown[asked.uuid] = None
 
     # -- the comparison
 

@@ -61,9 +61,7 @@ def found(
     strays = tuple(
         Stray(item["nic"]["uuid"], item["revision"], item["label"])
         for item in gone
-        if _is_stopped(told, item)
-        and item["shown"]["state"] in GOING
-        and list(item["shown"]["nodes"]) == [node]
+        if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
     )
     if strays and not here:
         return Found(problem="no NIC is on record or defined on this node any more: if that is so, netcommon registry nic delete says it")

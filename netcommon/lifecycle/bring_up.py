@@ -375,7 +375,7 @@ class BringUp:
         from netcommon.lifecycle.reconcile import Leaving, networks, part, stages  # a first up has nothing that goes
 
         moves = networks(self._before(record)) != networks(wanted)
-        goes = part(execute.once(self.node), outdated, wanted, moves) if outdated else Leaving()
+        goes = part(execute.once(self.node), outdated, wanted, moves, shut) if outdated else Leaving()
         # what goes may have taken along what stays, and so does a device that goes down
         return stages(first, goes, lambda: self._left_to_do(record, wanted, todo) if goes.early or shut else todo)
 

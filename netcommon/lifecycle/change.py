@@ -185,8 +185,12 @@ def _asked(
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
-    nic = nic._replace(wanted=after.force(now))
-    list(of_changed(nic.wanted))
+    list(of_changed(after.force(now)))
+    unfit: list[str] = []
+    asked = {each.option for each in edit(wanted.NOTHING).local}
+    nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
+    for text in unfit:
+        call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
@@ -313,10 +317,10 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what)
+        said = _changes(what) or _kept_no_more(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
-        return Outcome(done_so or bool(what), text)
+        return Outcome(done_so or bool(said), text)
 
     return done
 
@@ -339,6 +343,13 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
 
 def _changes(options: Iterable[tuple[str, object, object]]) -> str:
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
+
+
+def _kept_no_more(before: Wanted, after: Wanted) -> str:
+    """Say of which options nothing is kept any more, though the NIC has not become another by that."""
+    kept = {each.option for each in after.local}
+    gone = [each.option for each in before.local if each.option not in kept]
+    return f"no change of {', '.join(gone)} is kept any more" if gone else ""
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:

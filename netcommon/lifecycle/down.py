@@ -180,10 +180,13 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
     if record.state in (UP, CLOSING) and any_changed(node):
-        from netcommon.lifecycle.changed_options import in_force
+        from netcommon.lifecycle.changed_options import settle
 
+        problems: list[str] = []
         try:
-            in_force(node, record.nic, call.log)  # what is pending is decided as long as the record tells
+            settle(node, record.nic, problems)  # what is pending is decided as long as the record tells
+            for problem in problems:
+                call.log.error(problem)
         except NetcommonError as error:
             call.log.error(f"what was changed of it may not be remembered: {error}")
     if record.scripts:
@@ -205,8 +208,21 @@ def finish(node: Node, record: Record, call: Call, held: Locks, view: View | Non
     """Undoes a record whole, under the locks of its device and UUID, and removes it. ``view``: what was seen under these locks.
 
     The scripts' failures stop nothing. Raises the first failure of an operation after all were tried; those stay on the record.
+
+    A kill while the record was moved aside has left two of the NIC on this device: the other one goes too, or it would be undone under
+    whoever has the device next.
     """
     view = view or node.host.view()
+    aside = None if record.moved else node.store.read(record._replace(moved=True).key)
+    try:
+        if aside is not None and (aside.device, aside.boot) == (record.device, record.boot):
+            finish(node, aside, call, held, view)
+    finally:
+        if aside is None or node.store.read(record.key) is not None:  # it is not gone with the other one
+            _finish(node, record, call, held, view)
+
+
+def _finish(node: Node, record: Record, call: Call, held: Locks, view: View) -> None:
     stored, record = record, follow(node, view, record)
     operations = execute.decode(record)[0]
     _shut_strange(node, view, record, operations, call)
@@ -247,7 +263,7 @@ def _one_of_two(node: Node, record: Record, twin: Record, operations: Sequence[O
     would take it for the administrator's. No lock of a key is needed for that: the NIC is an owner before and after.
     """
     execute.claim(node, operations, record.key)
-    node.store.remove(twin)
+    node.store.remove(twin, record)
     for key in execute.keys_of(operations):
         node.store.owners.release(key, twin.key)
 

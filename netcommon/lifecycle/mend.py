@@ -28,7 +28,8 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
     execute.claim(node, resolved, record.key)
     first = [operation for operation in leaving if operation.one_of_device()]
     moves = networks(execute.decode(stored)[0]) != networks(resolved)
-    goes = part(execute.once(node), outdated, resolved, moves)
+    down = list(mending.leaves) or ([shut(record.device, record.ifindex)] if first else [])
+    goes = part(execute.once(node), outdated, resolved, moves, bool(down))
     former = tuple(operation for operation in leaving if operation not in first)
     goes = goes._replace(early=(*first, *goes.early), late=(*goes.late, *former))
     todo = list(mending.todo)
@@ -38,7 +39,6 @@ def mend(node: Node, stored: Record, mending: Mending, log: Log, wanted: Callabl
         todo = mending.drifted(execute.once(node), wanted) if goes.early or mending.leaves else todo
         return mending.order(todo)
 
-    down = list(mending.leaves) or ([shut(record.device, record.ifindex)] if first else [])
     for comes, operations in stages(down, goes, make):
         if not comes:
             execute.retire(node, operations, record.key, log)

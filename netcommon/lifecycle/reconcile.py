@@ -241,11 +241,12 @@ def networks(operations: Iterable[Operation]) -> set[tuple[object, ...]]:
     return {one.network() for one in operations if one.network()}
 
 
-def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation], moves: bool) -> Leaving:
+def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation], moves: bool, shut: bool) -> Leaving:
     """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
 
     Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. ``moves``: the network
-    changes too; then the device is down meanwhile, and what was of its former port goes before it leaves that, and its VLANs.
+    changes too; what was of its former port goes before it leaves that, and its VLANs. ``shut``: the device is down meanwhile; what has
+    decided where its frames go is then gone before it comes up in the other network.
     """
     early: list[Operation] = []
     late: list[Operation] = []
@@ -258,7 +259,7 @@ def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation],
         elif one.delivers() and not moves:
             delivering.append(one)
         else:
-            (late if lasts else early).append(one)
+            (late if lasts and not (moves and shut) else early).append(one)
     return Leaving(tuple(early), tuple(late), tuple(confining), tuple(delivering))
 
 

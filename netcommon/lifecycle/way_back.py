@@ -59,11 +59,11 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     execute.claim(node, mending.resolved, record.key)
     moved = _moved(made, mending.resolved, mending.todo)
     now = execute.once(node)
-    goes = part(now, outdated, mending.resolved, moved)
     moves = _joins_another(mending.todo, made) or _joins_another(made, mending.resolved)
     moves = moves or (moved and _confined([*made, *mending.todo])) or unlike(now, made, mending.todo)
-    failures: list[NetcommonError] = []
     down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
+    goes = part(now, outdated, mending.resolved, moved, bool(down))
+    steps = _Steps(node, record.key, call, made)
 
     def make() -> list[Operation]:
         view = execute.once(node)
@@ -73,12 +73,12 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
         if operations is down:
             execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
             continue
-        failures += _applied(node, operations, call) if comes else _reverted(node, operations, record.key, call)
+        (steps.apply if comes else steps.revert)(operations)
     kept = [operation for operation in mending.resolved if mending.wants(operation, _all)]
     again = [operation for operation, _text in execute.drift(execute.once(node), kept) if operation not in mending.stuck]
-    failures += _applied(node, mending.order(again), call)
-    if failures:
-        raise HostRefused("; ".join(dict.fromkeys(map(str, failures))))
+    steps.apply(mending.order(again))
+    if steps.failures:
+        raise HostRefused("; ".join(dict.fromkeys(map(str, steps.failures))))
     view = execute.once(node)
     hindered = {id(one): why for one in kept if (why := one.hindered(view))}
     for why in dict.fromkeys(hindered.values()):
@@ -132,29 +132,55 @@ def _all(_operation: Operation) -> bool:
     return True
 
 
-def _reverted(node: Node, operations: Sequence[Operation], key: str, call: Call) -> list[NetcommonError]:
-    return [error for _operation, error in execute.revert(node, operations, key, call.log)] if operations else []
+class _Steps:
+    """Steps of a way back, each tried on its own. Where one is refused that keeps the guest to its own, or says in which network it is,
+    nothing follows that would let out or in what both the NIC as it was and the one that it was to become refuse.
+    """
 
+    def __init__(self, node: Node, key: str, call: Call, made: Sequence[Operation]) -> None:
+        """``made``: what the change has made of the NIC."""
+        self._node, self._key, self._log = node, key, call.log
+        self._made = execute.Among(made)
+        self._bare = False
+        self.failures: list[NetcommonError] = []
 
-def _applied(node: Node, operations: Sequence[Operation], call: Call) -> list[NetcommonError]:
-    """Apply them together; where one is refused, each on its own. What lets frames in waits for what they are decided by."""
-    try:
-        if operations:
-            execute.apply(node, operations, call.log)
-        return []
-    except NetcommonError:
-        pass
-    failures: list[NetcommonError] = []
-    bare = False
-    for operation in operations:
-        if bare and operation.lets_in():
-            continue
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Apply them together; where one is refused, each on its own."""
+        operations = [operation for operation in operations if not self._barred(operation)]
         try:
-            execute.apply(node, [operation], call.log)
-        except NetcommonError as error:
-            failures.append(error)
-            bare = bare or bool(operation.effective(execute.once(node)).confines()) or operation.joins() or operation.unbroken()
-    return failures
+            if operations:
+                execute.apply(self._node, operations, self._log)
+            return
+        except NetcommonError:
+            pass
+        for operation in operations:
+            if self._barred(operation):
+                continue
+            try:
+                execute.apply(self._node, [operation], self._log)
+            except NetcommonError as error:
+                self._failed(operation, error)
+
+    def revert(self, operations: Sequence[Operation]) -> None:
+        """Revert them."""
+        kept = self._bare
+        operations = [one for one in operations if not (kept and one.effective(execute.once(self._node)).confines())]
+        for operation, error in execute.revert(self._node, operations, self._key, self._log) if operations else ():
+            self._failed(operation, error)
+
+    def _failed(self, operation: Operation, error: NetcommonError) -> None:
+        self.failures.append(error)
+        decides = operation.joins() or operation.unbroken() or bool(operation.network())
+        self._bare = self._bare or decides or bool(operation.effective(execute.once(self._node)).confines())
+
+    def _barred(self, operation: Operation) -> bool:
+        """Tell whether it waits: it opens the device, leads to the guest or from it, or is less than what is in its place."""
+        if not self._bare:
+            return False
+        there = self._made.in_place_of(operation)
+        looser = there is not None and bool(there.confines()) and not operation.firmer(there)
+        leads = bool(operation.leads_to()) or (operation.unbroken() and not operation.confines())
+        return operation.lets_in() or leads or looser
 
 
 def _tell_scripts(node: Node, record: Record, before: Record, call: Call) -> None:

@@ -34,7 +34,10 @@ PLACED = ("network", "cluster", "owner", "ip", "addresses")
 def add(draft: Draft, part: Part) -> Done:
     """Make a NIC. Its master is who asks; without a MAC one is given out.
 
-    ``match``: EPOCH:0 says that it is not there in this epoch, so a copy of the request that comes after a restore does nothing.
+    A node takes over a NIC that another one has defined, and has no more: its guest has migrated.
+
+    A node may say (``match``) of which of its reports it is: a copy that comes after later ones is not done. An id alone does not tell that
+    of a request that was never done, and that nobody remembers.
     """
     allocate, found, rest = _beside(draft, part.body)
     fields = read_fields(Nic, rest, (*AT_FIRST, *FIELDS))
@@ -46,15 +49,19 @@ def add(draft: Draft, part: Part) -> Done:
         if node is None:
             raise Refused("missing", f"node {draft.who.name} has not joined, or was forgotten")
         fields["cluster"] = node.cluster
+        if part.match:
+            matched(draft, keys.reports(node.uuid), part.match)
+            draft.expect(keys.reports(node.uuid))
     elif not fields.get("cluster"):
         network = draft.network(fields.get("network", ""))
         fields["cluster"] = network.cluster if network else ""
     if not fields.get("uuid"):
         fields["uuid"] = draft.new_uuid()
-    if draft.nic(fields["uuid"]) is not None:
-        raise Refused("exists", f"there is a NIC {fields['uuid']}")
-    if part.match:
-        matched(draft, keys.nic(fields["uuid"]), part.match)
+    if (there := draft.nic(fields["uuid"])) is not None:
+        if role != "node" or not found or not _left_behind(draft, there):
+            raise Refused("exists", f"there is a NIC {there.uuid}")
+        masters.nic(draft, there._replace(master=masters.identity(draft.who)), [name for name in fields if name in FIELDS], draft.who)
+        return _written(draft, there, there._replace(**fields, master=masters.identity(draft.who)), fields, (), True)
     made = Nic(**fields)._replace(master=masters.identity(draft.who), made=draft.now)
     masters.nic(draft, made, [name for name in fields if name in FIELDS], draft.who)
     if not made.mac and not found and "mac" not in allocate:
@@ -74,22 +81,34 @@ def set_(draft: Draft, part: Part) -> Done:
 
 
 def delete(draft: Draft, part: Part) -> Done:
-    """Delete a NIC, and free what it has. ``force``: its Ganeti cluster is gone for good.
-
-    A node deletes none that is anywhere else than stopped: a copy of its request may come when the NIC runs again.
-    """
+    """Delete a NIC, and free what it has. ``force``: its Ganeti cluster is gone for good."""
     nic = _there(draft, part.target)
     key = keys.nic(nic.uuid)
     matched(draft, key, part.match)
     masters.nic_whole(draft, nic, draft.who, forced(part))
     if draft.who.role == "node":
-        draft.expect(keys.seen(draft.who.name, nic.uuid))
-        running = [node for node, report, _revision in draft.view.seen(nic.uuid) if report.state != "stopped"]
-        if running:
-            raise Refused("in-use", f"NIC {nic.label} is running", nodes=running)
+        _nowhere(draft, nic)
     claims.change(draft, nic, None, False)
     draft.delete(key)
     return Done(200, key, write(nic))
+
+
+def _left_behind(draft: Draft, nic: Nic) -> bool:
+    """Tell whether a NIC is another node's to decide, on which it is not."""
+    kind, _, node = nic.master.partition(":")
+    states = [report.state for where, report, _revision in draft.view.seen(nic.uuid) if where == node]
+    return kind == "node" and node != draft.who.name and states in ([], ["stopped"])
+
+
+def _nowhere(draft: Draft, nic: Nic) -> None:
+    """Raise Refused where a node has it: its guest has migrated, and the node that defined it has no definition any more; or it is back."""
+    if missing := draft.view.unheard():  # the registry was restored, and knows less than it did
+        raise Refused("waiting", "not every live node has reported since the registry was restored", nodes=list(missing))
+    draft.expect(keys.seen(draft.who.name, nic.uuid))  # no report of its own comes in between
+    for node, report, _revision in draft.view.seen(nic.uuid):
+        if report.state != "stopped":
+            there = draft.node(node)
+            raise Refused("in-use", f"it is {report.state} on {there.name if there else node}", node=node)
 
 
 def _beside(draft: Draft, body: Any, network: str = "") -> tuple[tuple[str, ...], bool, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -48,6 +49,7 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     async with serving(store, listen, version, log, Limits()) as service:
+        gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         log.info(f"serving the registry on {listen}, epoch {store.epoch}")
         notifier.ready()
         watchdog = asyncio.create_task(_alive(notifier, service))
@@ -102,12 +104,19 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
 
 
 async def _every(seconds: float, service: Service, work: Callable[[], None], log: Log) -> None:
-    """Do something again and again, whatever comes of it."""
+    """Do something again and again, whatever comes of it: what keeps it from being done is said once."""
+    said = ""
     while True:
+        failed, say = "", log.warning
         try:
             await service.turn(work, own=True)
         except NetcommonError as error:
-            log.warning(f"what is due was not done: {error}")
+            failed = str(error)
         except Exception as error:
-            log.error(f"what is due was not done: {error!r}")
+            failed, say = repr(error), log.error
+        if failed and failed != said:
+            say(f"what is due is not done: {failed}")
+        elif said and not failed:
+            log.info(f"what was due is done again: {said}")
+        said = failed
         await asyncio.sleep(seconds)

@@ -119,9 +119,7 @@ class Streams:
                 self.close(channel, "the registry was read anew")
             return
         encoded: dict[Line, bytes] = {}
-        nodes = hearers(batch)
-        concerned = self.all() if nodes is None else [channel for node in nodes for channel in self._of.get(node, ())]
-        for channel in concerned:
+        for channel in [channel for node in hearers(view, batch) for channel in self._of.get(node, ())]:
             lines = told(channel.stream.next(view, batch), view.epoch, batch.revision)
             self._send(channel, list(_cached(lines, encoded)))
 

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.sqlite_file import ENDS, no_log_alone, synchronise_folder
 from runtime.errors import HostRefused, TryAgain, escaped
 
 FILE = "/var/lib/netregistry/registry.sqlite"
@@ -45,30 +46,43 @@ def bring_back(backup: str, path: str) -> str:
     The copy itself is read alone. Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
     beside = f"{path}.new"
-    for end in ("", "-wal", "-shm"):
-        Path(beside + end).unlink(missing_ok=True)
     copied = f"{beside}.copy"
-    Path(copied).unlink(missing_ok=True)
     try:
-        with open(backup, "rb") as source, open(os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-            while data := source.read(1 << 20):
-                target.write(data)
-        with SqliteStore(copied) as store:  # examined as any that is opened: a damaged one is refused here
-            store.renew_epoch(secrets.token_hex(4))
-            epoch = store.epoch
-            store.backup(beside)
+        _removed(beside)
+        _removed(copied)
+        try:
+            with open(backup, "rb") as source, open(os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+                while data := source.read(1 << 20):
+                    target.write(data)
+            with SqliteStore(copied) as store:  # examined as any that is opened: a damaged one is refused here
+                store.renew_epoch(secrets.token_hex(4))
+                epoch = store.epoch
+                store.backup(beside)
+        finally:
+            _removed(copied)
+        _replaced(path, beside)
     except OSError as error:
-        raise HostRefused(f"cannot copy {escaped(backup)}: {error.strerror}") from None
-    finally:
-        for end in ("", "-wal", "-shm"):
-            Path(copied + end).unlink(missing_ok=True)
+        raise HostRefused(f"cannot put {escaped(backup)} in the place of {escaped(path)}: {error.strerror}") from None
+    return epoch
+
+
+def _replaced(path: str, beside: str) -> None:
+    """Put the file ``beside`` in the place of a registry, which is kept, with the log that belongs to it. Raises OSError, TryAgain."""
+    no_log_alone(path)
     if os.path.exists(path):
         _closed(path)
-        for end in ("", "-wal", "-shm"):
+        _removed(path + REPLACED)
+        for end in ENDS:  # the file first: one without its log would pass for whole
             if os.path.exists(path + end):
                 os.replace(path + end, path + REPLACED + end)
     os.replace(beside, path)
-    return epoch
+    synchronise_folder(path)
+
+
+def _removed(path: str) -> None:
+    """Remove a file of SQLite's, if it is there, and what belongs to it. Raises OSError."""
+    for end in ENDS:
+        Path(path + end).unlink(missing_ok=True)
 
 
 def _closed(path: str) -> None:

@@ -33,7 +33,17 @@ from netregistry.stores.base import (
     checked_key,
     checked_prefix,
 )
-from netregistry.stores.sqlite_file import APPLICATION, SCHEMA, connect, examine, synchronise_folder, translated
+from netregistry.stores.sqlite_file import (
+    APPLICATION,
+    ENDS,
+    SCHEMA,
+    connect,
+    examine,
+    identities,
+    no_log_alone,
+    synchronise_folder,
+    translated,
+)
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -67,7 +77,7 @@ class SqliteStore:
         self._closed = False
         if path != ":memory:":
             examine(path)
-        self._database = connect(path)
+        self._connect()
         try:
             self._ready()
         except BaseException:
@@ -81,6 +91,7 @@ class SqliteStore:
         Raises HostRefused where there is a file already.
         """
         if path != ":memory:":
+            no_log_alone(path)
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -92,17 +103,23 @@ class SqliteStore:
         store._lock = threading.RLock()
         store._news = threading.Condition(store._lock)
         try:
-            store._database = connect(path)
+            store._connect()
             store._fill(epoch)
             if path != ":memory:":
                 synchronise_folder(path)
         except BaseException:  # a file half made would keep the next try off
             if path != ":memory:":
-                for end in ("", "-wal", "-shm"):
+                for end in ENDS:
                     with contextlib.suppress(OSError):
                         os.unlink(path + end)
             raise
         return store
+
+    def _connect(self) -> None:
+        """Open the file, and keep in mind which it is. Raises as netregistry.stores.sqlite_file.connect does."""
+        self._files = identities(self.path, ("",))  # before: of a file that is replaced meanwhile nothing is committed
+        self._database = connect(self.path)
+        self._files |= identities(self.path, ("-wal",))
 
     def _fill(self, epoch: str) -> None:
         """Make the tables of a new file; the connection is closed where that fails."""
@@ -213,13 +230,16 @@ class SqliteStore:
             if revision < self._floor:
                 raise Compacted(self._floor)
             with self._transaction() as database:
-                # what was overwritten goes first: a removal must stay until all that was there before it has gone
+                # by what came since the last time, for it is done every minute: of what is older only that is left which is there still
+                new = (self._floor, revision)
                 database.execute(
-                    "DELETE FROM versions WHERE revision <= ?1 AND EXISTS (SELECT 1 FROM versions AS later "
-                    "WHERE later.key = versions.key AND later.revision > versions.revision AND later.revision <= ?1)",
-                    (revision,),
+                    "DELETE FROM versions WHERE (revision, place) IN (SELECT older.revision, older.place FROM versions AS later "
+                    "CROSS JOIN versions AS older ON older.key = later.key AND older.revision = "
+                    "(SELECT max(revision) FROM versions AS earlier WHERE earlier.key = later.key AND earlier.revision < later.revision) "
+                    "WHERE later.revision > ? AND later.revision <= ?)",
+                    new,
                 )
-                database.execute("DELETE FROM versions WHERE revision <= ? AND value IS NULL", (revision,))
+                database.execute("DELETE FROM versions WHERE revision > ? AND revision <= ? AND value IS NULL", new)
                 database.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (revision,))
             self._floor = revision
             self._news.notify_all()
@@ -310,6 +330,7 @@ class SqliteStore:
         """
         with self._lock:
             self._open()
+            self.in_place()
             over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
             for place in range(0, len(over), AT_ONCE):
                 self._end(over[place : place + AT_ONCE])
@@ -375,6 +396,12 @@ class SqliteStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def in_place(self) -> None:
+        """Raise Unavailable where the file, or its log, is no longer what was opened: what is committed would be gone with it."""
+        if identities(self.path, ("", "-wal")) != self._files:
+            what = f"{escaped(self.path)} or its log was moved, removed or replaced while it was open"
+            raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
+
     def _open(self) -> None:
         if self._closed:
             raise Unavailable(f"{escaped(self.path)} was closed")
@@ -388,6 +415,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit what is done within; nothing of it stays where anything is raised. Raises Unknown where the commit itself fails."""
+        self.in_place()
         with translated(self.path):
             self._database.execute("BEGIN IMMEDIATE")
             try:

@@ -12,7 +12,7 @@ from netregistry.stores.base import Damaged, Unavailable
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
 SCHEMA = 1  #: PRAGMA user_version
@@ -22,6 +22,7 @@ PASSING = frozenset(
     (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM)
 )
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -38,6 +39,16 @@ def connect(path: str) -> sqlite3.Connection:
             database.close()
             raise
     return database
+
+
+def identities(path: str, ends: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Give device and number of a file, and of what belongs to it, of those that are there; nothing of one in memory."""
+    found = {}
+    for end in ends if path != ":memory:" else ():
+        with contextlib.suppress(OSError):
+            there = os.stat(path + end)
+            found[end] = there.st_dev, there.st_ino
+    return found
 
 
 def examine(path: str) -> None:
@@ -64,6 +75,13 @@ def examine(path: str) -> None:
         if code in PASSING:
             raise Unavailable(f"{escaped(path)}: {error}") from None
         raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
+
+
+def no_log_alone(path: str) -> None:
+    """Raise HostRefused where the log of a file is there without it: SQLite would take it for that of the next file of this name."""
+    if not os.path.lexists(path) and os.path.lexists(f"{path}-wal"):
+        remedy = f"move it to where {escaped(os.path.basename(path))} was moved: it has its latest commits"
+        raise HostRefused(f"{escaped(path)}-wal is there without the file that it belongs to", remedy)
 
 
 @contextlib.contextmanager

@@ -338,6 +338,7 @@ class RegistryImport(NamedTuple):
 class RegistryCompact(NamedTuple):
     """What a compaction has done."""
 
+    done: bool  #: false: a rehearsal
     before: int  #: bytes of the file
     after: int
 

@@ -272,3 +272,30 @@ def test_another_user_is_refused_by_the_kernels_word(machine: Machine) -> None:
 
     done = subprocess.run(["/usr/bin/python3", "-ISc", code, "socket"], preexec_fn=become, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("HTTP/1.1 403")
+
+
+@pytest.mark.parametrize("harm", ["replaced", "removed", "log removed"])
+def test_a_file_that_is_replaced_under_the_service(machine: Machine, tmp_path: Path, harm: str) -> None:
+    """What were committed to a file that is not there any more would be acknowledged and gone; what it holds is still to be seen."""
+    service = machine.start()
+    with machine.client() as asked:
+        asked.change("POST", "networks", {"name": "first"})
+        machine.command("backup", str(tmp_path / "copy"))
+        log = machine.file.with_name(machine.file.name + "-wal")
+        if harm == "replaced":
+            os.replace(tmp_path / "copy", machine.file)
+        elif harm == "removed":
+            machine.file.unlink()
+        else:
+            log.unlink()
+        with pytest.raises(Problem, match="moved, removed or replaced") as refused:
+            asked.change("POST", "networks", {"name": "second"})
+        assert refused.value.code == 503 and "restart" in str(refused.value)
+        assert [each["network"]["name"] for each in asked.all("networks")] == ["first"]
+    killed(service)
+    if harm == "replaced":
+        log.unlink()  # the other file's
+        machine.start()
+        with machine.client() as asked:
+            asked.change("POST", "networks", {"name": "second"})
+            assert sorted(each["network"]["name"] for each in asked.all("networks")) == ["first", "second"]

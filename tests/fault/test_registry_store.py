@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
+from netregistry.stores.files import REPLACED, bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, TryAgain
+from tests.support import notes
 from tests.support.bootstrap import ROOT
 from tests.support.histories import acknowledged, faults
 from tests.support.sample import FULL
@@ -49,6 +51,21 @@ def test_killed_under_eight_writers(tmp_path: Path) -> None:
         assert faults(copy) == []
         shutil.rmtree(copy)
     assert acknowledged(tmp_path) > ROUNDS * 5
+
+
+def test_half_a_line_of_a_note_is_none(tmp_path: Path) -> None:
+    """A process that is killed within write(2) leaves it; whoever goes on does not write behind it."""
+    path = tmp_path / "notes"
+    path.write_text("begun 1\nbeg")
+    assert notes.lines(path) == ["begun 1"]
+    file = notes.opened(path)
+    os.write(file, b"done 1 7\n")
+    os.close(file)
+    assert notes.lines(path) == ["begun 1", "done 1 7"]
+    path.write_text("beg")
+    assert notes.lines(path) == [] == notes.lines(tmp_path / "none")
+    os.close(notes.opened(path))
+    assert path.read_text() == ""
 
 
 @pytest.mark.parametrize("harm", ["lost", "twice", "half", "watcher", "renumbered"])
@@ -240,3 +257,68 @@ def test_backup_and_another_epoch(tmp_path: Path, path: Path) -> None:
         copy.renew_epoch("second")
     with SqliteStore(str(tmp_path / "copy")) as copy:
         assert copy.epoch == "second"
+
+
+# -- files that are moved
+
+
+def killed_with_a_log(path: Path) -> None:
+    """Let a process that is killed leave commits that are in the log alone."""
+    code = (
+        "import os, sys\nfrom netregistry.stores.sqlite import SqliteStore\nfrom netregistry.stores.base import Put\n"
+        "store = SqliteStore(sys.argv[1])\nfor number in range(50):\n    store.commit([], [Put(f'later{number}', bytes(2000))])\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL and Path(f"{path}-wal").stat().st_size > 100_000
+
+
+def test_a_log_without_its_file_goes_into_no_other(tmp_path: Path, path: Path) -> None:
+    """Somebody moves the file away and leaves its log: SQLite would take the log for that of the next file of this name."""
+    with SqliteStore(str(path)) as store:
+        store.backup(str(tmp_path / "copy"))
+        wanted = store.list("").items
+    killed_with_a_log(path)
+    log = Path(f"{path}-wal")
+    path.rename(tmp_path / "moved")
+    before = log.read_bytes()
+    for refused in (lambda: bring_back(str(tmp_path / "copy"), str(path)), lambda: SqliteStore.create(str(path), "second")):
+        with pytest.raises(HostRefused, match="-wal is there without"):
+            refused()
+        assert log.read_bytes() == before and not path.exists()
+    log.rename(tmp_path / "moved-wal")
+    bring_back(str(tmp_path / "copy"), str(path))
+    with SqliteStore(str(path)) as store:
+        assert store.list("").items == wanted
+    with SqliteStore(str(tmp_path / "moved")) as store:
+        assert store.get("later49"), "with its log the file has all"
+
+
+def test_what_is_replaced_is_kept_with_its_own_log(tmp_path: Path, path: Path) -> None:
+    """Also where an earlier one was kept, with a log: that is no other's."""
+    with SqliteStore(str(path)) as store:
+        store.backup(str(tmp_path / "copy"))
+    killed_with_a_log(path)
+    damaged = bytes(len(path.read_bytes()))
+    path.write_bytes(damaged)
+    bring_back(str(tmp_path / "copy"), str(path))
+    kept = Path(f"{path}{REPLACED}")
+    assert kept.read_bytes() == damaged and Path(f"{kept}-wal").stat().st_size > 100_000
+    with SqliteStore(str(path)) as store:
+        store.commit([], [Put("second", b"")])
+    bring_back(str(tmp_path / "copy"), str(path))
+    assert not Path(f"{kept}-wal").exists()
+    with SqliteStore(str(kept)) as store:
+        assert store.get("second") and not store.get("later49")
+
+
+def test_a_folder_that_nothing_can_be_written_to(tmp_path: Path, path: Path) -> None:
+    copy = tmp_path / "copy"
+    with SqliteStore(str(path)) as store:
+        store.backup(str(copy))
+    before = path.read_bytes()
+    folder = Path(f"{path}.new")
+    folder.mkdir()  # root may write everywhere: something else is in the way
+    with pytest.raises(HostRefused, match="cannot put"):
+        bring_back(str(copy), str(path))
+    assert path.read_bytes() == before and folder.is_dir()

@@ -127,6 +127,16 @@ def test_sync_of_everything(server: NameServer) -> None:
     }
 
 
+def test_sync_without_ganetis_configuration_says_that_it_has_not_looked(server: NameServer) -> None:
+    """Nothing tells which instances there are: what bears our mark may be anybody's. What is on record is tried all the same."""
+    assert run_hook(event("add", "web.example.com", [nic("192.0.2.10")])).status == 0
+    done = command("sync", "--all")
+    assert done.status == UNAVAILABLE and "was not looked for: there is no configuration of Ganeti" in done.stderr
+    done = command("sync", "other.example.com")
+    assert done.status == UNAVAILABLE and "no zone was asked" in done.stderr
+    holds(server, web="10")
+
+
 def test_sync_of_what_failed_and_of_one(server: NameServer) -> None:
     server.stop()
     assert run_hook(event("add", "web.example.com", [nic("192.0.2.10")])).status == TEMPORARY

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.host.linux.host import LinuxHost
 from tests.support.netns import ask, run
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, Site, collect, drift, mend, options, reaches
@@ -79,3 +80,28 @@ def test_repair_moves_the_guest_and_cuts_it_off_from_nothing(site: Site) -> None
     site.down(nic)
     assert of_ours() == set() and collect() == []
     assert "netcommon-mark" not in run("nft", "list", "tables")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "100 guests\n200 guests\n",
+        "200 guests\n100 guests\n",
+        "356 guests\n100 guests\n",
+        "100 guests\n356 guests\n",
+        "300 guests\n100 guests\n",
+        "0x12c guests\n100 guests\n612 guests\n",
+        "100 guests\n100 others\n",
+        "100 main\n254 guests\n",
+    ],
+)
+def test_of_several_numbers_it_is_that_which_ip_takes(node: Node, text: str) -> None:
+    """Else a rule of ours leads to another table than the routes that the administrator makes by that name."""
+    NAMES.parent.mkdir(parents=True, exist_ok=True)
+    NAMES.write_text(text)
+    for name in ("guests", "main"):
+        run("ip", "route", "add", "10.99.0.0/24", "dev", "lo", "table", name)
+        (line,) = [line for line in run("ip", "-N", "route", "show", "table", "all").splitlines() if line.startswith("10.99.0.0/24")]
+        number = int(line.partition(" table ")[2].split()[0]) if " table " in line else 254
+        assert LinuxHost().view().table(name) == number
+        run("ip", "route", "del", "10.99.0.0/24", "table", str(number))

@@ -11,7 +11,7 @@ import pytest
 from tests.kernel.test_doors_parallel import environment
 from tests.support.bootstrap import VENV
 from tests.support.forged import ipv4
-from tests.support.netns import Namespace, run, sysctl
+from tests.support.netns import Namespace, run, sysctl, wait_until
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, NODE4, TABLE, Site, drift, options, reaches
 from tests.support.rundoor import rundoor
@@ -54,6 +54,26 @@ def test_a_veth_whose_other_end_is_here(node: Node, here: bool) -> None:
     assert any("it leaves the node by v0" in end for end in path["ends"]) == (not here)
     assert any("v0" in end and "not known" in end for end in path["ends"]) == here
     assert any("its other end v1, a port of br1," in step["does"] for step in path["steps"]) == here
+
+
+# -- next hops that do not answer
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_gateway_that_does_not_answer(node: Node, silent: bool) -> None:
+    """The kernel keeps the packet and drops it: what it says of the gateway's ARP entry is said, with a reservation."""
+    site = Site(node, "")
+    guest = site.guest(HOST4)
+    site.up(site.nic(IP=HOST4, TAGS=TAGS))
+    if silent:
+        site.router.run("ip", "link", "set", "eth0", "arp", "off")
+        run("ip", "neigh", "flush", "dev", "up0")
+    assert reaches(guest, FAR4, source=HOST4) == ([] if silent else [FAR4])
+    wait_until(lambda: ("FAILED" in run("ip", "neigh", "show", GATEWAY4, "dev", "up0")) == silent, 5, "the kernel has given up")
+    path = traced("--dst", FAR4)
+    said = [step["does"] for step in path["steps"] if step["meets"] == f"neighbour {GATEWAY4} on up0"]
+    assert [f"{GATEWAY4} was asked for, and does not answer" in each for each in said] == [True] * silent
+    assert bool(path["untold"]) == silent
 
 
 # -- nexthops that routes share

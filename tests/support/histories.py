@@ -10,6 +10,8 @@ import sqlite3
 import sys
 from pathlib import Path
 
+from tests.support import notes
+
 
 def faults(folder: Path) -> list[str]:
     """List all that is lost, half done, done twice, seen twice or not seen."""
@@ -28,7 +30,7 @@ def faults(folder: Path) -> list[str]:
     for path in sorted(folder.glob("writer*")):
         writer = path.name.removeprefix("writer")
         begun = 0
-        for line in path.read_text(encoding="ascii").splitlines():
+        for line in notes.lines(path):
             word, *numbers = line.split()
             number = int(numbers[0])
             request, name = f"request/{writer}/{number}", f"{writer}/{number}"
@@ -46,8 +48,7 @@ def faults(folder: Path) -> list[str]:
             if any(here != (done and not superseded) for here in there.values()):
                 found.append(f"{writer}/{number} is half done: done {done}, superseded {superseded}, {there}")
     requests = [(revision, key) for revision, key, removed in rows if key.startswith("request/") and not removed]
-    lines = (folder / "watcher").read_text(encoding="ascii").splitlines() if (folder / "watcher").exists() else []
-    seen = [(int(line.split()[0]), line.split()[1]) for line in lines]
+    seen = [(int(line.split()[0]), line.split()[1]) for line in notes.lines(folder / "watcher")]
     if seen != requests[: len(seen)]:
         first = next((pair for pair in zip(seen, requests, strict=False) if pair[0] != pair[1]), "its length")
         found.append(f"the watcher saw something else: {first}")
@@ -58,7 +59,7 @@ def faults(folder: Path) -> list[str]:
 
 def acknowledged(folder: Path) -> int:
     """Count the commits that were acknowledged."""
-    return sum(path.read_text(encoding="ascii").count("done") for path in folder.glob("writer*"))
+    return sum(line.startswith("done ") for path in folder.glob("writer*") for line in notes.lines(path))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from tests.support import notes
+
 
 class Held:
     """A registry's file, as sqlite3 reads it."""
@@ -35,7 +37,7 @@ def faults(folder: Path, file: Path) -> list[str]:
 
 
 def acknowledged(folder: Path) -> int:
-    return sum(line.startswith("done ") for path in folder.glob("writer*") for line in path.read_text().splitlines())
+    return sum(line.startswith("done ") for path in folder.glob("writer*") for line in notes.lines(path))
 
 
 def _requests(folder: Path, held: Held) -> list[str]:
@@ -49,7 +51,7 @@ def _requests(folder: Path, held: Held) -> list[str]:
         writer = path.name.removeprefix("writer")
         ids: dict[int, str] = {}
         done: dict[int, int] = {}
-        for line in path.read_text(encoding="ascii").splitlines():
+        for line in notes.lines(path):
             word, which, rest = line.split(" ", 2)
             if word == "begun":
                 ids[int(which)] = rest
@@ -101,7 +103,7 @@ def _told(folder: Path, held: Held) -> list[str]:
     there = _There(held)
     listing = False
     told: list[tuple[int, str, bool]] = []  # since the last line that said that all was told
-    for line in path.read_text(encoding="ascii").splitlines() if path.exists() else ():
+    for line in notes.lines(path):
         word, _, rest = line.partition(" ")
         if word == "begin":
             told, listing = [], not rest

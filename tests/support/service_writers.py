@@ -18,6 +18,7 @@ from uuid import UUID, uuid5
 
 from netregistry.client import Client, Problem, request_id
 from runtime.errors import NetcommonError
+from tests.support import notes
 
 WRITERS = 8
 NODE = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -28,15 +29,11 @@ def uuid_of(writer: int, number: int, side: str) -> str:
     return str(uuid5(UUID(NODE), f"{writer}/{number}/{side}"))
 
 
-def note(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-
 def last(path: Path) -> tuple[int, str, bool]:
     """Give the number and id of the last request that was begun, and whether it was acknowledged."""
-    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
-    begun = [line.split() for line in lines if line.startswith("begun ")]
-    return (int(begun[-1][1]), begun[-1][2], lines[-1].startswith("done ")) if begun else (0, "", True)
+    noted = notes.lines(path)
+    begun = [line.split() for line in noted if line.startswith("begun ")]
+    return (int(begun[-1][1]), begun[-1][2], noted[-1].startswith("done ")) if begun else (0, "", True)
 
 
 def parts(writer: int, number: int) -> list[dict[str, Any]]:
@@ -54,42 +51,41 @@ def parts(writer: int, number: int) -> list[dict[str, Any]]:
 def write(folder: Path, writer: int) -> None:
     path = folder / f"writer{writer}"
     number, key, done = last(path)
-    notes = note(path)
+    file = notes.opened(path)
     client = Client(str(folder / "socket"), f"node:{NODE}", 10)
     while True:
         if done:
             number, key, done = number + 1, request_id(), False
-            os.write(notes, f"begun {number} {key}\n".encode())
+            os.write(file, f"begun {number} {key}\n".encode())
         try:
             said = client.change("POST", "batch", {"parts": parts(writer, number)}, key=key)
         except Problem as error:
             if not error.retry:
-                os.write(notes, f"refused {number} {error.code} {json.dumps(str(error))}\n".encode())
+                os.write(file, f"refused {number} {error.code} {json.dumps(str(error))}\n".encode())
                 return
         except NetcommonError:  # nobody there, or no answer: it goes on when the service is back
             time.sleep(0.01)
         else:
-            os.write(notes, f"done {number} {said.revision}\n".encode())
+            os.write(file, f"done {number} {said.revision}\n".encode())
             done = True
 
 
 def watch(folder: Path) -> None:
     """Note every line; "begin" where the stream begins anew, and what is not told again has left."""
     path = folder / "watcher"
-    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
-    ready = [line.split() for line in lines if line.startswith("ready ")]
+    ready = [line.split() for line in notes.lines(path) if line.startswith("ready ")]
     start = ready[-1][1] if ready else ""
-    notes = note(path)
+    file = notes.opened(path)
     client = Client(str(folder / "socket"))
     while True:
         try:
-            os.write(notes, f"begin {start}\n".encode())
+            os.write(file, f"begin {start}\n".encode())
             for line in client.watch(NODE, start):
                 if line["event"] == "ready":
                     start = line["revision"]
-                    os.write(notes, f"ready {start}\n".encode())
+                    os.write(file, f"ready {start}\n".encode())
                 elif line["what"] == "nic":
-                    os.write(notes, f"{line['event']} {line['uuid']} {line['revision']}\n".encode())
+                    os.write(file, f"{line['event']} {line['uuid']} {line['revision']}\n".encode())
         except Problem as error:
             if error.kind == "compacted":
                 start = ""

@@ -13,32 +13,29 @@ from pathlib import Path
 
 from netregistry.stores.base import Conflict, Delete, Expect, Put, Unknown
 from netregistry.stores.sqlite import SqliteStore
+from tests.support import notes
 
 WRITERS = 8
 COMPACT_EVERY = 400  #: revisions
 
 
-def note(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-
 def last_number(path: Path) -> tuple[int, bool]:
     """Give the number of the last commit that was begun, and whether it was acknowledged."""
-    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
-    if not lines:
+    noted = notes.lines(path)
+    if not noted:
         return 0, True
-    word, number, *_more = lines[-1].split()
+    word, number, *_more = noted[-1].split()
     return int(number), word == "done"
 
 
 def write(store: SqliteStore, folder: Path, writer: int) -> None:
     path = folder / f"writer{writer}"
     number, done = last_number(path)
-    notes = note(path)
+    file = notes.opened(path)
     while True:
         if done:
             number, done = number + 1, False
-            os.write(notes, f"begun {number}\n".encode())
+            os.write(file, f"begun {number}\n".encode())
         name = f"{writer}/{number}"
         changes: list[Put | Delete] = [Put(f"request/{name}", b"")]
         changes += [Put(f"{side}/{name}", name.encode()) for side in ("left", "right")]
@@ -49,20 +46,20 @@ def write(store: SqliteStore, folder: Path, writer: int) -> None:
             revision = error.revision
         except Unknown:
             continue
-        os.write(notes, f"done {number} {revision}\n".encode())
+        os.write(file, f"done {number} {revision}\n".encode())
         done = True
 
 
 def watch(store: SqliteStore, folder: Path) -> None:
     path = folder / "watcher"
-    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
-    seen = int(lines[-1].split()[0]) if lines else 0
-    notes = note(path)
+    noted = notes.lines(path)
+    seen = int(noted[-1].split()[0]) if noted else 0
+    file = notes.opened(path)
     with store.watch("request/", seen + 1) as watching:
         while True:
             batch = watching.next(1.0)
             if batch.changes:
-                os.write(notes, f"{batch.revision} {' '.join(change.key for change in batch.changes)}\n".encode())
+                os.write(file, f"{batch.revision} {' '.join(change.key for change in batch.changes)}\n".encode())
                 seen = batch.revision
             if seen > COMPACT_EVERY:
                 store.compact(seen - COMPACT_EVERY)

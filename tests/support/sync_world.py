@@ -1,4 +1,4 @@
-"""Nodes that synchronise with a registry, all simulated but what is tried: the real machine on each node, the real registry core and streams.
+"""Nodes that synchronise with a registry, all simulated but what is tried: the real machine, the real core of the registry and its streams.
 
 Messages are late, lost, doubled and cut off; agents and the registry are killed, the registry is restored from an old copy or moved; guests
 start, stop and migrate, are defined and taken out, inventories fail. One seed, one history. Each commit is looked at as it is done.

@@ -71,7 +71,7 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
     names = sorted({*store.names(), *there}) if everything else list(instances) or pending(store)
     strange = [name for name in instances if store.read(name) is None and name not in there]
     if strange and known is None:
-        raise _unknown(strange[0])
+        raise HostRefused(f"{strange[0]}: it is not on record, and no zone was asked: {_nothing_says(folder)}", "run it on Ganeti's master")
     run = Run(settings, store, app.log, app.clock.now() + LIMIT, app.clock.now, lambda: known, dry_run)
     try:
         outcomes: list[Outcome] = []
@@ -83,6 +83,9 @@ def sync(ctx: click.Context, instances: tuple[str, ...], everything: bool, dry_r
                 outcomes += [Outcome(name, (), (error,)) for name in (("",) if everything else asked)]
             else:
                 outcomes += run.apply((), asked)
+        if everything and known is None:
+            nothing = HostRefused(f"what no instance has any more was not looked for: {_nothing_says(folder)}", "run it on Ganeti's master")
+            outcomes.append(Outcome("", (), (nothing,)))
         for name in ("",) if everything and known is not None else strange:
             try:
                 found = run.remove_stale(certain, name)
@@ -110,6 +113,10 @@ def _uncertain(what: str, why: NetcommonError) -> NetcommonError:
     """Say what was not done for a configuration that cannot be relied on."""
     kind = TryAgain if isinstance(why, TryAgain) else HostRefused
     return kind(f"{what}: {why}")
+
+
+def _nothing_says(folder: str) -> str:
+    return f"there is no configuration of Ganeti in {folder} that says which instances there are"
 
 
 def _unknown(name: str) -> HostRefused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -22,7 +23,7 @@ STREAM = "-"
 
 
 def write_new(file: str, pieces: Iterable[bytes]) -> None:
-    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already."""
+    """Write a new file, synchronised; nothing stays of one that was cut off. Raises HostRefused where there is one already, or no room."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -33,6 +34,9 @@ def write_new(file: str, pieces: Iterable[bytes]) -> None:
                 target.write(piece)
             target.flush()
             os.fsync(target.fileno())
+    except OSError as error:
+        os.unlink(file)
+        raise HostRefused(f"cannot write {file}: {error.strerror}", "name a file where there is room") from None
     except BaseException:
         os.unlink(file)
         raise
@@ -48,18 +52,18 @@ def backup(app: App, file: str, as_json: bool) -> None:
     The service may run: it makes the copy then.
     """
     as_root(app)
-    if os.path.exists(socket_of(app)):
-        _received(app, file)
-    else:
-        import_module("netregistry.stores.files").copy(file_of(app), file)
+    _copied(app, file)
     if as_json:
         answer("registry-file", path=os.path.abspath(file), epoch="")
     else:
         say(f"the registry is copied to {file}")
 
 
-def _received(app: App, file: str) -> None:
-    """Write the service's copy to a file."""
+def _copied(app: App, file: str) -> None:
+    """Copy the registry to a new file: by its service, where one runs."""
+    if not os.path.exists(socket_of(app)):
+        import_module("netregistry.stores.files").copy(file_of(app), file)
+        return
     with client(app) as asked:
         pieces = asked.backup()
         write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
@@ -124,7 +128,7 @@ def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_jso
         there = {line.name: line for _number, line in exchange.decoded(asked.export())}
         todo = [step for number, line in lines for step in exchange.steps(number, line, there.get(line.name))]
         batches = list(exchange.batches(todo))
-        refused = _rehearsed(asked, batches, progress) if dry_run else _made(app, batches, progress)
+        refused = _rehearsed(app, batches, progress) if dry_run else _made(app, batches, progress)
     asked_for = {step.line for step in todo}
     made, so = len(asked_for - set(refused)), len(lines) - len(asked_for)
     if as_json:
@@ -154,11 +158,12 @@ def _made(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
             asked.close()
 
 
-def _rehearsed(asked: Any, batches: list[Any], progress: bool) -> dict[int, str]:
+def _rehearsed(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
     """Do everything on a copy of the registry; give what was refused. What is asked for stands on what was before: nothing less tells."""
     if not batches:
         return {}
-    with import_module("netregistry.rehearsal").Rehearsal(asked.backup()) as copy:
+    rehearsal = import_module("netregistry.rehearsal")
+    with rehearsal.copied(partial(_copied, app)) as store, rehearsal.Rehearsal(store) as copy:
         return _asked_for(copy.batch, batches, progress)
 
 
@@ -184,25 +189,28 @@ def _asked_for(ask: Callable[[str, list[Any]], None], batches: list[Any], progre
 
 
 @click.command("compact")
+@dry_option
 @json_option
 @click.pass_obj
-def compact(app: App, as_json: bool) -> None:
+def compact(app: App, dry_run: bool, as_json: bool) -> None:
     """Forget what was overwritten, and make the file smaller.
 
     By itself the service forgets it after an hour, and uses the space again. Nobody else is answered meanwhile, and nodes whose streams
-    are cut off before they have read all begin anew.
+    are cut off before they have read all begin anew. --dry-run does it to a copy.
     """
     as_root(app)
-    if os.path.exists(socket_of(app)):
+    if dry_run:
+        before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
+    elif os.path.exists(socket_of(app)):
         with client(app) as asked:
             said = asked.change("POST", "compact").body
         before, after = said["before"], said["after"]
     else:
         before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
     if as_json:
-        answer("registry-compact", before=before, after=after)
+        answer("registry-compact", done=not dry_run, before=before, after=after)
     else:
-        say(f"{file_of(app)} had {before} bytes, and has {after} bytes")
+        say(f"{file_of(app)} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
 
 
 COMMANDS = {"backup": backup, "restore": restore, "export": export, "import": import_, "compact": compact}

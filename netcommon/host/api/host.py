@@ -162,6 +162,10 @@ class View(Protocol):
         """Ask where a packet goes. An errno in the answer is the kernel's verdict; raises HostRefused where it does not give one."""
         ...
 
+    def unanswered(self, family: int, index: int, address: str) -> bool:
+        """Tell whether a neighbour on a device was asked for and has not answered (ip-neighbour(8): FAILED or INCOMPLETE)."""
+        ...
+
     def groups(self, index: int) -> Sequence[str]:
         """Return the groups of IPv6 that a device is a member of."""
         ...

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 BUILT_IN = {"local": 255, "main": 254, "default": 253}
 LAST = 0xFFFFFFFF
+CHAINS = 256
 
 
 def number_of(text: str) -> int | None:
@@ -33,17 +34,24 @@ class Tables:
     """Reads the files once, when first asked for a name."""
 
     def __init__(self, folders: Sequence[str]) -> None:
-        """``folders``: where rt_tables and rt_tables.d/*.conf may lie; what a later one says counts."""
+        """``folders``: where rt_tables and rt_tables.d/*.conf may lie."""
         self._folders = folders
         self._names: dict[str, int] | None = None
 
     def number(self, name: str) -> int | None:
-        """The table's number, None if there is none of that name."""
+        """The table's number, None if there is none of that name.
+
+        Of several numbers of one name it is that which ip(8) takes, which has them in a hash of 256 chains by number: the first chain
+        counts, and in that the number that was read last (iproute2, lib/rt_names.c).
+        """
         if self._names is None:
-            self._names = dict(BUILT_IN)
+            names = dict(BUILT_IN)
             for folder in self._folders:
                 for file in _files(folder):
-                    self._names.update(_entries(file))
+                    for each, number in _entries(file):
+                        if each not in names or number % CHAINS <= names[each] % CHAINS:
+                            names[each] = number
+            self._names = names
         known = self._names.get(name)
         return number_of(name) if known is None else known
 

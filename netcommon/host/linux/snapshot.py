@@ -152,6 +152,9 @@ class Snapshot:
     def way(self, question: Question) -> Way:
         return self._once(question, lambda: self._view.way(question))
 
+    def unanswered(self, family: int, index: int, address: str) -> bool:
+        return self._once(("unanswered", family, index, address), lambda: self._view.unanswered(family, index, address))
+
     def groups(self, index: int) -> Sequence[str]:
         return self._once(("groups", index), lambda: self._view.groups(index))
 

@@ -35,10 +35,13 @@ from netcommon.host.rtnetlink.encode import (
     IFINFO,
     IFLA_LINKINFO,
     INFO_KIND,
+    NDA_DST,
+    NDMSG,
     RTA_DST,
     RTA_GATEWAY,
     RTA_OIF,
     RTA_TABLE,
+    RTM_GETNEIGH,
     RTM_GETROUTE,
     RTMSG,
 )
@@ -51,6 +54,8 @@ PORT = Struct("!H")
 ECN = 3  #: the bits of a TOS that no route looks at, and the kernel does not take
 WITH_PORTS = (6, 17)  #: TCP, UDP
 ASKED = {AF_INET: (1, *WITH_PORTS), AF_INET6: (58, *WITH_PORTS)}  #: protocols that the kernel takes in a question
+
+NUD_INCOMPLETE, NUD_FAILED = 0x01, 0x20  #: asked for, and no answer (yet)
 
 RTM_GETMULTICAST = 58
 IFADDR = Struct("=BBBBI")  #: struct ifaddrmsg: family, length, flags, scope, index
@@ -144,3 +149,16 @@ def _bridge(data: dict[int, bytes]) -> BridgeState:
 def _mask(value: bytes | None) -> int:
     """Read a number of 16 bits in the machine's order, which is little endian on all that run this."""
     return int.from_bytes((value or b"")[:2], "little")
+
+
+def get_neighbour(family: int, index: int, address: str) -> Encoded:
+    """Ask for the entry of one neighbour on a device."""
+    return Encoded(RTM_GETNEIGH, 0, NDMSG.pack(family, index, 0, 0, 0) + attribute(NDA_DST, pack_address(family, address)))
+
+
+def unanswered(body: bytes) -> bool:
+    """Tell from RTM_NEWNEIGH whether a neighbour was asked for and has not answered. Raises MalformedError."""
+    try:
+        return bool(NDMSG.unpack_from(body)[2] & (NUD_INCOMPLETE | NUD_FAILED))
+    except error:
+        raise MalformedError("a message shorter than its header") from None

@@ -190,6 +190,16 @@ class KernelView:
         table = chosen.table or route.table
         return chosen._replace(table=table, destination=route.destination, protocol=route.protocol, mtu=route.mtu, paths=route.paths)
 
+    def unanswered(self, family: int, index: int, address: str) -> bool:
+        from netcommon.host.rtnetlink import encode_datapath
+
+        found = self._netlink.get(encode_datapath.get_neighbour(family, index, address))
+        if isinstance(found, bytes):
+            return _sane(encode_datapath.unanswered, found)
+        if found.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):  # nobody has asked for it yet, or nobody asks there
+            return False
+        raise untold("neighbours", found)
+
     def groups(self, index: int) -> Sequence[str]:
         from netcommon.host.rtnetlink import encode_datapath
 

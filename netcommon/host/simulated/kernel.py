@@ -60,6 +60,7 @@ class Kernel:
         ]
         self.routes: list[Route] = []
         self.neighbours: list[Neighbour] = []
+        self.unanswered: set[tuple[int, int, str]] = set()  #: family, index and address of neighbours that do not answer
         self.counters: dict[int, Counters] = {}  #: what devices have carried, as a test says
         self.addresses: list[Address] = []
         self.vlans: dict[int, dict[int, BridgeVlan]] = {}

@@ -121,6 +121,9 @@ class MemoryView:
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]
 
+    def unanswered(self, family: int, index: int, address: str) -> bool:
+        return (family, index, address) in self._kernel.unanswered
+
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
 

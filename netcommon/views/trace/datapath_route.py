@@ -226,7 +226,20 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
     if family == AF_INET6 and len(way.paths) > 1:
         trail.doubt("node", f"route {way.destination}", "by which of its ways a flow goes the kernel tells for IPv4 alone", KERNEL)
     if walk.hooks.stack(FORWARD, link, packet, out) and walk.hooks.stack(POSTROUTING, link, packet, out):
+        _asked_in_vain(walk, out, way, family)
         walk.leave(out, f" to {way.gateway}" if way.gateway else "")
+
+
+def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
+    """Doubt a next hop that does not say its MAC address: the kernel keeps what is for it, and drops that if no answer comes.
+
+    One that nobody has asked for is taken for one that answers.
+    """
+    network = walk.packet.network
+    hop = way.gateway or str(ipaddress.ip_address(network[24:40] if family == AF_INET6 else network[16:20]))
+    if walk.view.unanswered(AF_INET6 if ":" in hop else AF_INET, out.index, hop):
+        does = f"{hop} was asked for, and does not answer: the packet waits for its answer, and is dropped without one"
+        walk.trail.doubt(out.name, f"neighbour {hop} on {out.name}", does, KERNEL)
 
 
 def _forwards6(walk: Walk, link: Link) -> bool:

@@ -260,5 +260,7 @@ def test_a_record_that_does_not_parse_is_put_away(placed: Node) -> None:
             assert bad.exists(), "it is written still"
         seconds_until(lambda: not bad.exists(), 5, running.output)
         assert os.listdir("/run/netcommon/quarantine")
+        # not only at the next reaping, which may be in twenty minutes
+        seconds_until(lambda: "quarantine" in running.status()["alarms"].get("records", ""), 5, running.output)
         run("ip", "rule", "del", "iif", "tap0")
         seconds_until(lambda: not seen.drift(), 5, running.output)

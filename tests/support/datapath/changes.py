@@ -154,6 +154,12 @@ def _small(dice: random.Random, place: Place) -> Change:
     return Change(f"mtu of {device}", (f"link set {device} mtu 1300",))
 
 
+def _silent(dice: random.Random, place: Place) -> Change:
+    """A gateway that does not answer."""
+    lines = (f"neigh replace {at.GATEWAY14} dev up1 nud failed", f"-6 neigh replace {at.GATEWAY16} dev up1 nud failed")
+    return Change("up1's gateway is silent", lines)
+
+
 def _off(dice: random.Random, place: Place) -> Change:
     device = dice.choice(("tap1", "up1") + (("up0", "br0") if place.mode == BRIDGED else ()))
     return Change(f"{device} is off", (f"link set {device} down",))
@@ -259,6 +265,7 @@ COMMON: tuple[tuple[Maker, int], ...] = (
     (_route, 6),
     (_linkdown, 2),
     (_small, 2),
+    (_silent, 1),
     (_off, 1),
     (_proxied, 2),
     (_looped, 2),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netregistry.stores.base import Batch
-from netregistry.stream import Line, Stream
+from netregistry.stream import Line, Stream, hearers
 from netregistry.view import View
 from tests.support.registry import GANETI, NODES, Registry, node
 
@@ -47,8 +47,10 @@ class Heard(Registry):
         super().__init__(None, self.hear, seed)
 
     def hear(self, batch: Batch | None) -> None:
-        for told in self.told if batch is not None else ():
-            told.hear(told.stream.next(self.local.view, batch))
+        concerned = hearers(self.local.view, batch) if batch is not None else ()
+        for told in self.told:
+            if told.stream.node in concerned:
+                told.hear(told.stream.next(self.local.view, batch))
 
 
 def test_a_nic_that_moves_leaves_here_and_enters_there_whole() -> None:

@@ -51,7 +51,7 @@ def stops(world: World, node: Node, uuid: str, live: list[Node]) -> None:
 
 
 def migrates(world: World, node: Node, uuid: str, live: list[Node]) -> None:
-    if len(live) != 1 or live[0] is node or not world.is_ganeti(uuid) or live[0].guests[uuid].incoming:
+    if len(live) != 1 or live[0] is node or live[0].guests[uuid].incoming:
         return
     source, guest = live[0], live[0].guests[uuid]
     _begin(world, node, uuid, True)

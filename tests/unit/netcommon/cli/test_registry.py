@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -241,16 +242,36 @@ def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: 
         assert "line 8" in other("registry", "import", file, status=64).stderr
 
 
+def test_nothing_stays_of_what_there_is_no_room_for(cli: Cli, service: Served) -> None:
+    cli("registry", "network", "add", "blue")
+    file, limits = cli.root / "lines", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        refused = cli("registry", "export", str(file), status=69).stderr
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "cannot write" in refused and "room" in refused and not file.exists()
+    cli("registry", "export", str(file))
+
+
 def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
     cli("registry", "init")
     with running(cli) as service:
         cli("registry", "network", "add", "blue")
         for number in range(300):
             service.client().change("PATCH", "settings", {"history_seconds": 86400.0 + number})
+        before = service.everything()
+        rehearsed = cli.json("registry", "compact", "--dry-run")
+        assert service.everything() == before
         said = cli.json("registry", "compact")
         assert said["after"] < said["before"]
+        assert rehearsed == {**said, "done": False} and said["done"]
         assert cli.json("registry", "network", "list")["items"][0]["network"]["name"] == "blue"
         cli("registry", "network", "add", "green")
-    assert "bytes, and has" in cli("registry", "compact").stdout
+    file = cli.root / "var/lib/netregistry/registry.sqlite"
+    kept = file.read_bytes()
+    would = cli("registry", "compact", "--dry-run").stdout
+    assert file.read_bytes() == kept
+    assert cli("registry", "compact").stdout == would.replace(" has ", " had ").replace(" would have ", " has ")
     with running(cli):
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from netcommon.host.api.requests import Request
+from netcommon.lifecycle import execute
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError
 from runtime.nic import Nic
@@ -178,6 +179,30 @@ def test_another_comes_up_where_a_kill_has_left_two_records(life: int) -> None:
         history.killed_up(life=life, mode="bridged, access", number=2, tap="tap0")
         history.up(mode="routed, all options", number=2, tap="tap1")
         history.teardown()
+
+
+def test_another_nic_has_the_device_where_kills_have_left_two_records_of_one() -> None:
+    """Else gc would undo under it what the second of them says."""
+    history = History()
+    history.up(mode="ext", number=1, tap="tap2")
+    kept = 0
+    for first in range(1, 12):
+        for second in range(10, 40, 3):
+            history.killed_up(life=3, mode="bridged, access", number=1, tap="tap2")
+            history.killed_up(life=first, mode="bridged", number=1, tap="tap0")
+            history.killed_up(life=second, mode="bridged", number=1, tap="tap2")
+            kept += sum(record.device == "tap2" for record in history.sim.records()) > 1
+            history.up(mode="bridged", number=2, tap="tap2")
+            history.a_record_for_each_device_at_most()
+            history.sim.gc()
+            (record,) = (each for each in history.sim.records() if each.uuid == UUIDS[2])
+            assert execute.drift(history.sim.host.view(), execute.decode(record)[0]) == [] and record.state == "up"
+            for number in range(3):
+                history.down(number, "", "hot-remove")
+            history.sim.gc()
+            history.up(mode="ext", number=1, tap="tap2")
+    assert kept > 3
+    history.teardown()
 
 
 def test_histories() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from netcommon.host.api.facts import BridgeVlan, Link
 from netcommon.host.api.host import Answer
-from netcommon.host.api.requests import PutFile, Request, SetLink
+from netcommon.host.api.requests import AddRule, DeleteRule, NftChange, PutFile, Request, SetLink
+from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.site_scripts import Scripts
 from runtime.errors import HostRefused, NetcommonError, TryAgain
@@ -265,6 +266,42 @@ def test_frames_of_the_guest_meet_no_open_door_on_the_way_back(tmp_path: Path) -
                 sim.up(second)
         done = [request for request in sim.requests() if not isinstance(request, PutFile)]
         assert isinstance(done[0], SetLink) and done[0].up is False, (change, done[:3])
+
+
+def test_a_nic_that_moves_between_tables_is_up_in_neither_with_the_guard_of_the_other(tmp_path: Path) -> None:
+    """The rule of the table that it leaves goes while the device is down: by it, the guest would send what only the other table lets it."""
+    guarded, free = nic("routed, table"), nic("routed", TAGS="netcommon:0:spoof_guard:no")
+    for first, second in ((guarded, free), (free, guarded)):
+        sim = made(tmp_path / first.link / "there", first)
+        sim.up(second)
+        done = [request for request in sim.requests() if isinstance(request, SetLink | AddRule | DeleteRule)]
+        ups = [place for place, one in enumerate(done) if isinstance(one, SetLink) and one.up]
+        rules = [place for place, one in enumerate(done) if not isinstance(one, SetLink)]
+        assert isinstance(done[0], SetLink) and done[0].up is False and len(ups) == 1 and max(rules) < ups[0], done
+        assert sim.host.kernel.links[sim.index("tap0")].up
+
+
+def test_what_the_guest_is_kept_by_stays_where_the_way_back_cannot_put_back_the_rest(tmp_path: Path) -> None:
+    """nftables takes nothing more: the guard of before cannot come again, and what the change has made beside it does not go."""
+    guarded, isolated = nic("bridged"), nic("bridged", TAGS="netcommon:0:spoof_guard:no netcommon:0:isolated")
+    bare = 0
+    for first in range(1, 5):
+        sim = made(tmp_path / str(first), guarded)
+        wanted = execute.decode(sim.record())[0]
+        changes: list[Request] = []
+
+        def fail(request: Request, first: int = first, changes: list[Request] = changes) -> Answer | None:
+            changes += [request] if isinstance(request, NftChange) else []
+            return Answer(errno.ENOMEM, "Cannot allocate memory") if isinstance(request, NftChange) and len(changes) >= first else None
+
+        sim.host.fail = fail
+        with suppress(NetcommonError):
+            sim.up(isolated)
+        lost = [one for one, _text in execute.drift(sim.host.view(), wanted) if one.confines() and not one.of_port()]
+        port = sim.host.view().port(sim.index("tap0"))
+        assert port is not None and (port.isolated or not lost), f"neither is there, refused from change {first} of nftables on"
+        bare += bool(lost) and sim.record().state == CHANGING
+    assert bare, "the way back was refused too"
 
 
 def test_what_it_had_taken_from_another_is_given_back(tmp_path: Path) -> None:

@@ -199,21 +199,36 @@ def test_an_importer_is_of_a_cluster(registry: Registry, name: str) -> None:
     assert registry.refused("nic.add", "", {}, node(0)._replace(name="x"))["status"] == 403
 
 
-def test_a_new_nic_is_made_in_the_epoch_it_was_asked_for_in(registry: Registry) -> None:
-    """A copy of a request from before a restore comes to a registry that has no history of it."""
-    body = {"uuid": "13264fb6-0667-415f-9a43-786dc01cbf24", "mac": MAC}
-    assert registry.refused("nic.add", "", body, match="earlier:0")["kind"] == "epoch"
-    assert registry.refused("nic.add", "", body, match="first:1")["kind"] == "stale"
-    registry.do("nic.add", "", body, match="first:0")
+def test_a_nodes_nic_moves_with_its_guest(registry: Registry) -> None:
+    """The node that the guest has left may not delete it while it is elsewhere; the one where it is takes it over."""
+    first, second = registry.join(0), registry.join(1)
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", mode="bridged", found=True)
+    registry.do("nic.set", nic.uuid, {"options": [{"name": "isolated", "value": "yes"}]})
+    taking = {"uuid": nic.uuid, "mac": nic.mac, "mode": "bridged", "found": True}
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    registry.report(second, {"nic": nic.uuid, "state": "incoming"})
+    assert registry.refused("nic.add", "", taking, second)["kind"] == "exists", "it is there yet"
+    registry.report(first, {"nic": nic.uuid, "state": "stopped"})
+    assert registry.refused("nic.delete", nic.uuid, None, first)["kind"] == "in-use"
+    assert registry.refused("nic.add", "", {**taking, "found": False}, second)["kind"] == "exists"
+    assert registry.refused("nic.add", "", taking)["kind"] == "invalid", "an operator finds nothing"
+    registry.do("nic.add", "", taking, second)
+    now = registry.wanted(nic.uuid)
+    assert (now.master, now.options, now.made) == (f"node:{second.name}", registry.wanted(nic.uuid).options, nic.made) and now.options
+    assert registry.refused("nic.delete", nic.uuid, None, first)["kind"] == "forbidden"
+    assert registry.refused("nic.delete", nic.uuid, None, second)["kind"] == "in-use", "it is back since"
+    registry.report(second, {"nic": nic.uuid, "state": "stopped"})
+    registry.do("nic.delete", nic.uuid, None, second)
 
 
-def test_a_node_deletes_nothing_that_runs(registry: Registry) -> None:
-    """Its request may be a copy that comes late, when the NIC has come back."""
+def test_a_copy_of_a_nodes_request_is_of_its_reports(registry: Registry) -> None:
+    """One that was never done, and that nobody remembers, is not done after later reports: its id alone would not tell."""
     who = registry.join(0)
-    own = registry.nic(who, mac=MAC)
-    registry.report(who, {"nic": own.uuid, "state": "running"})
-    assert registry.refused("nic.delete", own.uuid, None, who)["kind"] == "in-use"
-    registry.report(who, {"nic": own.uuid, "state": "incoming"})
-    assert registry.refused("nic.delete", own.uuid, None, who)["nodes"] == [NODES[0]]
-    registry.report(who, {"nic": own.uuid, "state": "stopped"})
-    registry.do("nic.delete", own.uuid, None, who)
+    registry.report(who)
+    at = registry.local.view.shown_revision(f"reports/{who.name}")
+    body = {"uuid": "00000001-1111-4111-8111-111111111111", "mac": "aa:00:00:00:00:01", "found": True}
+    late = registry.call("nic.add", "", body, at)
+    assert registry.ask("nic.add", "", body, who, at).status == 201
+    registry.do("nic.delete", body["uuid"], None, who)
+    registry.report(who)
+    assert registry.local.answer(late, who).status == 412 and registry.local.view.nic(str(body["uuid"])) is None

@@ -137,11 +137,19 @@ def test_a_commit_is_looked_at_for_those_alone_whom_it_can_concern(monkeypatch: 
     registry.report(node(1), {"nic": uuid, "state": "running"})
     assert asked == [NODES[1]]
     assert b'"enter"' in channels[2].take() and channels[0].take() == b""
-    registry.ask("network.add", "", {"name": "b"})
-    assert asked[1:] == list(NODES[:2])
+    del asked[:]
+    network = registry.network("b")
+    registry.do("nic.set", uuid, {"instance": "web1"}, GANETI)
+    assert asked == [NODES[1]], "a network without NICs is nobody's, and a NIC theirs who have it"
+    registry.do("nic.set", uuid, {"network": network}, GANETI)
+    registry.do("network.set", network, {"mtu": 1400})
+    assert asked == [NODES[1]] * 3
+    registry.do("nic.set", uuid, {"options": [{"name": "isolated", "value": "yes"}]})
+    assert sorted(asked[3:]) == sorted(NODES[:2]), "the operator's values lie on each node of the cluster"
+    del asked[:]
     parts[0].close(channels[2])
     registry.report(node(1), removed=(uuid,))
-    assert len(asked) == 3 and parts[0].of(NODES[1]) == []
+    assert asked == [] and parts[0].of(NODES[1]) == []
 
 
 def test_what_is_not_remembered_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netregistry.stores.base import Delete, Expect, Put
+from netregistry.stores.base import Delete, Expect, Item, Put
 from netregistry.stores.sqlite import SqliteStore
 
 
@@ -67,3 +67,41 @@ def test_leases_that_end_at_once_end_in_few_commits(number: int) -> None:
     store.tick()
     assert store.list("alive/").items == () and store.list("", limit=1).revision - before <= 1 + number // 200
     store.close()
+
+
+def compacted(store: SqliteStore) -> int:
+    """Compact a store up to now; give the steps that SQLite's machine has taken, which do not depend on how busy this one is."""
+    counted: list[None] = []
+    store._database.set_progress_handler(lambda: counted.append(None), 1)
+    store.compact(store.list("", limit=1).revision)
+    store._database.set_progress_handler(None, 0)
+    return len(counted)
+
+
+def test_a_compaction_reads_what_came_since_the_last_one() -> None:
+    """It is done every minute, and nobody is answered meanwhile: with hundreds of thousands of keys it had read each of them."""
+    steps = []
+    for number in (100, 2000):
+        store = SqliteStore.create(":memory:", "first")
+        for each in range(number):
+            store.commit([], [Put(f"k{each}", b"1")])
+        compacted(store)
+        last = [store.commit([], [change]) for change in (Put("k1", b"2"), Put("k1", b"3"), Delete("k2"), Put("new", b"1"))][-1]
+        steps.append(compacted(store))
+        left = store._database.execute("SELECT count(*), sum(key IN ('k1', 'new')) FROM versions").fetchone()
+        assert left == (number, 2) and store.get("k1") == Item("k1", b"3", last - 2) and store.get("k2") is None
+        store.close()
+    assert steps[1] < steps[0] * 1.2
+
+
+def test_a_key_that_each_commit_writes_makes_a_compaction_no_longer_than_others() -> None:
+    """The ledger is such a key, and an hour may have hundreds of thousands of commits."""
+    steps = []
+    for number in (100, 2000):
+        store = SqliteStore.create(":memory:", "first")
+        for each in range(number):
+            store.commit([], [Put("ledger", str(each).encode()), Put(f"history/{each}", b"1")])
+        steps.append(compacted(store))
+        assert store._database.execute("SELECT count(*) FROM versions WHERE key = 'ledger'").fetchone() == (1,)
+        store.close()
+    assert steps[1] < steps[0] * 20 * 1.5

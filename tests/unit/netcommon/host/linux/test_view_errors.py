@@ -27,6 +27,7 @@ READS: dict[str, Callable[[Any], object]] = {
     "carriers": lambda view: view.carriers(10),
     "port": lambda view: view.port(7),
     "fdb_entry": lambda view: view.fdb_entry(7, "aa:00:00:00:00:01", 0),
+    "unanswered": lambda view: view.unanswered(2, 7, "10.0.0.1"),
     "root_qdisc": lambda view: view.root_qdisc(7),
     "filters": lambda view: view.filters(7),
     "nft_table": lambda view: view.nft_table(1, "netcommon-guard-16"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from netcommon.host.api.datapath import BLOCKING, LOCAL, BridgeState, DeviceState, PortState, Question, Way
@@ -76,7 +77,16 @@ def test_groups() -> None:
     assert encode_datapath.group(body) == (9, "ff02::1")
 
 
-@pytest.mark.parametrize("reader", [encode_datapath.way, encode_datapath.group, encode_datapath.device])
+@pytest.mark.parametrize(("family", "address"), [(2, "10.0.0.1"), (10, "fd00::1")])
+def test_neighbours(family: int, address: str) -> None:
+    wanted = theirs(ndmsg, 30, 0, {"family": family, "ifindex": 7}, ("NDA_DST", address))
+    assert wanted[SKIPPED:] == encode_datapath.get_neighbour(family, 7, address).body
+    for state, silent in ((0x20, True), (0x01, True), (0x02, False), (0x04, False), (0x80, False), (0x40, False)):
+        body = theirs(ndmsg, 28, 0, {"family": family, "ifindex": 7, "state": state}, ("NDA_DST", address))
+        assert encode_datapath.unanswered(body[SKIPPED:]) is silent
+
+
+@pytest.mark.parametrize("reader", [encode_datapath.way, encode_datapath.group, encode_datapath.device, encode_datapath.unanswered])
 def test_what_is_cut_off(reader: Any) -> None:
     with pytest.raises(MalformedError):
         reader(b"\2\0")

@@ -1,0 +1,44 @@
+"""The process of a service."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.bootstrap import ROOT
+from tests.support.registry import Registry
+
+LOOKED_AT = """
+import gc, os, signal, sys
+from netcommon.process.notify import Notifier
+from netregistry.service import serve
+
+class Log:
+    info = warning = error = print
+
+def ready(notifier):
+    print(len(gc.get_objects()), flush=True)  # those that a collection looks at: frozen ones are not among them
+    os.kill(os.getpid(), signal.SIGTERM)
+
+Notifier.ready = ready
+serve.run(sys.argv[1], sys.argv[2], "1", {}, Log())
+"""
+
+
+def looked_at(folder: Path, nics: int) -> int:
+    """Start a service; give how many objects each whole collection of garbage looks at while nobody else is answered."""
+    folder.mkdir()
+    with SqliteStore.create(str(folder / "registry.sqlite"), "first") as store:
+        registry = Registry(store)
+        for number in range(nics):
+            registry.do("nic.add", "", {"cluster": "c", "instance": f"vm{number}"})
+    argv = [sys.executable, "-c", LOOKED_AT, str(folder / "registry.sqlite"), str(folder / "socket")]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return int(next(line for line in done.stdout.splitlines() if line.isdecimal()))
+
+
+def test_a_collection_of_garbage_does_not_look_at_the_registry(tmp_path: Path) -> None:
+    """With 100,000 NICs it takes most of a second each time, in which nobody is answered."""
+    assert looked_at(tmp_path / "large", 1000) - looked_at(tmp_path / "small", 0) < 1000
