@@ -267,6 +267,7 @@ class Machine:
             self._not_sent(failure, now)
         elif isinstance(asked, Ask):
             self.ownership.failed(asked, failure, now)
+            self.line.known = self.line.known and failure.kind != "stale"  # our reports may be others than we know
         elif isinstance(asked, List) and self.line.listed:
             self.ownership.not_listed()
         elif isinstance(asked, AskNode) and failure.kind == "missing":
