@@ -11,7 +11,7 @@ from runtime.names import file_name
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from runtime.layout import Layout
 
@@ -54,15 +54,18 @@ class Owners:
         """The other records that own ``key``, sorted. A link whose record does not exist counts for nothing."""
         return list(self.each_other(key, record_key))
 
-    def each_other(self, key: str, record_key: str) -> Iterator[str]:
-        """The same one by one: thousands may share a thing, and whether there is any may be all that is asked."""
+    def each_other(self, key: str, record_key: str, everybody: Callable[[], Iterable[str]] = tuple) -> Iterator[str]:
+        """The same one by one: thousands may share a thing, and whether there is any may be all that is asked.
+
+        ``everybody``: gives the keys of all records, for where the links are lost: where the record that asks, an owner, has none.
+        """
         owners = self._layout.find("owners")
         links = owners.sub(file_name(key)) if owners is not None else None
-        if links is None:
-            return
-        with links:
-            names = links.names()
-        for name in names:
+        names: list[str] = []
+        if links is not None:
+            with links:
+                names = links.names()
+        for name in names if record_key in names else [*names, *everybody()]:
             if name != record_key and self._alive(name):
                 yield name
 

@@ -130,6 +130,11 @@ class Store:
         """A process that is moving a record aside, or was killed at it, has made the links first."""
         return self.read(key) or (self.read(unmoved(key)) if unmoved(key) != key else None)
 
+    def keys(self) -> list[str]:
+        """List the keys of all records, without a look at them. Raises HostRefused."""
+        nics = self._layout.find("nics")
+        return [name[: -len(".json")] for name in nics.names() if _of_record(name)] if nics is not None else []
+
     def all(self) -> tuple[list[Record], list[str]]:
         """Every record, and what is wrong with the others, one line each. Those that do not parse are moved to quarantine."""
         problems: list[str] = []

@@ -290,13 +290,12 @@ def _read(folder: Folder, uuid: str, problems: list[str], readonly: bool = False
 
 
 def quarantine(folder: Folder, name: str, why: str) -> str:
-    """Puts a damaged file aside, bytes intact; returns what is said of it."""
+    """Puts a damaged file aside, or whatever is in its place, bytes intact; returns what is said of it."""
     try:
-        with folder.make_sub(QUARANTINE) as aside:
-            folder.move(name, aside, name)
+        where = _put_aside(folder, name)
     except HostRefused as error:
         return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
-    return f"{folder.path}/{name} is damaged ({why}): it is in {QUARANTINE}, and the NIC has its tags' and settings' options"
+    return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the NIC has its tags' and settings' options"
 
 
 def set_aside(paths: Paths, uuid: str, why: str) -> str:
@@ -425,7 +424,7 @@ def _note_ends(folder: Folder) -> None:
     the files are read again after each change, until the link is what they say.
     """
     if not folder.target(ENDS) and folder.exists(ENDS):
-        _put_aside(folder)
+        _put_aside(folder, ENDS)  # such as a folder: no link could replace that
     while True:
         untils = [end.until for uuid in _uuids(folder) for end in ends(_read(folder, uuid, [], readonly=True))]
         if not untils:
@@ -440,11 +439,12 @@ def _note_ends(folder: Folder) -> None:
         folder.link(ENDS, target)
 
 
-def _put_aside(folder: Folder) -> None:
-    """Put aside what is no link in the place of the link, such as a folder: no link could replace that. Raises HostRefused."""
+def _put_aside(folder: Folder, name: str) -> str:
+    """Move what is called so into QUARANTINE, beside what was called so earlier; return where it is. Raises HostRefused."""
     with folder.make_sub(QUARANTINE) as aside:
-        number = next(number for number in count() if not aside.exists(f"{ENDS}-{number}"))
-        folder.move(ENDS, aside, f"{ENDS}-{number}")
+        free = next(free for number in count() if not aside.exists(free := f"{name}-{number}"))
+        folder.move(name, aside, free)
+        return f"{QUARANTINE}/{free}"
 
 
 def ends(wanted: Wanted) -> Iterator[End]:

@@ -1,1 +1,1 @@
-"""Speak for the node to a registry: report what it has, and have done what is wanted; so far its state machine, which no agent runs yet."""
+"""The node's side of a registry: reports go out, wanted values come in, nothing that lives is ever removed."""

@@ -44,6 +44,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("leftovers", stale_state.strange_rules),
     ("leftovers", stale_state.ports),
     ("leftovers", stale_state.records),
+    ("leftovers", stale_state.unrecorded),
     ("guards", stale_state.unguarded_nics),
     ("guards", dropped.guards),
 )

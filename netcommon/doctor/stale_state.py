@@ -11,6 +11,7 @@ from netcommon.lifecycle.execute import decode
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.ganeti_rule import left_detached
 from netcommon.operations.led_away import led_away
+from netcommon.operations.link import marked
 from runtime.record import Record
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.
@@ -65,6 +66,15 @@ def records(patient: Patient) -> Iterator[Finding]:
             yield Finding("warning", "leftovers", text, f"netcommon repair {record.key}")
         elif link is None or link.name != record.device:
             yield Finding("warning", "leftovers", f"{record.nic.label} ({record.uuid}): its device {record.device} is gone", "netcommon gc")
+
+
+def unrecorded(patient: Patient) -> Iterator[Finding]:
+    """Devices that bear our mark while no record tells of them: nobody looks after them, and what they share goes with its other NICs."""
+    known = {record.ifindex for record in patient.records}
+    for link in patient.view.links():
+        if link.up and marked(link) and link.index not in known:
+            text = f"{link.name} is up, its alias says that it is NIC {link.alias}, and no record that can be read tells of it"
+            yield Finding("warning", "leftovers", text, "restart or migrate its guest; netcommon gc removes what is left when it is gone")
 
 
 def unguarded_nics(patient: Patient) -> Iterator[Finding]:

@@ -242,8 +242,9 @@ class BringUp:
         finished = current.state in (UP, CLOSING)
         early = not finished and current.door != ADOPT and self._early(view, link, resolved)
         difference = delta(view, old, resolved, shut(current.device, current.ifindex), finished, early)
-        owed = [operation for operation in difference.new if operation.exclusive()] if current.incoming else []
-        changed = bool(difference.gone or len(difference.new) > len(owed)) or described or current.state == CHANGING
+        # one that could not be completed has what is owed on its record already
+        owed = [operation for operation in difference.make if operation.exclusive()] if current.incoming else []
+        changed = bool(difference.gone or any(one not in owed for one in difference.new)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
             self._warn(resolved)
             nic = current.nic._replace(wanted=self.nic.wanted, revision=self.nic.revision, told=self.nic.told)
@@ -257,9 +258,8 @@ class BringUp:
                 self.scripts.up()  # it does all that is done for this NIC, and its guest has arrived
             return Outcome(False, f"{self.nic.label} is up on {self.nic.interface} already")
         for operation in difference.make if finished and not changed else ():
-            if operation in owed:
-                continue
-            self.log.warning(f"had drifted, is mended: {operation.describe()}")
+            if operation not in owed:
+                self.log.warning(f"had drifted, is mended: {operation.describe()}")
         run = described or not finished
         unknown = execute.decode(current)[1]
         operations = (*unknown, *map(to_json, [*resolved, *difference.gone]))

@@ -185,11 +185,14 @@ def _asked(
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
+    list(of_changed(after.force(now)))
     told = changed_options.told_of(node, nic, after.network, problems := [], look)
+    made = edit(wanted.NOTHING)
+    asked = {each.option for each in (*made.local, *made.registry)}
+    fit = changed_options.fitting(node, nic, after.force(now), problems, asked)
+    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
     for problem in problems:
         call.log.error(problem)
-    nic = nic._replace(wanted=after.force(now), revision=after.revision, told=told)
-    list(of_changed(nic.wanted))
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
@@ -317,10 +320,10 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what)
+        said = _changes(what) or _kept_no_more(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
-        return Outcome(done_so or bool(what), text)
+        return Outcome(done_so or bool(said), text)
 
     return done
 
@@ -343,6 +346,13 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
 
 def _changes(options: Iterable[tuple[str, object, object]]) -> str:
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
+
+
+def _kept_no_more(before: Wanted, after: Wanted) -> str:
+    """Say of which options nothing is kept any more, though the NIC has not become another by that."""
+    kept = {each.option for each in after.local}
+    gone = [each.option for each in before.local if each.option not in kept]
+    return f"no change of {', '.join(gone)} is kept any more" if gone else ""
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:

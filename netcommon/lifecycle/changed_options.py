@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle.context import any_changed
+from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from runtime.environment import described_uuid, emulated_uuid, is_twin
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.context import Node
+    from collections.abc import Collection, Iterable
+
+    from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
     from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import Changed, Nic
     from runtime.record import Record
     from runtime.wanted import Moment, Wanted
 
@@ -48,6 +51,7 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     except NicInvalid as error:
         problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
         force = ()
+    force = fitting(node, nic, force, problems)
     try:
         told = told_of(node, nic, found.network, problems)
     except HostRefused as error:
@@ -66,6 +70,52 @@ def told_of(node: Node, nic: Nic, network: str, problems: list[str], look: bool 
     from runtime import networks
 
     return networks.read(node.paths, uuid, problems, look or node.store.readonly)
+
+
+def fitting(node: Node, nic: Nic, found: tuple[Changed, ...], problems: list[str], asked: Collection[str] = ()) -> tuple[Changed, ...]:
+    """Select of ``found``, weakest first, what ``nic`` can have as it is today; ``problems`` says what it cannot, and how to take it back.
+
+    What was changed fitted the NIC then, which may have another mode by now, or no MAC: that keeps no guest from its start. ``asked``: the
+    options that are asked for just now stay, whatever they are, and the planner refuses them.
+    """
+    if not found or _refusal(node, nic, found) is None:
+        return found
+    rest = [each for each in found if each.option not in asked]
+    rest.reverse()  # the strongest first: what it hides need not fit
+    kept = [each for each in found if each.option in asked]
+
+    def refusal(more: Iterable[Changed]) -> NicInvalid | None:
+        having = [*kept, *more]
+        return _refusal(node, nic, tuple(each for each in found if each in having))
+
+    # a NIC may need one of them, such as the only address of a routed one
+    needed = next(filter(lambda some: refusal(some) is None, ((), *((each,) for each in rest))), None)
+    if needed is None:
+        return tuple(kept)  # it cannot be had without them either, and the planner says why
+    kept += needed
+    for each in rest:
+        if each in kept:
+            continue
+        if (error := refusal([each])) is None:
+            kept.append(each)
+        else:
+            remedy = f": netcommon change {nic.uuid} --unset {each.option} takes it back" if each.source == LOCAL else ""
+            who = "change" if each.source == LOCAL else "the registry"
+            problems.append(f"{nic.label} is without {each.option}={each.value}, set by {who}: {error}{remedy}")
+    return tuple(each for each in found if each in kept)
+
+
+def _refusal(node: Node, nic: Nic, changed: tuple[Changed, ...]) -> NicInvalid | None:
+    """Tell why ``nic`` cannot have what was ``changed``; None where it can, or where something else is wrong, which who plans it says."""
+    from netcommon.plan.planner import plan
+
+    try:
+        plan(nic._replace(wanted=changed), node.settings)
+    except NicInvalid as error:
+        return error
+    except NetcommonError:
+        pass
+    return None
 
 
 def read(node: Node, uuid: str, problems: list[str], look: bool = False) -> Wanted:
@@ -104,7 +154,42 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
     if record is None or record.state not in (UP, CLOSING):
         return found._replace(pending=None)
     has, pending = record.nic, found.pending
-    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*pending.whole}) else found._replace(pending=None)
+    fit = fitting(node, has, pending.whole, [])  # what it cannot have is pending all the same
+    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*fit}) else found._replace(pending=None)
+
+
+def take_back(node: Node, uuid: str, options: Collection[str], call: Call) -> Outcome:
+    """Unset options of a NIC that is not up, so that its next up is without them. The log has what is wrong with their file.
+
+    Raises NicInvalid where the NIC is up by now, HostRefused where it is another network namespace's or the file cannot be written,
+    TryAgain where somebody else is at work on the NIC.
+    """
+    from runtime import wanted
+
+    def edited() -> tuple[Wanted, Wanted]:
+        record, problems = node.store.read(uuid), list[str]()
+        if record is not None and alive(node, node.host.view(), record):
+            raise NicInvalid("NIC", uuid, "a NIC that is not up")
+        if record is None and node.store.elsewhere(uuid):
+            raise HostRefused(f"NIC {uuid} is up in another network namespace", "change it there")
+        wanted.refuse_newer(node.paths, uuid)
+        there = wanted.read(node.paths, uuid, problems, node.store.readonly)
+        for problem in problems:
+            call.log.error(problem)
+        before = decided(node, uuid, there)
+        return there, before._replace(local=wanted.changed(before.local, {}, options, None))
+
+    if node.store.readonly:
+        there, after = edited()
+    else:
+        with locks(node, call) as held:
+            held.uuids({uuid})
+            there, after = edited()
+            if after != there:
+                wanted.write(node.paths, uuid, after)
+    gone = ", ".join(each.option for each in there.local if each not in after.local)
+    text = f"NIC {uuid} is not up: {f'its next up is without {gone}, as it was set' if gone else 'nothing such is kept of it'}"
+    return Outcome(bool(gone), text)
 
 
 def kept_uuid(node: Node, nic: Nic) -> str:

@@ -100,7 +100,8 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         kept = there.force(now)
         for problem in problems:
             call.log.error(problem)
-        lacks = [each for each in kept if each not in record.nic.wanted] if is_twin(record.nic) else []
+        can = changed_options.fitting(node, record.nic, kept, []) if is_twin(record.nic) else ()
+        lacks = [each for each in can if each not in record.nic.wanted]
         if (not lacks and all(each in kept for each in record.nic.wanted)) or passes(record.uuid, there):
             return
         outcome = _changed(node, record, call, haste)

@@ -455,9 +455,9 @@ def _sharer(node: Node, operation: Operation, key: str, record_key: str) -> list
     is another thing, and needs nothing of this one.
 
     A link alone says nothing: a hook killed between its record and its links leaves one of an earlier life of the record. A NIC of an
-    earlier boot needs nothing any more. What cannot be read may need it.
+    earlier boot needs nothing any more. What cannot be read may need it. Where the links are lost the records tell.
     """
-    for other in node.store.owners.each_other(key, record_key):
+    for other in node.store.owners.each_other(key, record_key, node.store.keys):
         try:
             record = node.store.read(other)
         except RecordTooNew:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.host.api.requests import Request
 
+LOOPBACK = 1  #: the index of lo in every network namespace
 LOOKUP = 1  #: FR_ACT_TO_TBL: what a policy rule does that looks up a table
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
@@ -48,6 +49,14 @@ class ThroughTap(Operation, Protocol):
         """The route as the kernel has it."""
         ...
 
+    def gateways(self) -> tuple[str, ...]:
+        """Name the next hops by which a route through the tap leads to the guest; "" is none: the address itself is asked for."""
+        ...
+
+    def leads(self, route: Route, index: int) -> bool:
+        """Tell whether ``route`` leads to the guest behind the device ``index``, whoever has made it."""
+        return (route.index, route.type) == (index, self.route().type) and route.gateway in self.gateways()
+
     def locked(self) -> tuple[str, ...]:
         return (f"route-{self.family}-{self.destination}",)
 
@@ -76,23 +85,27 @@ class ThroughTap(Operation, Protocol):
         if mine := own(view, self.family, self.destination, number):
             raise HostRefused(mine, "correct the NIC's addresses, or take it from the node")
         found = ABSENT
-        for other in view.routes(self.family, number, self.destination, METRIC[self.family]):
-            if other.metric > METRIC[self.family] or (other.metric < METRIC[self.family] and other.index == link.index):
-                continue  # ours comes first, or it leads to the guest all the same
-            if other.protocol == PROTOCOL:
+        for other in sorted(at(view, (self.family, number, self.destination)), key=lambda route: route.metric):
+            leads = self.leads(other, link.index)
+            if other.metric > METRIC[self.family]:
+                break  # ours comes first
+            if other.tos and other.protocol != PROTOCOL:
+                warnings += [] if leads else [_partly(view, other)]
+            elif other.protocol == PROTOCOL:
                 found = OURS if other.index != link.index else found
                 away = view.link_at(other.index)
                 if away is not None and other.index != link.index and away.holders > 0:
                     warnings.append(f"{self.destination} leads to {away.name}: its guest loses it, two NICs have one address")
-            elif other.index == link.index:
-                found = FOREIGN
-            else:
-                out = view.link_at(other.index)
+            elif not leads:
                 raise HostRefused(
-                    f"{self.destination} in table {self.table or 'main'} is already routed to {out.name if out else 'nowhere'} "
+                    f"{self.destination} in table {self.table or 'main'} is already routed to {_way(view, other)} "
                     f"by a route that is not ours (protocol {other.protocol})",
                     "remove it, or correct the NIC's IP",
                 )
+            elif other.metric == METRIC[self.family]:
+                found = FOREIGN
+            if leads and self.family == AF_INET and not other.tos:
+                break  # it leads to the guest, and what comes behind leads nothing
         return [replaced(self, number=number, ifindex=link.index, found=found)]
 
     def apply(self) -> Sequence[Request]:
@@ -103,15 +116,34 @@ class ThroughTap(Operation, Protocol):
             return moved
         if mine := own(view, self.family, self.destination, self.number):
             return mine
-        routes = view.routes(self.family, self.number, self.destination, METRIC[self.family])
-        first = next((route for route in routes if route.metric < METRIC[self.family] and route.index != self.ifindex), None)
-        if first is not None:
-            out = view.link_at(first.index)
-            return f"a route of metric {first.metric} comes first, by {out.name if out else 'nothing'} (protocol {first.protocol})"
-        if any(route.index == self.ifindex and route.metric == METRIC[self.family] for route in routes):
-            return ""
-        away = [view.link_at(route.index) for route in routes]
-        return f"it goes to {away[0].name}" if away and away[0] else "the route is gone"
+        counting = [route for route in self._there(view) if not route.tos]
+        ours = [place for place, route in enumerate(counting) if self.leads(route, self.ifindex)]
+        held = any(counting[place].metric == METRIC[self.family] for place in ours)
+        first = counting[0] if counting and 0 not in ours else None
+        if first is not None and (held or first.metric < METRIC[self.family]):
+            return f"a route of metric {first.metric} comes first, by {_way(view, first)} (protocol {first.protocol})"
+        if not held:
+            return f"it goes to {_way(view, first)}" if first is not None else "the route is gone"
+        if beside := next((route for route in counting if self._rivals(route, counting[0].metric)), None):
+            return f"a route of metric {beside.metric} stands beside it, by {_way(view, beside)} (protocol {beside.protocol})"
+        return ""
+
+    def idle(self, view: View) -> str:
+        partly = next((route for route in self._there(view) if route.tos and not self.leads(route, self.ifindex)), None)
+        return _partly(view, partly) if partly is not None else ""
+
+    def _there(self, view: View) -> list[Route]:
+        """Return what is in the place of the route, or comes before it, in the order in which the kernel takes them."""
+        there = view.routes(self.family, self.number, self.destination, METRIC[self.family])
+        return sorted((route for route in there if route.metric <= METRIC[self.family]), key=lambda route: route.metric)
+
+    def _rivals(self, route: Route, metric: int) -> bool:
+        """Tell whether a route takes packets though it does not come first.
+
+        Of several of one metric IPv6 takes the one by the device that a packet has come in by (rt6_score_route() in net/ipv6/route.c).
+        """
+        devices = (*route.paths, route.index)
+        return self.family == AF_INET6 and route.metric == metric and any(each not in (0, LOOPBACK, self.ifindex) for each in devices)
 
     def revert(self, view: View) -> Sequence[Request]:
         if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
@@ -195,6 +227,10 @@ class GuestRoute(GuestRouteFields, ThroughTap):
         scope = SCOPE_LINK if self.family == AF_INET else SCOPE_UNIVERSE
         return Route(self.family, self.number, self.destination, self.ifindex, scope=scope, metric=METRIC[self.family])
 
+    def gateways(self) -> tuple[str, ...]:
+        address, _, length = self.destination.partition("/")
+        return ("", address) if int(length) == BITS[self.family] else ("",)
+
     def taken_over(self, view: View) -> Operation:
         return self._replace(found=ABSENT) if self.found == FOREIGN else self
 
@@ -251,9 +287,23 @@ class PrefixRoute(PrefixRouteFields, ThroughTap):
         metric = METRIC[self.family]
         return Route(self.family, self.number, self.destination, self.ifindex, scope=SCOPE_UNIVERSE, gateway=self.gateway, metric=metric)
 
+    def gateways(self) -> tuple[str, ...]:
+        return self.gateway, ""  # without one the guest is asked for each address, which some answer
+
     def sentence(self) -> str:
         return f"What is for {self.destination} goes to the guest, by its address {self.gateway}, in {called(self.table, self.number)}."
 
 
 def _identity(route: Route) -> str:
     return f"route {route.family} {route.table} {route.destination} {route.index}"
+
+
+def _way(view: View, route: Route) -> str:
+    """Name where a route leads: its devices, and its next hop."""
+    devices = [link.name for index in (*route.paths, route.index) if (link := view.link_at(index) if index else None) is not None]
+    by = f"{route.gateway} on " if route.gateway and devices else ""
+    return by + (" and ".join(dict.fromkeys(devices)) or "nowhere")
+
+
+def _partly(view: View, route: Route) -> str:
+    return f"packets to {route.destination} with TOS {route.tos:#04x} go to {_way(view, route)}, by a route that is not ours"

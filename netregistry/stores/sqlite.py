@@ -33,7 +33,17 @@ from netregistry.stores.base import (
     checked_key,
     checked_prefix,
 )
-from netregistry.stores.sqlite_file import APPLICATION, ENDS, SCHEMA, connect, examine, no_log_alone, synchronise_folder, translated
+from netregistry.stores.sqlite_file import (
+    APPLICATION,
+    ENDS,
+    SCHEMA,
+    connect,
+    examine,
+    identities,
+    no_log_alone,
+    synchronise_folder,
+    translated,
+)
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -67,7 +77,7 @@ class SqliteStore:
         self._closed = False
         if path != ":memory:":
             examine(path)
-        self._database = connect(path)
+        self._connect()
         try:
             self._ready()
         except BaseException:
@@ -93,7 +103,7 @@ class SqliteStore:
         store._lock = threading.RLock()
         store._news = threading.Condition(store._lock)
         try:
-            store._database = connect(path)
+            store._connect()
             store._fill(epoch)
             if path != ":memory:":
                 synchronise_folder(path)
@@ -104,6 +114,12 @@ class SqliteStore:
                         os.unlink(path + end)
             raise
         return store
+
+    def _connect(self) -> None:
+        """Open the file, and keep in mind which it is. Raises as netregistry.stores.sqlite_file.connect does."""
+        self._files = identities(self.path, ("",))  # before: of a file that is replaced meanwhile nothing is committed
+        self._database = connect(self.path)
+        self._files |= identities(self.path, ("-wal",))
 
     def _fill(self, epoch: str) -> None:
         """Make the tables of a new file; the connection is closed where that fails."""
@@ -314,6 +330,7 @@ class SqliteStore:
         """
         with self._lock:
             self._open()
+            self.in_place()
             over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
             for place in range(0, len(over), AT_ONCE):
                 self._end(over[place : place + AT_ONCE])
@@ -379,6 +396,12 @@ class SqliteStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def in_place(self) -> None:
+        """Raise Unavailable where the file, or its log, is no longer what was opened: what is committed would be gone with it."""
+        if identities(self.path, ("", "-wal")) != self._files:
+            what = f"{escaped(self.path)} or its log was moved, removed or replaced while it was open"
+            raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
+
     def _open(self) -> None:
         if self._closed:
             raise Unavailable(f"{escaped(self.path)} was closed")
@@ -392,6 +415,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit what is done within; nothing of it stays where anything is raised. Raises Unknown where the commit itself fails."""
+        self.in_place()
         with translated(self.path):
             self._database.execute("BEGIN IMMEDIATE")
             try:

@@ -12,7 +12,7 @@ from netregistry.stores.base import Damaged, Unavailable
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
 SCHEMA = 1  #: PRAGMA user_version
@@ -39,6 +39,16 @@ def connect(path: str) -> sqlite3.Connection:
             database.close()
             raise
     return database
+
+
+def identities(path: str, ends: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Give device and number of a file, and of what belongs to it, of those that are there; nothing of one in memory."""
+    found = {}
+    for end in ends if path != ":memory:" else ():
+        with contextlib.suppress(OSError):
+            there = os.stat(path + end)
+            found[end] = there.st_dev, there.st_ino
+    return found
 
 
 def examine(path: str) -> None:

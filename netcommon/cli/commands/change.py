@@ -5,24 +5,26 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import click
 
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
-from netcommon.cli.names import complete, matching, meant_by, order
+from netcommon.cli.names import complete, defined, matching, meant_by, order
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
 from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.changed_options import kept_uuid, twin_of
+from netcommon.lifecycle.changed_options import kept_uuid, take_back, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
 from netcommon.options.shown import shown
 from netcommon.options.tags import KINDS, value_of
-from runtime import membership
+from runtime import membership, wanted
 from runtime.environment import is_twin
 from runtime.errors import HostRefused, NicInvalid, escaped
+from runtime.nic import Nic
 from runtime.record import CHANGING, UP, Record
 
 WHICH = "name NICs, or give --all: one of the two"
@@ -51,8 +53,9 @@ def command(
 
     Every option of `netcommon plan` will do. What is set holds until it is unset: over restarts of the guest and reboots of this node,
     and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. On a node that has
-    joined a registry options are set with --for alone: what is to hold for good is set in the registry. --all without options,
-    and --tags-from, do what has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
+    joined a registry options are set with --for alone. --unset alone takes it back of a NIC that is not up too, which is named by its
+    UUID, or as it is defined. --all without options, and --tags-from, do what has been changed in the settings, or in the instance's
+    tags, which a hypervisor tells only at the next start.
 
     A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
@@ -77,7 +80,9 @@ def command(
     if sets and not seconds:
         _refuse_for_good(app, sets)
     tags = _tags(tags_from) if tags_from else None
-    records = _with_twins(node, meant_by(node.store, known, names, view), names) if names else _changeable(known)
+    down = _down(node, known, view, names) if unset and not (sets or tags is not None or seconds) else {}
+    up = [name for name in names if not down.get(name)]
+    records = _with_twins(node, meant_by(node.store, known, up, view), up) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
@@ -88,6 +93,12 @@ def command(
     if refused.status:
         refused.rows = [row for row in refused.rows if row["error"]]
         ctx.exit(_foretell(refused, [None] * len(refused.rows), as_json) if dry_run else refused.show(as_json))
+    for uuid, nic in {uuid: nic for nics in down.values() for uuid, nic in nics.items()}.items():
+        with results.of(nic, uuid):
+            results.rows[-1].setdefault("device", "")
+            results.rows[-1]["uuid"] = uuid
+            results.done(take_back(node, uuid, unset, app.call(nic=nic)))
+        found.append(None)
     view = node.host.view()
     for record in records:
         told: list[Difference] = []
@@ -168,6 +179,22 @@ def _on_record(app: App, node: Node) -> list[Record]:
     for problem in problems:
         app.log.warning(problem)
     return records
+
+
+def _down(node: Node, records: Sequence[Record], view: View, names: Sequence[str]) -> dict[str, dict[str, Nic | None]]:
+    """Give, by the names that mean only NICs that are not up, those of which something is kept: UUID and, where it is known, NIC."""
+    kept = set(wanted.uuids(node.paths))
+    found: dict[str, dict[str, Nic | None]] = {}
+    for name in names if kept else ():
+        meant: dict[str, Nic | None] = {name.lower(): None}
+        if on_record := matching(records, name, view=view):
+            meant = {} if any(alive(node, view, each) for each in on_record) else {each.uuid: each.nic for each in on_record}
+        else:
+            with suppress(NicInvalid):
+                nic = defined(node.paths, name)
+                meant = {nic.uuid: nic}
+        found[name] = {uuid: nic for uuid, nic in meant.items() if uuid in kept}
+    return found
 
 
 def _changeable(records: Sequence[Record]) -> list[Record]:

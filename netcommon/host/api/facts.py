@@ -84,6 +84,7 @@ class Route(NamedTuple):
     type: int = 1  #: RTN_UNICAST; 6 is RTN_BLACKHOLE
     paths: tuple[int, ...] = ()  #: of a multipath route, whose ``index`` is 0: the output interfaces; read only
     nexthop: int = 0  #: the id of the nexthop object that it names, 0 none; read only
+    tos: int = 0  #: IPv4: it is for packets with this TOS alone, and comes before one that is for all; read only
 
 
 class Neighbour(NamedTuple):

@@ -166,7 +166,7 @@ def route(body: bytes) -> Route | None:
 
     So has one by the id of a nexthop where net.ipv4.nexthop_compat_mode is 0: ask for the nexthop (netcommon.host.rtnetlink.nexthop).
     """
-    family, length, _, _, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
+    family, length, _, tos, table, protocol, scope, kind, flags = _unpack(RTMSG, body)
     if flags & RTM_F_CLONED or family not in ANYWHERE:
         return None
     found = attributes(body, RTMSG.size)
@@ -181,7 +181,7 @@ def route(body: bytes) -> Route | None:
     number = u32(found.get(RTA_TABLE), table)
     index, metric = u32(found.get(RTA_OIF)), u32(found.get(RTA_PRIORITY))
     paths = tuple(nexthops(found.get(RTA_MULTIPATH, b"")))
-    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)))
+    return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)), tos)
 
 
 def leads_here(body: bytes) -> bool:

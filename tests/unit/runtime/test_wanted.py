@@ -220,3 +220,35 @@ def test_who_else_can_write_there_is_refused(tmp_path: Path) -> None:
         assert wanted.read(paths, U1, problems) == wanted.NOTHING and problems
     except HostRefused:
         pass
+
+
+def test_all_that_was_damaged_is_kept(tmp_path: Path) -> None:
+    """One after the other, whatever was in the file's place: a second file, a folder, a link."""
+    paths = Paths.under(str(tmp_path))
+    wanted.write(paths, U1, Wanted(local=(Entry("rate_in", "8mbit"),)))
+    file, aside = Path(paths.wanted, f"{U1}.json"), Path(paths.wanted, "quarantine")
+    file.unlink()
+
+    def found() -> str:
+        problems: list[str] = []
+        assert wanted.read(paths, U1, problems) == Wanted() and not os.path.lexists(file)
+        (problem,) = problems
+        return problem
+
+    file.write_text("{first")
+    assert f"quarantine/{U1}.json-0" in found()
+    file.mkdir()
+    (file / "inside").write_text("x")
+    assert f"quarantine/{U1}.json-1" in found()
+    file.write_text("{second")
+    assert f"quarantine/{U1}.json-2" in found()
+    file.mkdir()
+    found()
+    file.symlink_to("/nowhere")
+    found()
+    kept = [aside / f"{U1}.json-{number}" for number in range(5)]
+    assert sorted(kept) == sorted(aside.iterdir())
+    assert (kept[0].read_text(), kept[2].read_text(), (kept[1] / "inside").read_text()) == ("{first", "{second", "x")
+    assert kept[3].is_dir() and kept[4].readlink() == Path("/nowhere")
+    wanted.write(paths, U1, Wanted(local=(Entry("rate_in", "8mbit"),)))
+    assert wanted.read(paths, U1, []).local == (Entry("rate_in", "8mbit"),)

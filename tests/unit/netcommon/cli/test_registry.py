@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -239,6 +240,18 @@ def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: 
         assert rehearsed.stdout == "0 would be made, 5 there already, 1 would be refused\n"
         Path(file).write_text(Path(file).read_text() + "x\n")
         assert "line 8" in other("registry", "import", file, status=64).stderr
+
+
+def test_nothing_stays_of_what_there_is_no_room_for(cli: Cli, service: Served) -> None:
+    cli("registry", "network", "add", "blue")
+    file, limits = cli.root / "lines", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        refused = cli("registry", "export", str(file), status=69).stderr
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "cannot write" in refused and "room" in refused and not file.exists()
+    cli("registry", "export", str(file))
 
 
 def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:

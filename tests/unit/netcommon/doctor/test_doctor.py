@@ -13,7 +13,7 @@ import pytest
 
 from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
-from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetSysctl
+from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetLink, SetSysctl
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.install import install
 from netcommon.install.targets import NETWORKD
@@ -483,6 +483,15 @@ class TestLeftovers:
         self.rule(ward, "eth7", 174)
         (finding,) = ward.found("leftovers")
         assert finding.remedy == "netcommon gc"
+
+    def test_a_device_of_ours_on_no_record(self, ward: Ward) -> None:
+        """Its record was removed: nothing else says that its NIC is looked after no more."""
+        index = ward.tap("tap0")
+        ward.host.execute([SetLink(index, alias=f"{UUID} web1/0", up=True)], stop=True)
+        (finding,) = ward.found("leftovers")
+        assert f"tap0 is up, its alias says that it is NIC {UUID} web1/0, and no record" in finding.text
+        ward.record(index)
+        assert ward.found("leftovers") == []
 
     @pytest.mark.parametrize("change", ["gone", "another"])
     def test_a_record_whose_device_is_gone(self, ward: Ward, change: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFdb
 from netcommon.lifecycle.change import Difference, change, differ, setting, unchanged
-from netcommon.lifecycle.changed_options import moment, read
+from netcommon.lifecycle.changed_options import moment, read, take_back
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.context import Outcome
 from netcommon.lifecycle.ends import end_due
@@ -193,7 +193,7 @@ def test_a_damaged_file_goes_to_quarantine(tmp_path: Path) -> None:
         (folder / f"{UUIDS[0]}.json").write_text(text_of)
         sim.up(nic("bridged"))
         assert sim.record().nic.wanted == ()
-        assert (folder / "quarantine" / f"{UUIDS[0]}.json").read_text() == text_of
+        assert (folder / "quarantine" / f"{UUIDS[0]}.json-0").read_text() == text_of
         assert any("damaged" in line for line in sim.lines)
 
 
@@ -394,7 +394,7 @@ def test_only_who_reads_a_damaged_file_for_its_nic_puts_it_aside(tmp_path: Path)
     os.symlink("boot-1 1.0 1.0", folder / "now")
     (folder / "now").rename(folder / "ends")
     end_due(sim.node, sim.call())
-    assert any("damaged" in line for line in sim.lines) and (folder / "quarantine" / f"{other}.json").read_text() == "{"
+    assert any("damaged" in line for line in sim.lines) and (folder / "quarantine" / f"{other}.json-0").read_text() == "{"
 
 
 def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
@@ -621,7 +621,7 @@ def test_an_end_in_a_boot_that_there_is_not(tmp_path: Path, boot: str) -> None:
     was = operations(sim)
     to(sim, seconds=60.0, rate_in="8mbit")
     later(sim, 61)
-    assert operations(sim) == was and (folder / "quarantine" / f"{UUIDS[4]}.json").exists()
+    assert operations(sim) == was and (folder / "quarantine" / f"{UUIDS[4]}.json-0").exists()
     to(sim, isolated="yes")
     sim.down(BASES["bridged"])
     assert wanted.all_of(sim.paths, []) == {}
@@ -650,3 +650,106 @@ def test_an_option_that_there_is_not_keeps_no_other(tmp_path: Path) -> None:
     path.write_text(json.dumps(stored))
     later(sim, 61)
     assert operations(sim) == was and not path.exists() and any("no_such" in line for line in sim.lines)
+
+
+# -- what a NIC cannot have any more
+
+
+def as_switched(**changes: str) -> Nic:
+    """The same NIC defined anew on Open vSwitch, where there is neither a firewall profile nor a limit of access to the node."""
+    return nic("openvswitch", **changes)
+
+
+def kept(sim: Sim) -> list[tuple[str, str]]:
+    return [(one.option, one.value) for one in wanted.read(sim.paths, UUIDS[0], []).local]
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["a start", "a second up"])
+def test_what_a_nic_cannot_have_any_more_keeps_it_from_no_start(tmp_path: Path, running: bool) -> None:
+    """It is left out, and named with what takes it back; the rest counts. In the former mode it counts again."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged"))
+    to(sim, node_access="none", firewall="protected", rate_in="8mbit")
+    if not running:
+        sim.down(nic("bridged"), "shutdown", final=True)
+    sim.lines.clear()
+    assert sim.up(as_switched()).changed
+    assert sim.record().nic.wanted == (Changed("rate_in", "8mbit"),) and sim.record().state == UP
+    errors = [line for line in sim.lines if line.startswith("error")]
+    for option in ("node_access", "firewall"):
+        (named,) = [line for line in errors if f"--unset {option}" in line]
+        assert UUIDS[0] in named and "set by change" in named
+    assert len(errors) == 2 and check(sim.node, sim.host.view(), sim.record()).good
+    end_due(sim.node, sim.call())
+    assert kept(sim) == [("node_access", "none"), ("firewall", "protected"), ("rate_in", "8mbit")], "it may be had again"
+    sim.up(nic("bridged"))
+    assert {one.option for one in sim.record().nic.wanted} == {"node_access", "firewall", "rate_in"}
+
+
+def test_a_change_of_a_nic_that_cannot_have_what_is_kept(tmp_path: Path) -> None:
+    """Others can be changed, what is asked for is refused as ever, and unset is unset."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged"))
+    to(sim, node_access="none", firewall="protected")
+    sim.up(as_switched())
+    assert "rate_in is 8mbit" in to(sim, rate_in="8mbit").text
+    for asked in ({"node_access": "none"}, {"firewall": "limited"}):
+        with pytest.raises(NicInvalid, match="MODE"):
+            to(sim, **asked)
+    assert sim.record().nic.wanted == (Changed("rate_in", "8mbit"),)
+    taken = to(sim, "node_access")
+    assert taken.changed and "node_access" in taken.text
+    assert kept(sim) == [("firewall", "protected"), ("rate_in", "8mbit")]
+
+
+def test_a_killed_change_beside_what_a_nic_cannot_have(tmp_path: Path) -> None:
+    """What was pending is decided by what the NIC has of it: that it cannot have the rest says nothing."""
+    held = []
+    for life in range(100):
+        sim = Sim(str(tmp_path / str(life)))
+        sim.up(nic("bridged"))
+        to(sim, firewall="protected")
+        sim.up(as_switched())
+        with Mortal(sim, life) as process:
+            to(sim, rate_in="8mbit")
+        sim.up(as_switched())
+        has = {one.option: one.value for one in sim.record().nic.wanted}
+        assert dict(kept(sim)) == {"firewall": "protected", **has}
+        held.append(bool(has))
+        if len(process.steps) < life:
+            break
+    assert held == sorted(held) and held.count(True) > 2, "from when the record said so, also while the file did not yet"
+
+
+def test_the_only_address_of_a_routed_nic_is_not_left_out(tmp_path: Path) -> None:
+    """Without it the NIC could not be had at all; what it cannot have beside it is."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("routed"))
+    to(sim, tap_mac="aa:00:00:00:00:07", addresses="10.0.0.9")
+    sim.down(nic("routed"), "shutdown", final=True)
+    sim.up(nic("routed", IP="", MAC="aa:00:00:00:00:07"))
+    assert sim.record().nic.wanted == (Changed("addresses", "10.0.0.9"),)
+    sim.down(nic("routed"), "shutdown", final=True)
+    to_uuid = take_back(sim.node, UUIDS[0], ("addresses",), sim.call())
+    assert to_uuid.changed
+    with pytest.raises(NicInvalid, match="IP"):
+        sim.up(nic("routed", IP="", MAC="aa:00:00:00:00:07"))
+
+
+def test_unset_of_a_nic_that_is_not_up(tmp_path: Path) -> None:
+    """Not of one that is up by then, nor of one that is up in another network namespace; a newer version's file stays."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged"))
+    to(sim, node_access="none", rate_in="8mbit")
+    with pytest.raises(NicInvalid, match="not up"):
+        take_back(sim.node, UUIDS[0], ("rate_in",), sim.call())
+    sim.down(nic("bridged"), "shutdown", final=True)
+    assert take_back(sim.node, UUIDS[0], ("node_access",), sim.call()).changed
+    assert kept(sim) == [("rate_in", "8mbit")]
+    assert not take_back(sim.node, UUIDS[0], ("node_access",), sim.call()).changed
+    file = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
+    newer = json.dumps({**json.loads(file.read_text()), "schema": 2})
+    file.write_text(newer)
+    with pytest.raises(RecordTooNew):
+        take_back(sim.node, UUIDS[0], ("rate_in",), sim.call())
+    assert file.read_text() == newer

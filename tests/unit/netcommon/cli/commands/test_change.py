@@ -285,3 +285,32 @@ def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
     assert "tap1, an emulated twin, is damaged" in done.stderr and "tap0" not in done.stderr
     assert "rate_in is 4mbit" in cli("change", "--all", "rate_in=4mbit", status=69).stdout
     assert "good" in cli("check", "tap1").stdout
+
+
+def test_unset_of_a_nic_that_is_not_up(cli: Cli) -> None:
+    """By its UUID, by its definition, and by its record where only its device has gone; nothing else is changed of it."""
+    cli("change", "--all", "node_access=none", "rate_in=8mbit", "isolated=yes")
+    cli("down", "tap0", "--force")
+    file = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    (row,) = cli.json("change", "web1/0", "--unset", "isolated", "--dry-run")
+    assert (row["uuid"], row["device"], row["error"]) == (UUIDS[0], "tap0", "") and "isolated" in json.loads(file.read_text())["local"]
+    assert "without isolated" in cli("change", UUIDS[0].upper(), "--unset", "isolated").stdout
+    assert "without rate_in" in cli("change", "web1/0", "--unset", "rate_in").stdout
+    assert list(json.loads(file.read_text())["local"]) == ["node_access"]
+    assert "not up" in cli("change", "tap0", "--unset", "rate_in").stdout
+    for words in (("rate_in=8mbit",), ("isolated=yes", "--unset", "node_access")):
+        assert "NIC" in cli("change", "tap0", *words, status=64).stderr
+    cli("define", "--remove", "--uuid", UUIDS[0])
+    assert "NIC" in cli("change", UUIDS[0], "--unset", "node_access", status=64).stderr, "nothing is kept of it"
+    cli.host.remove_link("tap1")
+    both = cli("change", "web1/1", "--unset", "node_access")
+    assert "without node_access" in both.stdout
+    assert "rate_in" in Path(cli.paths.wanted, f"{UUIDS[1]}.json").read_text()
+
+
+def test_unset_of_one_that_is_not_up_beside_one_that_is(cli: Cli) -> None:
+    cli("change", "--all", "rate_in=8mbit")
+    cli("down", "tap0", "--force")
+    said = cli("change", "tap0", "tap1", "--unset", "rate_in").stdout
+    assert "without rate_in" in said and "web1/1 on tap1: rate_in is none" in said
+    assert list(Path(cli.paths.wanted).glob("*.json")) == []
