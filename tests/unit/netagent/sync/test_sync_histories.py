@@ -169,6 +169,10 @@ def history(seed: int, acts: int = 40) -> World:
     if world.registry is None:
         world.open()
     world.run(QUIET)
+    for _ in range(30):  # a comparison may be under way
+        if all(node.machine is not None and node.machine.idle for node in world.nodes):
+            break
+        world.run(1.0)
     return world
 
 
