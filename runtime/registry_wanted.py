@@ -8,6 +8,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 from runtime.wanted import LONGEST, End, Entry, Moment, is_option, is_revision, plausible, to_json, until_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from runtime.wanted import Wanted
 
 MOST = 100  #: options of one NIC
@@ -24,14 +27,34 @@ class RegistryOption(NamedTuple):
 class RegistryWanted(NamedTuple):
     """What a registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
-    ``fields``: of what only a restart gives a NIC (netcommon.lifecycle.push.RESTART), name and value, what the registry says; it is
-    compared, and not kept.
+    ``fields``: of what only a restart gives a NIC (RESTART), name and value, what the registry says; it is compared, and not kept.
     """
 
     revision: str
     options: tuple[RegistryOption, ...] = ()
     network: str = ""
     fields: tuple[tuple[str, str], ...] = ()
+
+
+#: The option in which a NIC has the further addresses that a registry knows of it.
+ADDRESSES = "addresses"
+
+#: What only a restart gives a NIC, as a registry calls it. Of ``SAID_EMPTY`` "" means that there is none, of the others that nobody says.
+RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
+SAID_EMPTY = frozenset({"ip", "vlan"})
+
+
+def wanted_of(revision: str, said: Mapping[str, Any]) -> RegistryWanted:
+    """Give what a registry wants of a NIC, of its JSON. Its further addresses are an option, unless one is set. Raises NicInvalid."""
+    try:
+        options = [RegistryOption(str(one["name"]), str(one["value"]), float(one.get("until", 0))) for one in said.get("options", ())]
+        addresses = ",".join(map(str, said.get("addresses", ())))
+        if addresses and all(one.name != ADDRESSES for one in options):
+            options.append(RegistryOption(ADDRESSES, addresses))
+        fields = [(name, str(said[name])) for name in RESTART if name in said]
+        return RegistryWanted(revision, tuple(options), str(said.get("network", "")), tuple(fields))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NicInvalid("NIC", str(said)[:80], "a NIC as the registry's reference has it") from None
 
 
 def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:

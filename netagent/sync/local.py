@@ -106,7 +106,8 @@ def _ours(node: Node, record: Record) -> bool:
 def _local(node: Node, view: View, record: Record | None, defined: Nic | None, applied: Applied) -> Local:
     """Give a NIC as it is. Raises Unclear, NetcommonError."""
     if record is None:
-        assert defined is not None
+        if defined is None:
+            raise Unclear("a NIC is neither on record nor defined any more")
         return Local(Report(defined.uuid, "stopped"), _fields(defined))
     if record.state in (APPLYING, REVERTING):
         raise Unclear(f"a hook is at work on {record.nic.label}")

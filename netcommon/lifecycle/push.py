@@ -14,7 +14,7 @@ from runtime import networks, validate, wanted
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import CHANGING, CLOSING, UP
-from runtime.registry_wanted import taken
+from runtime.registry_wanted import RESTART, SAID_EMPTY, taken
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from runtime.record import Record
     from runtime.registry_wanted import RegistryWanted
     from runtime.wanted import Wanted
-
-#: What only a restart gives a NIC: the registry's names, and our variables. What is not known of a NIC ("model") is not compared.
-RESTART = {"mac": "MAC", "ip": "IP", "mode": "MODE", "link": "LINK", "vlan": "VLAN", "model": "MODEL"}
-
-#: Of these "" means that there is none; of the others that nobody says anything.
-SAID_EMPTY = frozenset({"ip", "vlan"})
 
 
 class Pushed(NamedTuple):
@@ -74,10 +68,10 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
 
 def pending_restart(nic: Nic, asked: RegistryWanted) -> tuple[str, ...]:
     """List the fields in which a NIC that runs is not as it is wanted, and which only a restart gives it."""
-    there = environment_of(nic)
+    there = environment_of(nic)  # it does not say the model
     found = []
     for name, value in asked.fields:
-        has = there.get(RESTART.get(name, ""), "")
+        has = there.get(name.upper(), "") if name in RESTART else ""
         has = has.partition("/")[0] if name == "ip" else has
         if has != value and (name in SAID_EMPTY or (has and value)):
             found.append(name)

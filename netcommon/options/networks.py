@@ -58,11 +58,6 @@ def tables_of(network: Network, tables: Mapping[str, Mapping[str, Any]]) -> Iter
         yield f"[networks.{key if set(key) <= BARE else escaped(key)}]", tables[key]
 
 
-def by_registry(revision: str) -> str:
-    """Name the origin of what a registry says, as of a revision (EPOCH:REVISION)."""
-    return "set by the registry" + (f", revision {revision}" if revision else "")
-
-
 def fields_of(nic: Nic, settings: Saying) -> NetworkFields:
     """The fields of the NIC's network, as they count."""
     return NetworkFields(**{each.name: each.value for each in said(nic, settings)})
@@ -73,20 +68,24 @@ def said(nic: Nic, settings: Saying) -> Iterator[Said]:
     for place, table in tables_of(nic.network, settings.network_fields):
         for name, value in table.items():
             yield Said(name, value, place)
-    for name, value in _told(nic):
-        yield Said(name, value, by_registry(nic.told.revision if nic.told is not None else ""))
+    yield from by_registry(nic)
     for name in GIVEN:
         if value := getattr(nic.network, name):
             yield Said(name, value, f"NETWORK_{name.upper()}")
 
 
-def _told(nic: Nic) -> Iterator[tuple[str, Any]]:
+def by_registry(nic: Nic) -> Iterator[Said]:
     """Give what a registry says of the NIC's network. An empty field says nothing."""
     told = nic.told
     if told is not None:
         for name in NetworkFields._fields:
             if value := getattr(told, name):
-                yield name, dict(value) if name == "routes" else value
+                yield Said(name, dict(value) if name == "routes" else value, registry_origin(told.revision))
+
+
+def registry_origin(revision: str) -> str:
+    """Name the origin of what a registry wants, as of a revision (EPOCH:REVISION)."""
+    return "set by the registry" + (f", revision {revision}" if revision else "")
 
 
 def anything_said(nic: Nic, settings: Saying) -> bool:

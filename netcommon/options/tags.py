@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from netcommon.options.networks import by_registry, remedy
+from netcommon.options.networks import registry_origin, remedy
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Several, Truth
 from runtime.errors import NicInvalid
@@ -130,7 +130,7 @@ def value_of(name: str, text: str) -> Any:
 
 def _origin(one: Changed, revision: str) -> str:
     until = f", until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(one.until))}" if one.until else ""
-    return (by_registry(revision) if one.source == REGISTRY else "set by change") + until
+    return (registry_origin(revision) if one.source == REGISTRY else "set by change") + until
 
 
 def _option(variable: str, tag: str, rest: str) -> Given:

@@ -16,7 +16,7 @@ from netcommon.lifecycle.context import Node
 from netcommon.operations.base import Operation, to_json
 from netcommon.options.networks import Said, anything_said, said
 from netcommon.options.schema import OPTIONS
-from netcommon.options.shown import shown
+from netcommon.options.shown import network_text, shown
 from netcommon.options.sources import given
 from netcommon.options.tags import Given
 from netcommon.plan.planner import plan as planned
@@ -123,7 +123,7 @@ def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None
     """List what counts with its place, and what was overruled; ``nic``: for which some may mean nothing."""
     counts = {one.name: one for one in found}
     lines = [title] if found else []
-    say_value = shown if nic else _of_network
+    say_value = shown if nic else (lambda _name, value: network_text(value))
     for name, one in counts.items():
         void = next(option for option in OPTIONS if option.name == name).void(nic) if nic else ""
         lines.append(f"  {name} = {say_value(name, one.value)}, {_origin(one.origin)}{f'; {void}' if void else ''}")
@@ -133,13 +133,6 @@ def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None
 
 def _origin(origin: str) -> str:
     return origin if origin.startswith("set by ") else f"from {origin}"
-
-
-def _of_network(_name: str, value: object) -> str:
-    """Give what guests are told of their network, as the settings file would say it."""
-    if isinstance(value, dict):
-        return " ".join(f"{name} by {each}" for name, each in value.items())
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 COMMANDS = {"plan": plan}
