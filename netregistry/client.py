@@ -14,7 +14,7 @@ from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
 SOCKET = "/run/netregistry/socket"
 SECONDS = 60.0  #: for one answer
@@ -119,7 +119,7 @@ class Client:
 
     # -- streams
 
-    def watch(self, node: str, start: str = "", incarnation: str = "") -> Iterator[dict[str, Any]]:
+    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
         query = {"node": node, "from": start, "incarnation": incarnation}
         connection = _Connection(self._path, SILENT)

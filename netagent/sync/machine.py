@@ -82,6 +82,7 @@ class Machine:
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
         self.outbox.about = True
         self._looking: Looking | None = None
+        self._unclear: dict[str, float] = {}  # NICs of which nothing could be told: when they are looked at again
         self._gathered = now
         self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
         self._alarms: dict[str, str] = {}
@@ -129,6 +130,9 @@ class Machine:
 
     def turn(self, now: float) -> list[Request]:
         """Give what is to be asked for and done now."""
+        for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
+            del self._unclear[uuid]
+            self.outbox.mark(uuid)
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
@@ -168,7 +172,7 @@ class Machine:
                 times.append(max(self._gathered, line.rest))
         if self._saveable:
             times.append(self._saved[0] + SAVED)
-        return min(times)
+        return min((*times, *self._unclear.values()))
 
     def _next_look(self, now: float) -> Looking | None:
         if (uuids := self.ownership.look(now)) is not None:
@@ -403,8 +407,8 @@ class Machine:
         if looking.owning:
             self.ownership.looked(event)
             return
-        if event.unclear:
-            self._gathered = now + self._pause()
+        for uuid in event.unclear:
+            self._unclear[uuid] = now + self._pause()
         self._settle(event.nics)
         if self.line.ready:
             self.outbox.looked(event, self._request)
@@ -474,9 +478,14 @@ class Machine:
         return Save(self.inbox.document()) if self._saveable else None
 
     @property
+    def marks(self) -> int:
+        """How much is to be told."""
+        return self.outbox.marks + len(self._unclear)
+
+    @property
     def idle(self) -> bool:
         """Tell whether nothing is left to be told, done or decided."""
-        return self.inbox.complete and not (self.outbox.marks or self.jobs or self.line.flight or self._looking or self.ownership.busy)
+        return self.inbox.complete and not (self.marks or len(self.jobs) or self.line.flight or self._looking or self.ownership.busy)
 
 
 class Looking(NamedTuple):

@@ -78,10 +78,14 @@ class Looked(NamedTuple):
 
 
 class Surveyed(NamedTuple):
-    """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is."""
+    """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
+
+    ``defined``: how many are.
+    """
 
     nics: Mapping[str, Local]
     problem: str = ""
+    defined: int = 0
 
 
 class Did(NamedTuple):

@@ -79,8 +79,7 @@ class Outbox:
         nics, removed, flying = [], [], dict[str, Sent | None]()
         for uuid in self._reading:
             if uuid in looked.unclear:
-                self.dirty[uuid] = None
-                continue
+                continue  # it is looked at again
             local, before = looked.nics.get(uuid), self.told.get(uuid)
             kept = self._wanted(uuid) and uuid not in self.leaving
             self.leaving.discard(uuid)

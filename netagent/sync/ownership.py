@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from netagent.sync.rules import Rules
 
 REAPING, INVENTORY = "registry-reaping", "registry-inventory"
+#: What a NIC has of its network.
+PLACED = ("network",)
 INCOMING, RUNNING = "incoming", "running"
 ADD, SET, DELETE = "nic.add", "nic.set", "nic.delete"
 METHODS: dict[str, Any] = {ADD: "POST", SET: "PATCH", DELETE: "DELETE"}
@@ -65,6 +67,7 @@ class Ownership:
         self.reaped = 0
         self.survey_due = False
         self._held: dict[str, None] = {}  # NICs that the registry had when it was to add them: tried again later
+        self._homeless: set[str] = set()  # NICs whose network the registry does not know
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
         self._differing: dict[str, None] = {}
@@ -107,6 +110,7 @@ class Ownership:
             self._outbox.mark(uuid)
         self.refused.clear()
         self._held.clear()
+        self._homeless.clear()
 
     def reported(self, said: Mapping[str, Sent | None], revision: str) -> None:
         """Take that the registry has reports of ours as of a revision."""
@@ -185,7 +189,8 @@ class Ownership:
                 self.foreign.add(one.uuid)
             elif local is not None and self._may_add(local, own):
                 # of reports that are not the latest any more it is not done: a copy may come late
-                self._ask(one._replace(match=self._outbox.after), {**local.fields, "uuid": one.uuid, "found": True})
+                fields = {name: value for name, value in local.fields.items() if name not in PLACED or one.uuid not in self._homeless}
+                self._ask(one._replace(match=self._outbox.after), {**fields, "uuid": one.uuid, "found": True})
         elif one.action == SET:
             self._differing.pop(one.uuid, None)
             if local is not None and own is not None and (fields := self._differs(local, own)):
@@ -230,7 +235,10 @@ class Ownership:
             self._strays.insert(0, (now + self._rules.confirm, Stray(asked.uuid, asked.match, asked.uuid)))
             return
         self._outbox.mark(asked.uuid)
-        if failure.kind == "exists":
+        if failure.kind == "invalid" and asked.body is not None and asked.body.get("network"):
+            self._homeless.add(asked.uuid)  # the network is another registry's, or gone
+            self._unknown[asked.uuid] = None
+        elif failure.kind == "exists":
             self._held[asked.uuid] = None  # it is another's, or the stream is about to tell it
         elif failure.kind not in CHANGED:
             self.refused[asked.uuid] = failure.text

@@ -63,8 +63,8 @@ def found(
         for item in gone
         if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
     )
-    if strays and not here:
-        return Found(problem="no NIC is on record or defined on this node any more: if that is so, netcommon registry nic delete says it")
+    if strays and not survey.defined:
+        return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
     return Found(strays, away, tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told))
 
 

@@ -207,8 +207,8 @@ class Node:
         if self.trouble == "empty":
             return Surveyed({})
         if self.trouble:
-            return Surveyed(dict(list(found.items())[: len(found) // 2]), "a folder cannot be read")
-        return Surveyed(found)
+            return Surveyed(dict(list(found.items())[: len(found) // 2]), "a folder cannot be read", len(self.defined))
+        return Surveyed(found, defined=len(self.defined))
 
     def do(self, job: Any) -> Event:
         world = self.world

@@ -169,6 +169,10 @@ def history(seed: int, acts: int = 40) -> World:
     if world.registry is None:
         world.open()
     world.run(QUIET)
+    for _ in range(30):  # a comparison may be under way
+        if all(node.machine is not None and node.machine.idle for node in world.nodes):
+            break
+        world.run(1.0)
     return world
 
 
@@ -198,8 +202,8 @@ def converged(world: World) -> None:
                 assert nic is not None, "a NIC that is here is not known to the registry"
             if nic is not None and nic.master == f"node:{node.uuid}" and not node.here(uuid):
                 elsewhere = any(view.get(keys.seen(other.uuid, uuid)) for other in world.nodes if other is not node)
-                nothing = not (node.guests or node.defined)  # an inventory that is empty removes nothing
-                assert elsewhere or nothing, "what is gone is still wanted"
+                # where nothing is defined any more nothing is removed
+                assert elsewhere or not node.defined, "what is gone is still wanted"
             if nic is not None and nic.options and nic.cluster == CLUSTER:
                 assert uuid in node.disk and node.disk[uuid].options, "the operator's values are not there before the guest"
     for uuid in UUIDS:
