@@ -44,6 +44,15 @@ METRICS = {
     "netcommon_alarms": Metric(GAUGE, "1 for each alarm that is on."),
     "netcommon_guard_dropped_total": Metric(COUNTER, "Frames of guests that the spoof guard dropped, by NIC and reason."),
     "netcommon_resync_seconds": Metric(HISTOGRAM, "How long comparing all records with the host took."),
+    "netcommon_registry_connected": Metric(GAUGE, "1 while the node is told by its registry what is wanted, and knows all of it."),
+    "netcommon_registry_heard_seconds": Metric(GAUGE, "When the registry last said anything, seconds since the epoch."),
+    "netcommon_registry_revision": Metric(GAUGE, "Revision of the registry up to which the node was told all."),
+    "netcommon_registry_marks": Metric(GAUGE, "NICs that the registry is still to be told of."),
+    "netcommon_registry_refused": Metric(GAUGE, "NICs that are not what the registry wants, since the host or they cannot be so."),
+    "netcommon_registry_unknown": Metric(GAUGE, "NICs of a Ganeti cluster that are here, and that the registry does not know."),
+    "netcommon_registry_reaped_total": Metric(
+        COUNTER, "Wanted NICs that were removed from the registry, being defined here no more."
+    ),
     "netcommon_agent_start_time_seconds": Metric(GAUGE, "When the agent started, seconds since the epoch."),
     "process_cpu_seconds_total": Metric(COUNTER, "User and system time that the agent has used."),
     "process_resident_memory_bytes": Metric(GAUGE, "Resident memory of the agent."),

@@ -33,6 +33,7 @@ from netagent.sync.messages import (
     List,
     Look,
     Looked,
+    Lost,
     Marked,
     Retain,
     Save,
@@ -100,6 +101,8 @@ class Machine:
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
             self._gathered = max(self._gathered, now + GATHER)
+        elif isinstance(event, Lost):
+            self.ownership.begin(now)
         elif isinstance(event, Looked):
             self._looked(event, now)
         elif isinstance(event, Surveyed):
@@ -249,7 +252,9 @@ class Machine:
             self.ownership.listed(asked.what, body, now)
 
     def _sent(self, revision: str, now: float) -> None:
+        about = self.outbox.tells_about
         said = self.outbox.done(revision)
+        self.line.known = self.line.known and not about  # what the registry misses on the node may be another
         self.ownership.reported(said, revision)
         if self.inbox.complete and self.inbox.ready is not None:  # the stream may have told more than that already
             self.ownership.told(self.inbox.ready)

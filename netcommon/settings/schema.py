@@ -104,6 +104,19 @@ KEYS: tuple[Key, ...] = (
         "the metrics for node_exporter's textfile collector; none: no file",
     ),
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
+    Key("registry", "sync", "registry_sync", Truth(), "a node that has joined a registry speaks with it; the agent does"),
+    Key(
+        "registry",
+        "compare_delay",
+        "registry_compare_delay",
+        Delay(Seconds(0, 86400)),
+        "from the agent's start to the first comparison with the registry",
+    ),
+    Key("registry", "compare_interval", "registry_compare_interval", Seconds(60, 86400), "between two comparisons, about"),
+    Key(
+        "registry", "reap", "registry_reap", Choice(("on", "report", "off")), "what is not defined here any more goes there too"
+    ),
+    Key("registry", "reap_cap", "registry_reap_cap", Whole(1, 1000000), "so many wanted NICs one comparison removes at most"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
     Key("extensions.*", "repair", "extensions", Choice(REPAIRS), "as in [repair], for its own kinds of operations", "repair"),
