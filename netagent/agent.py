@@ -25,14 +25,14 @@ from netagent.reconcile.repair_policy import Repairs
 from netagent.record_cache import PARSED
 from netagent.resync_interval import apart
 from netagent.service import Service
-from netagent.sources import inotify
-from netagent.sources.inotify import FileEvents
+from netagent.sources.inotify import SOURCE, FileEvents
 from netagent.sources.nft_events import NftEvents
 from netagent.sources.rtnetlink import KernelEvents
 from netagent.sources.switches import Switches
 from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
+from runtime import inotify
 from runtime.errors import HostRefused, NetcommonError
 from runtime.locks import UUID
 from runtime.paths import Paths
@@ -203,7 +203,7 @@ class Agent:
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
             self._joined.lost()
-            if event.source == inotify.SOURCE:
+            if event.source == SOURCE:
                 self._loop.after(REWATCH, self._watch_again)
         if isinstance(event, Came):
             for entry in self._nics.about(event.marks):

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from netagent.observe.alarms import Alarms
 from netagent.scripts import ENVIRONMENT
-from netagent.sources.inotify import IN_CREATE, NAMES, FileEvents
+from netagent.sources.inotify import FileEvents
 from netcommon.install import versions
 from netcommon.log import Log
 from netcommon.scripts.site import HOOKS, Execute
 from runtime.errors import HostRefused, NetcommonError
+from runtime.inotify import IN_CREATE, NAMES
 from runtime.paths import Paths
 
 #: The alarm: Ganeti calls what is no door of ours.

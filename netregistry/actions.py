@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.model.codec import schema
 from netregistry.model.history import Settings
+from netregistry.model.importing import Reading
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
 from netregistry.request import Part
-from netregistry.rules import ends, networks, nics, nodes, reservations, settings
+from netregistry.rules import ends, imports, networks, nics, nodes, reservations, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,7 @@ ACTIONS: dict[str, Action] = {
     "node.set": Action(nodes.set_, NODES, lambda: schema(Node, nodes.FIELDS, ())),
     "node.fence": Action(nodes.fence, OPERATORS, _deletion),
     "node.forget": Action(nodes.forget, OPERATORS, _deletion),
+    "importer.hold": Action(imports.hold, BOTH, lambda: schema(Reading)),
     "settings.set": Action(settings.set_, OPERATORS, lambda: schema(Settings, Settings._fields, ())),
     "options.end": Action(ends.options, LEADER, _nothing),
     "quarantine.end": Action(ends.quarantine, LEADER, _nothing),

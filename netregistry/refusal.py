@@ -16,6 +16,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "exists": (409, "There already"),
     "full": (409, "Nothing is left to give out"),
     "in-use": (409, "In use"),
+    "fenced": (409, "Another configuration of this cluster is imported"),
     "twin": (409, "Another one says to be the same node"),
     "outdated": (409, "Too late: the request was made too long ago"),
     "compacted": (410, "Not remembered so far back"),

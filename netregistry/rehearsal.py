@@ -18,6 +18,8 @@ from runtime.errors import HostRefused, escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from netregistry.view import View
+
 
 @contextlib.contextmanager
 def copied(copy: Callable[[str], None]) -> Iterator[SqliteStore]:
@@ -47,6 +49,10 @@ class Rehearsal:
 
     def __init__(self, store: SqliteStore) -> None:
         self._local = Local(store, time.time)
+
+    @property
+    def view(self) -> View:
+        return self._local.view
 
     def batch(self, role: str, parts: list[dict[str, Any]]) -> None:
         """Do several requests together, as ``role``. Raises netregistry.client.Problem where they would be refused."""

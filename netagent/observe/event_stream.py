@@ -11,8 +11,8 @@ from netagent.events import Overrun, RecordChanged
 from netagent.index import Entry, entry_of
 from netagent.observe.control import ask
 from netagent.observe.history import CAME_UP, LOST, change
-from netagent.sources import inotify
 from netagent.sources.inotify import FileEvents
+from runtime import inotify
 from runtime.errors import HostRefused, NetcommonError
 from runtime.record import UP
 from runtime.store import Store, is_key

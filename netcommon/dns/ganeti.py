@@ -88,11 +88,9 @@ def certain(folder: str, sockets: str) -> Certain:
         master = value["nodes"][value["cluster"]["master_node"]]["name"]
     except (KeyError, TypeError, AttributeError):
         raise HostRefused(f"{path} is not as Ganeti 3 writes it") from None
-    here = next((line.strip() for line in _lines(f"{folder}/ssconf_cluster_name")), "")
-    if not here or cluster != here:
-        raise HostRefused(f"{path} is cluster {cluster}'s, and this is a node of {here or 'no cluster'}: nothing is removed by it")
-    if master != master_name(folder) or not is_master(master, folder):
+    if not is_master(master, folder):
         raise HostRefused(f"{path} has {master} for the master, and this node is another: nothing is removed by it")
+    confirm(cluster, master, folder, sockets)
     listed = frozenset(line.strip().lower() for line in _lines(f"{folder}/ssconf_instance_list") if line.strip())
     names = frozenset((*found.guests, *found.unread))
     if found.nameless and names < listed and len(listed - names) == found.nameless:
@@ -101,9 +99,18 @@ def certain(folder: str, sockets: str) -> Certain:
     if listed != names or found.nameless or not os.path.exists(f"{folder}/ssconf_instance_list"):
         text = f"{path} and {folder}/ssconf_instance_list differ by {len(listed ^ names)} instances: one of them is of another time"
         raise TryAgain(f"{text}, or a job is at work; nothing is removed by it")
-    if not any(_answers(f"{sockets}/{name}") for name in MASTERS):
-        raise HostRefused(f"no daemon of Ganeti's master answers in {sockets}: another node may be the master; nothing is removed")
     return Certain(cluster, names, found)
+
+
+def confirm(cluster: str, master: str, folder: str, sockets: str) -> None:
+    """Raise HostRefused where a configuration that names this cluster and master, this node, is not what Ganeti goes by here."""
+    path, here = f"{folder}/config.data", next((line.strip() for line in _lines(f"{folder}/ssconf_cluster_name")), "")
+    if not here or cluster.lower() != here.lower():
+        raise HostRefused(f"{path} is cluster {cluster}'s, and this is a node of {here or 'no cluster'}: nothing is done by it")
+    if master != (other := master_name(folder)):
+        raise HostRefused(f"{path} has {master} for the master, and {folder}/ssconf_master_node {other or 'nobody'}: nothing is done by it")
+    if not any(_answers(f"{sockets}/{name}") for name in MASTERS):
+        raise HostRefused(f"no daemon of Ganeti's master answers in {sockets}: another node may be the master; nothing is done")
 
 
 def _answers(path: str) -> bool:

@@ -186,11 +186,13 @@ def _asked(
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
     list(of_changed(after.force(now)))
-    unfit: list[str] = []
-    asked = {each.option for each in edit(wanted.NOTHING).local}
-    nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
-    for text in unfit:
-        call.log.error(text)
+    told = changed_options.told_of(node, nic, after.network, problems := [], look)
+    made = edit(wanted.NOTHING)
+    asked = {each.option for each in (*made.local, *made.registry)}
+    fit = changed_options.fitting(node, nic, after.force(now), problems, asked)
+    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
+    for problem in problems:
+        call.log.error(problem)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
@@ -282,14 +284,15 @@ def _changed(
         raise HostRefused(f"{record.device} is an emulated twin: it has the options of its NIC, and those were not changed")
     more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
     what = _differing(node, _standing(record), nic)
-    _keep(node, nic, before, before._replace(pending=after.local))
-    attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
+    pending = before._replace(pending=after)
+    _keep(node, nic, before, pending)
+    attempt = BringUp(node, nic, call, held, run_scripts=False, changes=True)
     try:
         outcome = attempt.run(record, None)
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
         try:
-            _keep(node, nic, before._replace(pending=after.local), before)
+            _keep(node, nic, pending, before)
         except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
@@ -301,7 +304,7 @@ def _changed(
 
         return failed
     try:
-        _keep(node, nic, before._replace(pending=after.local), after)
+        _keep(node, nic, pending, after)
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 

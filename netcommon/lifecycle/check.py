@@ -14,6 +14,7 @@ from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
+from netcommon.operations.base import intent
 from netcommon.operations.bridge import shut_off
 from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
@@ -71,7 +72,8 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):
-        drift += [(operation, "owed, for its guest has arrived") for operation in later]
+        having = set(map(intent, operations))  # what could not be completed is on record
+        drift += [(operation, "owed, for its guest has arrived") for operation in later if intent(operation) not in having]
         later = []
     drifted = [operation for operation, _text in drift]
     idle = [(each.describe(), why) for each in operations if there and each not in drifted and (why := each.idle(view))]

@@ -6,6 +6,7 @@ from typing import Any
 
 from netregistry.model.claim import Claim
 from netregistry.model.history import Entry, Ledger, Settings
+from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
@@ -19,6 +20,7 @@ TYPES: dict[str, Any] = {
     "nodes": Node,
     "macs": Claim,
     "addresses": Claim,
+    "imports": Import,
     "seen": Report,
     "reports": Reports,
     "alive": Alive,
@@ -28,7 +30,7 @@ TYPES: dict[str, Any] = {
     SETTINGS: Settings,
 }
 #: What history covers, and no commit changes without the ledger.
-WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", SETTINGS))
+WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", SETTINGS))
 
 
 def kind(key: str) -> str:
@@ -46,6 +48,10 @@ def nic(uuid: str) -> str:
 
 def node(uuid: str) -> str:
     return f"nodes/{uuid}"
+
+
+def imported(cluster: str) -> str:
+    return f"imports/{cluster}"
 
 
 def seen(node: str, nic: str) -> str:

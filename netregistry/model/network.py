@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, NamedTuple
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from netregistry.model import kinds
 from netregistry.model.codec import Between, Invalid
-from netregistry.model.kinds import REGISTRY, Sixteen
+from netregistry.model.kinds import REGISTRY, Sixteen, Thousand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOWEST_MTU, HIGHEST_MTU = 576, 9000  #: bytes
 
@@ -36,6 +40,7 @@ class Network(NamedTuple):
     subnet: kinds.Subnet4 = ""
     subnet6: kinds.Subnet6 = ""
     ranges: Annotated[tuple[Range, ...], Sixteen] = ()
+    reserved: Annotated[tuple[Range, ...], Thousand] = ()  #: addresses that are not given out: those that a Ganeti cluster's pool does not
     gateway: kinds.Address4 = ""
     gateway6: kinds.Address6 = ""
     resolvers: Annotated[tuple[kinds.Address, ...], Sixteen] = ()
@@ -61,14 +66,12 @@ class Network(NamedTuple):
 
     def bounds(self, family: int) -> tuple[tuple[int, int], ...]:
         """Give what may be provisioned, in rising order, as pairs of numbers, both included."""
-        given = sorted((kinds.number(each.first), kinds.number(each.last)) for each in self.ranges if kinds.family(each.first) == family)
-        if given:
-            return tuple(given)
-        return tuple(
+        given = _numbers(self.ranges, family) or [
             (int(subnet.network_address), int(subnet.broadcast_address))
             for subnet in kinds.subnets(self.subnet, self.subnet6)
             if subnet.version == family
-        )
+        ]
+        return tuple(_without(given, _numbers(self.reserved, family)))
 
     def excluded(self, family: int) -> frozenset[int]:
         """Give the numbers that are never given out.
@@ -81,6 +84,11 @@ class Network(NamedTuple):
                 found |= {int(subnet.network_address), *((int(subnet.broadcast_address),) if family == 4 else ())}
         return frozenset(found)
 
+    def reserves(self, address: str) -> bool:
+        """Tell whether the address is among those that are not given out."""
+        number, family = kinds.number(address), kinds.family(address)
+        return any(first <= number <= last for first, last in _numbers(self.reserved, family))
+
     def has(self, address: str) -> bool:
         """Tell whether the address is the network's own: no NIC can have it."""
         return kinds.number(address) in self.excluded(kinds.family(address))
@@ -92,20 +100,49 @@ def checked(network: Network) -> Network:
         gateway = getattr(network, field)
         if gateway and not network.holds(gateway):
             raise Invalid(field, gateway, "an address in the network's subnet")
-    bounds: list[tuple[int, int, int]] = []
-    for place, each in enumerate(network.ranges):
-        first, last = kinds.number(each.first), kinds.number(each.last)
-        family = kinds.family(each.first)
-        if family != kinds.family(each.last) or first > last:
-            raise Invalid(
-                f"ranges[{place}]", f"{each.first}-{each.last}", "the first address, and one of the same family that is not lower"
-            )
-        subnets = [subnet for subnet in kinds.subnets(network.subnet, network.subnet6) if subnet.version == family]
-        if not any(int(one.network_address) <= first and last <= int(one.broadcast_address) for one in subnets):
-            raise Invalid(f"ranges[{place}]", f"{each.first}-{each.last}", "addresses in the network's subnet")
-        if any(family == other and first <= end and begin <= last for other, begin, end in bounds):
-            raise Invalid(f"ranges[{place}]", f"{each.first}-{each.last}", "ranges that do not overlap")
-        bounds.append((family, first, last))
+    _fit(network, "ranges", network.ranges)
+    _fit(network, "reserved", network.reserved)
     if len({each.prefix for each in network.routes}) != len(network.routes):
         raise Invalid("routes", "a prefix twice", "each prefix once")
     return network
+
+
+def _fit(network: Network, field: str, ranges: tuple[Range, ...]) -> None:
+    """Raise Invalid where ranges are none, lie outside the network's subnets or overlap."""
+    subnets = kinds.subnets(network.subnet, network.subnet6)
+    bounds: list[tuple[int, int, int, int]] = []
+    for place, each in enumerate(ranges):
+        first, last = kinds.number(each.first), kinds.number(each.last)
+        family, where = kinds.family(each.first), f"{field}[{place}]"
+        if family != kinds.family(each.last) or first > last:
+            raise Invalid(where, f"{each.first}-{each.last}", "the first address, and one of the same family that is not lower")
+        if not any(one.version == family and int(one.network_address) <= first and last <= int(one.broadcast_address) for one in subnets):
+            raise Invalid(where, f"{each.first}-{each.last}", "addresses in the network's subnet")
+        bounds.append((family, first, last, place))
+    bounds.sort()
+    for before, after in pairwise(bounds):
+        if before[0] == after[0] and after[1] <= before[2]:
+            place = max(before[3], after[3])
+            raise Invalid(f"{field}[{place}]", f"{ranges[place].first}-{ranges[place].last}", "ranges that do not overlap")
+
+
+def _numbers(ranges: tuple[Range, ...], family: int) -> list[tuple[int, int]]:
+    """Give the ranges of one family as pairs of numbers, in rising order."""
+    return sorted((kinds.number(each.first), kinds.number(each.last)) for each in ranges if kinds.family(each.first) == family)
+
+
+def _without(bounds: list[tuple[int, int]], reserved: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Give what is left of some bounds; both are in rising order, and none overlaps another of its own."""
+    place = 0
+    for first, last in bounds:
+        while place < len(reserved) and reserved[place][1] < first:
+            place += 1
+        left = first
+        for begin, end in islice(reserved, place, None):
+            if begin > last:
+                break
+            if left < begin:
+                yield left, begin - 1
+            left = max(left, end + 1)
+        if left <= last:
+            yield left, last

@@ -38,6 +38,8 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         network = draft.network(nic.network) if nic.network else None
         if network is not None and network.has(what):
             raise Refused("taken", f"{what} is {network.name}'s own: a gateway, or an address that no host can have", holder=network.uuid)
+        if network is not None and network.reserves(what):
+            raise Refused("taken", f"{what} is among what {network.name} reserves (reserved)", holder=network.uuid)
     standing = claim.standing
     if standing == "held":
         if claim.holder == nic.uuid:

@@ -23,7 +23,7 @@ OF_MASTER = {"ganeti": OF_GANETI, "node": OF_NODE}
 ASKED_BY_NODE = frozenset(("network", "ip", "addresses", "owner"))
 
 #: Fields of a network that its Ganeti cluster decides: always, or as soon as the cluster has given a value.
-ALWAYS_GANETI = frozenset(("name", "subnet", "tags", "mac_prefix"))
+ALWAYS_GANETI = frozenset(("name", "subnet", "tags", "mac_prefix", "reserved"))
 ONCE_GANETI = frozenset(("subnet6", "gateway", "gateway6", "vlan"))
 #: What is said of a network, and never of one NIC.
 PER_NETWORK = frozenset(("routes", "resolvers", "search", "mtu", "gateway", "gateway6", "subnet", "subnet6"))
@@ -32,7 +32,7 @@ PER_NETWORK = frozenset(("routes", "resolvers", "search", "mtu", "gateway", "gat
 NET = {"mac": "mac=MAC", "ip": "ip=ADDRESS", "network": "network=NETWORK", "mode": "mode=MODE", "link": "link=LINK", "vlan": "vlan=VLAN"}
 NET["name"] = "name=NAME"
 OPTIONS_OF_NETWORKS = {"gateway": "--gateway=ADDRESS", "gateway6": "--gateway6=ADDRESS", "subnet6": "--network6=PREFIX"}
-OPTIONS_OF_NETWORKS |= {"mac_prefix": "--mac-prefix=PREFIX"}
+OPTIONS_OF_NETWORKS |= {"mac_prefix": "--mac-prefix=PREFIX", "reserved": "--add-reserved-ips=ADDRESSES"}
 
 
 def identity(who: Identity) -> str:

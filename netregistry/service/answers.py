@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from netregistry.model.claim import Claim
 from netregistry.model.history import Entry
+from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import About, Node
@@ -64,6 +65,14 @@ class ConflictItem(NamedTuple):
     """A MAC or an address that more than one NIC wants."""
 
     conflict: Conflict
+
+
+class ImportItem(NamedTuple):
+    """How far the import of a Ganeti cluster is."""
+
+    revision: str
+    cluster: str
+    imported: Import
 
 
 class HistoryItem(NamedTuple):

@@ -72,13 +72,17 @@ class Sight(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A parameter that an object must fit. ``group``: the keys that alone can fit, found without a look at each."""
+    """A parameter that an object must fit.
+
+    ``group``: the keys that alone can fit, found without a look at each; ``exact``: those of them that are of the kind do fit.
+    """
 
     name: str
     hint: Any
     about: str
     fits: Callable[[Sight, str, Any, Any], bool]
     group: Callable[[Sight, Any], Iterable[str]] | None = None
+    exact: bool = False
 
     @property
     def param(self) -> Param:
@@ -124,6 +128,7 @@ NICS = (
         "those in this network",
         lambda _sight, _key, nic, value: nic.network == value,
         lambda sight, value: sight.view.members("network", value),
+        exact=True,
     ),
     Filter(
         "node",
@@ -168,6 +173,7 @@ NICS = (
         "those in this state",
         lambda sight, key, _nic, value: sight.states.of(key) == value,
         lambda sight, value: sight.states.members(value),
+        exact=True,
     ),
 )
 NETWORKS = (
@@ -254,16 +260,25 @@ def _value(hint: Any, text: str) -> Any:
     return text
 
 
-def chosen(filters: Iterable[Filter], sight: Sight, everything: Iterable[str], wanted: Mapping[str, Any]) -> list[str]:
-    """Give the keys of those objects that fit, in order. ``everything``: the keys of the kind, in order."""
+def chosen(
+    filters: Iterable[Filter], sight: Sight, everything: Iterable[str], wanted: Mapping[str, Any], get: Callable[[str], Any]
+) -> list[str]:
+    """Give the keys of those objects that fit, in order.
+
+    ``everything``: the keys of the kind, in order; ``get``: gives an object of this kind by its key, and nothing of another one: a group
+    may have several.
+    """
     if not wanted:
         return list(everything)
-    used = [(each, wanted[each.name]) for each in filters if each.name in wanted]
-    narrow = next((each.group(sight, value) for each, value in used if each.group is not None), None)
-    candidates = everything if narrow is None else sorted(narrow)
+    used = [each for each in filters if each.name in wanted]
+    narrow = next((each for each in used if each.group is not None), None)
+    candidates = everything if narrow is None or narrow.group is None else sorted(narrow.group(sight, wanted[narrow.name]))
+    tests = [(each.fits, wanted[each.name]) for each in used if each is not narrow or not each.exact]
+    if not tests:
+        return [key for key in candidates if get(key) is not None]
     found = []
     for key in candidates:
-        value = sight.view.get(key)
-        if value is not None and all(each.fits(sight, key, value, text) for each, text in used):
+        value = get(key)
+        if value is not None and all(fits(sight, key, value, text) for fits, text in tests):
             found.append(key)
     return found

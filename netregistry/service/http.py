@@ -40,6 +40,7 @@ T = TypeVar("T")
 PROBLEM = "application/problem+json"
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
+ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
 DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
 
 
@@ -97,6 +98,9 @@ class Service:
             peer(transport.get_extra_info("socket"))
             if self.stopping:
                 raise Refused("unavailable", "the service stops: try again", retry_after=2)
+            for name in ONCE:
+                if len(request.headers.getall(name, ())) > 1:
+                    raise Refused("invalid", f"{name} comes more than once", field=name)
             response = await handler(request)
         except Refused as error:
             refused = error
@@ -177,7 +181,7 @@ class Service:
         body = await _body(request, route)
         if wanted.get("force"):
             body = {"force": True}
-        target = place.get("uuid", "")
+        target = place.get("uuid") or place.get("cluster", "")
         if route.action.startswith("claim."):
             target = f"{place['kind']}/{place['scope']}/{place['what']}"
         elif route.action == "report" and target != who.name and who.role == "node":
@@ -333,6 +337,15 @@ def _problem(problem: dict[str, Any], headers: dict[str, str]) -> web.Response:
     elif kind in ("busy", "waiting", "unsure"):
         headers["Retry-After"] = "1"
     return web.Response(status=problem["status"], body=_encoded(problem), content_type=PROBLEM, headers=headers)
+
+
+def refusal(refused: Refused) -> bytes:
+    """Give a whole answer for a connection that is not let in, whatever it would have asked."""
+    problem = refused.problem()
+    body = _encoded(problem)
+    fields = {"Content-Type": PROBLEM, "Content-Length": len(body), "Retry-After": problem["retry_after"], "Connection": "close"}
+    lines = [f"HTTP/1.1 {refused.code} {problem['title']}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    return "\r\n".join(lines).encode("ascii") + body
 
 
 def _kind(kind: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.refusal import Refused
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from netregistry.model.history import Identity
 
 REMEMBERED = 10_000  #: identities
+SPARE = 64  #: descriptors for what is no connection
 
 
 class Limits(NamedTuple):
@@ -19,11 +22,25 @@ class Limits(NamedTuple):
 
     body: int = 1 << 20  #: bytes of one request
     waiting: int = 256  #: requests that wait their turn
+    connections: int = 8192
     streams: int = 4096
     rate: float = 500.0  #: requests a second, of one identity
     burst: float = 2000.0
     beat: float = 3.0  #: seconds from one sign of life on a stream to the next
     sending: float = 30.0  #: seconds for a hearer to take what it is sent
+
+
+def within(limits: Limits) -> Limits:
+    """Give the limits that this process has descriptors for; it is given more of them where it may have more (getrlimit(2))."""
+    wanted = limits.connections + SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < wanted:
+        soft = wanted if hard < 0 else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it, and gives as many as are needed
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    connections = limits.connections if soft < 0 else max(min(limits.connections, soft - SPARE), 1)
+    return limits._replace(connections=connections, streams=min(limits.streams, -(-connections * 3 // 4)))
 
 
 class Rate:

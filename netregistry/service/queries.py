@@ -64,6 +64,9 @@ class Reader:
     def claims(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("claims", filters.CLAIMS, (), wanted, _claim)
 
+    def imports(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("imports", (), sorted(self._now().all("imports")), wanted, _import)
+
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
         found = list(state.all_conflicts(view)) if "cursor" not in wanted else []
@@ -80,7 +83,8 @@ class Reader:
                 everything = sorted(view.all("seen"))
             elif kind == "claims":
                 everything = [*sorted(view.all("addresses")), *sorted(view.all("macs"))]
-            found = chosen(known, Sight(view, self._states), everything, asked)
+            get = view.get if kind == "claims" else view.all(kind).get
+            found = chosen(known, Sight(view, self._states), everything, asked, get)
             rows = Rows(found, *view.columns(found))
         return self._paged(f"{kind} {sorted(asked.items())}", rows, wanted, item)
 
@@ -218,6 +222,10 @@ def _report(view: View, row: Row) -> answers.ReportItem:
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:
     return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
+
+
+def _import(view: View, row: Row) -> answers.ImportItem:
+    return answers.ImportItem(_shown(view, row), row.key.partition("/")[2], row.value)
 
 
 def _shown(view: View, row: Row) -> str:

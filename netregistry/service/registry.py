@@ -21,10 +21,11 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
@@ -128,16 +129,17 @@ class Registry:
         if self._leader:
             self.local.work()
 
-    def beat(self) -> None:
-        """Let nodes with an open stream stay alive, and tell them so."""
-        for node, incarnation in self.streams.nodes().items():
+    def beat(self, due: Sequence[Channel] | None = None) -> None:
+        """Let nodes with an open stream stay alive, and tell them so: ``due`` (Streams.due), or all."""
+        due = self.streams.all() if due is None else due
+        for node, incarnation in {channel.node: channel.incarnation for channel in due if channel.incarnation}.items():
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
             except Refused as refused:
                 self.log.warning(f"node {node}: {refused}")
                 for channel in self.streams.of(node):
                     self.streams.close(channel, refused.detail)
-        self.streams.beat(self.local.view)
+        self.streams.beat(self.local.view, due)
 
     # -- the whole
 
@@ -145,7 +147,7 @@ class Registry:
         """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable."""
         if not isinstance(self.store, SqliteStore) or self.store.path == ":memory:":
             raise Refused("missing", "this registry's store has a backup of its own kind")
-        with tempfile.TemporaryDirectory(prefix=".backup-", dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
+        with tempfile.TemporaryDirectory(prefix=BACKUP, dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
             self.store.backup(f"{folder}/registry.sqlite")
             return open(f"{folder}/registry.sqlite", "rb")
 

@@ -10,6 +10,7 @@ from netregistry.model import kinds
 from netregistry.model.claim import Claim
 from netregistry.model.codec import schema
 from netregistry.model.history import Settings
+from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
@@ -146,6 +147,8 @@ ROUTES = (
     _change("PUT", "/v1/claims/{kind}/{scope}/{what}", "claim.reserve", "Keep a MAC or an address.", 200, _of(Claim), False),
     _change("DELETE", "/v1/claims/{kind}/{scope}/{what}", "claim.release", "Let it be given out again.", 200, None, False),
     _list("/v1/conflicts", "conflicts", "List what more than one NIC wants.", answers.ConflictItem, ()),
+    _list("/v1/imports", "imports", "List the Ganeti clusters that are imported.", answers.ImportItem, ()),
+    _change("PUT", "/v1/imports/{cluster}", "importer.hold", "Say which configuration of a cluster is imported.", 200, _of(Import), False),
     Route("GET", "/v1/settings", "settings", "Show the registry's settings.", 200, _settings),
     _change("PATCH", "/v1/settings", "settings.set", "Change the registry's settings.", 200, _of(Settings), True),
     _list("/v1/history", "history", "List the requests that were done, the oldest first.", answers.HistoryItem, filters.HISTORY),

@@ -8,16 +8,20 @@ import gc
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
 from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
-from netregistry.service.http import Service
-from netregistry.service.limits import Limits
+from netregistry.refusal import Refused
+from netregistry.service.http import Service, refusal
+from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
+from netregistry.service.streams import PARTS
+from netregistry.stores.files import swept
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
 
 TICK = 1.0  #: seconds
+PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
 
 
@@ -38,6 +43,7 @@ def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: L
     """
     store = SqliteStore(path)
     try:
+        swept(path)
         asyncio.run(_run(store, listen, version, Notifier(environ), log))
     finally:
         store.close()
@@ -48,7 +54,10 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    async with serving(store, listen, version, log, Limits()) as service:
+    limits = within(Limits())
+    if limits != Limits():
+        log.warning(f"there are descriptors for {limits.connections} connections, {limits.streams} of them streams: raise LimitNOFILE")
+    async with serving(store, listen, version, log, limits) as service:
         gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         log.info(f"serving the registry on {listen}, epoch {store.epoch}")
         notifier.ready()
@@ -85,22 +94,46 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         stack.callback(file.remove)
         bound.listen(BACKLOG)
         bound.setblocking(False)
-        await web.SockSite(runner, bound, backlog=BACKLOG).start()
+        door = asyncio.create_task(_accept(bound, cast("web.Server", runner.server), limits, log))
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
         clocks = [
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(_every(limits.beat, service, registry.beat, log)),
+            asyncio.create_task(
+                _every(limits.beat / PARTS, service, lambda: registry.beat(registry.streams.due(time.monotonic(), limits.beat)), log)
+            ),
         ]
         try:
             yield service
         finally:
             service.stopping = True
-            for clock in clocks:
-                clock.cancel()
+            for task in (door, *clocks):
+                task.cancel()
             await service.turn(registry.close, own=True)
             await runner.cleanup()
+
+
+async def _accept(bound: socket.socket, server: web.Server, limits: Limits, log: Log) -> None:
+    """Let connections in, as many as there may be. One too many is told so at once: it would wait until it gave up."""
+    loop, full = asyncio.get_running_loop(), False
+    while True:
+        try:
+            connection, _ = await loop.sock_accept(bound)
+            with contextlib.ExitStack() as stack:
+                stack.callback(connection.close)
+                if len(server.connections) >= limits.connections:
+                    with contextlib.suppress(OSError):  # who does not take it is gone
+                        connection.send(refusal(Refused("too-many", f"{limits.connections} connections are open", retry_after=5)))
+                else:
+                    await loop.connect_accepted_socket(server, connection)
+                    stack.pop_all()
+            full = False
+        except OSError as error:
+            if not full:
+                log.warning(f"a connection was not let in: {error.strerror}")
+            full = True
+            await asyncio.sleep(PAUSE)
 
 
 async def _every(seconds: float, service: Service, work: Callable[[], None], log: Log) -> None:

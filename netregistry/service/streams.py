@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from netregistry.refusal import Refused
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
+PARTS = 10  #: in which all streams are given a sign of life: requests come in between
 BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
 
 
@@ -26,6 +28,7 @@ class Channel:
         self.node, self.incarnation, self.wake = node, incarnation, wake
         self.stream = Stream(node)
         self.ended = ""  #: why no more comes
+        self.beaten = float("-inf")  #: when it was last given a sign of life
         self.waiting = 0  #: bytes
         self._first = 0  #: those of them that it is told at first
         self._lines: list[bytes] = []
@@ -80,10 +83,6 @@ class Streams:
         """The most bytes that wait for one of them."""
         return max((channel.waiting for channel in tuple(self._channels)), default=0)
 
-    def nodes(self) -> dict[str, str]:
-        """Give the nodes that are alive by a stream, and their incarnations."""
-        return {channel.node: channel.incarnation for channel in self._channels if channel.incarnation and not channel.ended}
-
     def all(self) -> tuple[Channel, ...]:
         return tuple(self._channels)
 
@@ -123,10 +122,19 @@ class Streams:
             lines = told(channel.stream.next(view, batch), view.epoch, batch.revision)
             self._send(channel, list(_cached(lines, encoded)))
 
-    def beat(self, view: View) -> None:
-        """Send everybody a sign of life, which says up to which revision all was told."""
+    def due(self, now: float, every: float) -> list[Channel]:
+        """Take those to which a sign of life is due, the longest due first, and no more of them than a part of all at once."""
+        most = -(-len(self._channels) // PARTS)
+        found = [channel for channel in islice(self._channels, most) if now - channel.beaten >= every]
+        for channel in found:
+            channel.beaten = now
+            self._channels[channel] = self._channels.pop(channel)
+        return found
+
+    def beat(self, view: View, channels: Iterable[Channel] | None = None) -> None:
+        """Send signs of life, to all or to some, which say up to which revision all was told."""
         line = [_encoded(Line("ready", revision=f"{view.epoch}:{view.revision}"))]
-        for channel in list(self._channels):
+        for channel in self.all() if channels is None else channels:
             self._send(channel, line)
 
     def _send(self, channel: Channel, lines: list[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 from netregistry.stores.sqlite import SqliteStore
@@ -12,6 +13,13 @@ from runtime.errors import HostRefused, TryAgain, escaped
 
 FILE = "/var/lib/netregistry/registry.sqlite"
 REPLACED = ".replaced"  #: what stood in the place of one that was brought back
+BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
+
+
+def swept(path: str) -> None:
+    """Remove the copies that services of this registry were killed at. Only for who has it open: then no other service is at one."""
+    for left in Path(path).parent.glob(f"{BACKUP}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def begin(path: str) -> str:

@@ -51,7 +51,8 @@ class Machine:
 
     def start(self, *before: str) -> subprocess.Popen[bytes]:
         """Start the service, and wait until it answers. ``before``: a command that runs it."""
-        made = self.service = subprocess.Popen([*before, *self.argv("serve")], cwd=ROOT)
+        with (self.root / "stderr").open("a") as errors:
+            made = self.service = subprocess.Popen([*before, *self.argv("serve")], cwd=ROOT, stderr=errors)
         wait_until(lambda: made.poll() is not None or self.answers(), 30, "an answer of the service")
         assert made.poll() is None
         return made
@@ -299,3 +300,50 @@ def test_a_file_that_is_replaced_under_the_service(machine: Machine, tmp_path: P
         with machine.client() as asked:
             asked.change("POST", "networks", {"name": "second"})
             assert sorted(each["network"]["name"] for each in asked.all("networks")) == ["first", "second"]
+
+
+def test_nothing_stays_of_a_copy_that_the_service_was_killed_at(machine: Machine) -> None:
+    """It is as large as the registry."""
+    slow = ("-e", "trace=fsync", "-e", "inject=fsync:delay_enter=3000000")  # of a copy; the log is synchronised by fdatasync
+    service = machine.start("strace", "-D", "-f", "-qq", "-e", "signal=none", "-o", "/dev/null", *slow)
+    refused: list[NetcommonError] = []
+
+    def copied() -> None:
+        try:
+            list(machine.client().backup())
+        except NetcommonError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=copied)
+    thread.start()
+    wait_until(lambda: any(machine.file.parent.glob(".backup-*/*")), 30, "a copy in the making")
+    killed(service)
+    thread.join()
+    assert refused and any(machine.file.parent.glob(".backup-*/*"))
+    machine.start()
+    assert not any(machine.file.parent.glob(".backup-*"))
+
+
+def test_more_connections_than_descriptors(machine: Machine) -> None:
+    """One too many is refused at once; those that are open go on, and where one has ended there is room again."""
+    service = machine.start("prlimit", "--nofile=100:100")
+
+    def room() -> bool:
+        with contextlib.suppress(Problem), machine.client() as another:
+            return bool(another.get("status").body["networks"] == 2)
+        return False
+
+    with machine.client() as asked, contextlib.ExitStack() as stack:
+        asked.change("POST", "networks", {"name": "first"})
+        for _ in range(150):
+            asking = stack.enter_context(socket.socket(socket.AF_UNIX))
+            asking.settimeout(10)
+            asking.connect(str(machine.socket))
+        said = asking.recv(65536)
+        assert said.startswith(b"HTTP/1.1 429 ") and b"connections are open" in said and b"Retry-After: 5" in said
+        asked.change("POST", "networks", {"name": "second"})
+        stack.close()
+        wait_until(room, 10, "room")
+    service.send_signal(signal.SIGTERM)
+    assert service.wait(30) == 0
+    assert (machine.root / "stderr").read_text().count("\n") < 10, "nobody is told of each"

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-WANTED = ("networks/", "nics/", "nodes/", "macs/", "addresses/", "settings")
+WANTED = ("networks/", "nics/", "nodes/", "macs/", "addresses/", "imports/", "settings")
 
 
 class Checker:

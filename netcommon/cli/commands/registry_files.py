@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from netcommon.cli.app import App
+from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
@@ -107,17 +108,36 @@ def export(app: App, file: str) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(), default=STREAM)
+@click.option("--ganeti", is_flag=True, help="The configuration of the Ganeti cluster whose master this node is, instead of a file.")
+@click.option("--watch", is_flag=True, help="With --ganeti: go on, and import whenever it changes, until SIGTERM.")
+@click.option("--take-over", is_flag=True, help="With --ganeti: also where the registry knows another master, or a later configuration.")
 @dry_option
 @progress_option
 @json_option
 @click.pass_context
-def import_(ctx: click.Context, file: str, dry_run: bool, progress: bool, as_json: bool) -> None:
+def import_(
+    ctx: click.Context, file: str, ganeti: bool, watch: bool, take_over: bool, dry_run: bool, progress: bool, as_json: bool
+) -> None:
     """Ask for all that an export has, of a FILE or stdin.
 
     What is so already is passed over: an import that was cut off goes on where it was. A line that the registry refuses does not stop
     the others. --dry-run does it on a copy, and says what would be refused.
+
+    With --ganeti it makes the registry have what the configuration of a Ganeti cluster says: instances, NICs, networks and tags. What
+    is missing there is deleted by a second reading, five seconds later. netcommon-importer.service does it with --watch.
     """
     app: App = ctx.obj
+    if (watch or take_over) and not ganeti:
+        raise click.UsageError("--watch and --take-over are for --ganeti")
+    if ganeti and file != STREAM:
+        raise click.UsageError("--ganeti reads no FILE: it is the configuration of this node's cluster")
+    if watch and (dry_run or as_json or take_over):
+        raise click.UsageError("--watch goes on until it is told to end, and prints nothing: leave out the other options")
+    if watch:
+        registry_ganeti.follow(app)
+        return
+    if ganeti:
+        ctx.exit(registry_ganeti.import_once(app, partial(_copied, app), dry_run, take_over, as_json))
     exchange = import_module("netregistry.exchange")
     try:
         with open(file, "rb") if file != STREAM else sys.stdin.buffer as source:

@@ -17,7 +17,7 @@ import pytest
 
 from netagent.agent import _lock_closed, _record_changed
 from netagent.events import BASE, INDEX, NAME, SWITCH, TABLE, Came, Changed, Gone, LockClosed, Overrun, RecordChanged
-from netagent.sources import inotify, nft_events
+from netagent.sources import nft_events
 from netagent.sources.inotify import FileEvents
 from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN, Listener
 from netagent.sources.ovs_events import OvsEvents
@@ -25,6 +25,7 @@ from netagent.sources.rtnetlink import FILTER, RTM_NEWADDR, KernelEvents
 from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable, Put
 from netcommon.host.nftables import encode as nfencode
 from netcommon.host.rtnetlink.encode import RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
+from runtime import inotify
 from runtime.errors import HostRefused
 from tests.support.nics import U1
 

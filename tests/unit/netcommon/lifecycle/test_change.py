@@ -193,7 +193,7 @@ def test_a_damaged_file_goes_to_quarantine(tmp_path: Path) -> None:
         (folder / f"{UUIDS[0]}.json").write_text(text_of)
         sim.up(nic("bridged"))
         assert sim.record().nic.wanted == ()
-        assert (folder / "quarantine" / f"{UUIDS[0]}.json").read_text() == text_of
+        assert (folder / "quarantine" / f"{UUIDS[0]}.json-0").read_text() == text_of
         assert any("damaged" in line for line in sim.lines)
 
 
@@ -394,14 +394,14 @@ def test_only_who_reads_a_damaged_file_for_its_nic_puts_it_aside(tmp_path: Path)
     os.symlink("boot-1 1.0 1.0", folder / "now")
     (folder / "now").rename(folder / "ends")
     end_due(sim.node, sim.call())
-    assert any("damaged" in line for line in sim.lines) and (folder / "quarantine" / f"{other}.json").read_text() == "{"
+    assert any("damaged" in line for line in sim.lines) and (folder / "quarantine" / f"{other}.json-0").read_text() == "{"
 
 
 def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
     sim = machine(tmp_path, "bridged")
     to(sim, rate_in="8mbit")
     path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = path.read_text().replace('"schema":1', '"schema":2').replace('"schema": 1', '"schema": 2')
+    newer = path.read_text().replace('"schema":2', '"schema":3')
     assert newer != path.read_text()
     path.write_text(newer)
     was = sim.picture()
@@ -621,7 +621,7 @@ def test_an_end_in_a_boot_that_there_is_not(tmp_path: Path, boot: str) -> None:
     was = operations(sim)
     to(sim, seconds=60.0, rate_in="8mbit")
     later(sim, 61)
-    assert operations(sim) == was and (folder / "quarantine" / f"{UUIDS[4]}.json").exists()
+    assert operations(sim) == was and (folder / "quarantine" / f"{UUIDS[4]}.json-0").exists()
     to(sim, isolated="yes")
     sim.down(BASES["bridged"])
     assert wanted.all_of(sim.paths, []) == {}

@@ -18,9 +18,10 @@ from netcommon.lifecycle.check import Report, check, repair
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
+from runtime.nic import Nic
 from runtime.record import CHANGING, UP
 from tests.support.cut_off import cut_off
-from tests.support.sim import Sim, nic
+from tests.support.sim import Mortal, Sim, nic
 
 ROUTED = nic("routed, table", TAGS="netcommon:0:announce:true")
 STATIC = "netcommon:0:static_fdb"
@@ -306,3 +307,75 @@ def test_the_second_call_ends_the_way_of_a_guest_that_is_owed_nothing(sim: Sim) 
     assert not sim.up(plain, phase="post").changed and not sim.record().incoming
     changed(sim, static_fdb="yes")
     assert pinned(sim)
+
+
+ON_ITS_WAY = [pytest.param(BRIDGED, id="bridged"), pytest.param(ROUTED, id="routed")]
+
+
+def waits(sim: Sim, guest: Nic) -> None:
+    """The guest is on its way, and Ganeti has it here a moment later."""
+    ganeti(sim, "other")
+    sim.up(guest, phase="pre")
+    assert sim.record().incoming
+    ganeti(sim, "web1")
+
+
+def completed(sim: Sim, again: str, guest: Nic) -> None:
+    """What completes it after a failure: the hook of Ganeti once more, a repair, an up."""
+    if again == "hook":
+        assert complete_instance(sim.node, "web1", sim.call())
+    elif again == "repair":
+        repair(sim.node, sim.record().key, sim.call())
+    else:
+        sim.up(guest, phase="post")
+
+
+@pytest.mark.parametrize("again", ["hook", "repair", "up"])
+@pytest.mark.parametrize("guest", ON_ITS_WAY)
+def test_what_was_owed_is_owed_until_all_of_it_holds(tmp_path: Path, guest: Nic, again: str) -> None:
+    """Whatever request is refused: check says once what is left, and whoever completes it again does all of it, and tells of it."""
+    whole = Sim(str(tmp_path / "whole"))
+    waits(whole, guest)
+    whole.requests()
+    assert complete_instance(whole.node, "web1", whole.call())
+    told, asked = frames(whole), len(whole.requests())
+    assert asked
+    for number in range(asked):
+        sim = Sim(str(tmp_path / str(number)))
+        waits(sim, guest)
+        with sim.failing(number, Answer(errno.EPERM, "no")) as refused:
+            assert not complete_instance(sim.node, "web1", sim.call())
+        assert refused and sim.record().incoming and frames(sim) == 0
+        drift = [does for does, _text in looked(sim).drift]
+        assert drift and len(set(drift)) == len(drift) and looked(sim).owed == ()
+        sim.lines.clear()
+        completed(sim, again, guest)
+        assert not sim.record().incoming and sim.picture() == whole.picture() and looked(sim).good
+        assert not any("drifted" in line for line in sim.lines) and frames(sim) == told
+        sim.down(guest)
+        assert sim.picture() == sim.before
+
+
+@pytest.mark.parametrize("guest", ON_ITS_WAY)
+def test_a_completion_that_was_killed_is_completed(tmp_path: Path, guest: Nic) -> None:
+    whole = Sim(str(tmp_path / "whole"))
+    waits(whole, guest)
+    assert complete_instance(whole.node, "web1", whole.call())
+    for life in range(100):
+        sim = Sim(str(tmp_path / str(life)))
+        waits(sim, guest)
+        with Mortal(sim, life) as process:
+            complete_instance(sim.node, "web1", sim.call())
+        assert complete_instance(sim.node, "web1", sim.call())
+        assert not sim.record().incoming and sim.picture() == whole.picture() and looked(sim).good
+        if len(process.steps) < life:
+            return
+    raise AssertionError("it was killed each time")
+
+
+def test_who_repairs_something_else_completes_nothing(sim: Sim) -> None:
+    """What is owed of it stays owed: another NIC's address given back is a repair of that alone."""
+    waits(sim, BRIDGED)
+    repair(sim.node, sim.record().key, sim.call(), lambda operation: not operation.exclusive())
+    assert sim.record().incoming and not pinned(sim)
+    assert complete_instance(sim.node, "web1", sim.call()) and pinned(sim) and not sim.record().incoming

@@ -107,6 +107,20 @@ def test_what_bad_input_gets(service: Served) -> None:
     assert service.everything() == before and service.service.figures.faults == 0
 
 
+@pytest.mark.parametrize("name", ["Netcommon-Role", "Idempotency-Key", "If-Match", "netcommon-role"])
+def test_a_header_that_comes_twice_says_nothing(service: Served, name: str) -> None:
+    """Whoever stands in between may read the other one."""
+    connection = service.connect()
+    connection.putrequest("GET", "/v1/status")
+    for text in ("reader", "operator:root"):
+        connection.putheader(name, text)
+    connection.endheaders()
+    response = connection.getresponse()
+    said = response.read()
+    connection.close()
+    assert response.status == 400 and b"more than once" in said
+
+
 def test_somebody_elses_field_names_its_master_and_command(service: Served) -> None:
     nic = service.say("POST", "/v1/nics", {"instance": "web1", "index": 0}, Netcommon_Role="importer:gnt.example.com").body
     problem = refused(service.say("PATCH", f"/v1/nics/{nic['uuid']}", {"mac": "aa:00:00:00:00:01"}, If_Match="*"), 403, "forbidden")
@@ -115,9 +129,9 @@ def test_somebody_elses_field_names_its_master_and_command(service: Served) -> N
 
 def test_the_same_request_is_done_once(service: Served) -> None:
     blue = network(service)
-    key = new_id(NOW, 5)
     refused(service.say("POST", "/v1/nics", {"network": blue}, Idempotency_Key=new_id(NOW * 2, 1)), 400, "invalid", "clocks")
-    key = service.say("GET", "/v1/history").body["items"][0]["entry"]["request"][:-1] + "0"
+    made = service.say("GET", "/v1/history").body["items"][0]["entry"]["request"]
+    key = made[:-1] + ("1" if made[-1] == "0" else "0")  # another one, of now
     first = service.say("POST", "/v1/nics", {"network": blue, "allocate": ["ipv4"]}, Idempotency_Key=key)
     again = service.say("POST", "/v1/nics", {"network": blue, "allocate": ["ipv4"]}, Idempotency_Key=f'"{key}"')
     assert first.status == again.status == 201 and first.body == again.body and first.headers["ETag"] == again.headers["ETag"]
@@ -156,6 +170,26 @@ def test_a_list_is_of_one_revision_whatever_happens_between_its_parts(service: S
     refused(service.say("GET", "/v1/history?cursor=second:1~x"), 412, "epoch")
     refused(service.say("GET", "/v1/history?cursor=first:x~x"), 400, "invalid", "cursor")
     refused(service.say("GET", "/v1/history?cursor=first:999999~x"), 400, "invalid", "cursor")
+
+
+def test_each_list_is_of_its_kind_alone(service: Served) -> None:
+    """A cluster has networks, NICs and nodes."""
+    cluster = "gnt.example.com"
+    ganeti = service.client(f"importer:{cluster}")
+    blue = ganeti.change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24", "mac_prefix": ""}).body["uuid"]
+    nic = ganeti.change("POST", "nics", {"instance": "web1", "mac": "aa:00:00:00:00:01", "network": blue, "ip": "192.0.2.1"}).body["uuid"]
+    service.join(0, cluster)
+    for kind, uuid in (("network", blue), ("nic", nic), ("node", NODES[0])):
+        said = service.say("GET", f"/v1/{kind}s?cluster={cluster}")
+        assert said.status == 200 and [item[kind]["uuid"] for item in said.body["items"]] == [uuid]
+    for query in (
+        "state=provisioning",
+        f"network={blue}",
+        f"cluster={cluster}&state=provisioning&network={blue}",
+        f"master=ganeti:{cluster}",
+    ):
+        assert [item["nic"]["uuid"] for item in service.say("GET", f"/v1/nics?{query}").body["items"]] == [nic]
+    assert service.say("GET", f"/v1/nics?cluster={cluster}&state=running").body["items"] == []
 
 
 def test_find_by_any_part(service: Served) -> None:

@@ -318,6 +318,30 @@ def test_a_hearer_that_is_too_slow_is_cut_off() -> None:
     assert "too slow" in channel.ended and channel.take() == b""
 
 
+def test_signs_of_life_are_given_in_parts() -> None:
+    """Two thousand at once keep everybody else waiting for a fifth of a second."""
+    registry = Remembered(0)
+    registry.join(0)
+    streams, channels = Streams(registry.local.view, 100), [Channel(NODES[0], "", lambda: None) for _ in range(95)]
+    for channel in channels:
+        streams.open(registry.local.view, channel, "")
+        channel.take()
+    parts = []
+    for turn in range(30):
+        due = streams.due(turn, 10)
+        streams.beat(registry.local.view, due)
+        parts.append([channels.index(channel) for channel in due])
+        assert len(due) <= 10 and all(channel.take().count(b"\n") == 1 for channel in due)
+    rounds = [[number for part in parts[begin : begin + 10] for number in part] for begin in (0, 10, 20)]
+    assert rounds == [list(range(95))] * 3, "each once in ten turns"
+    (late,) = [Channel(NODES[0], "", lambda: None)]
+    streams.open(registry.local.view, late, "")
+    assert late in [channel for turn in range(30, 41) for channel in streams.due(turn, 10)]
+    alone = Streams(registry.local.view, 100)
+    alone.open(registry.local.view, channels[0], "")
+    assert [len(alone.due(100 + turn, 10)) for turn in range(12)] == [1, *[0] * 9, 1, 0], "no more often where there are few"
+
+
 def test_streams_end_when_the_service_does(tmp_path: Path) -> None:
     with served(tmp_path) as service:
         service.join(0)

@@ -1,0 +1,71 @@
+"""Ask a registry for an importer: over its socket, or as a rehearsal on a copy of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netregistry.client import Client
+from netregistry.importer.difference import Known
+from netregistry.model import keys
+from netregistry.model.codec import write
+from netregistry.model.importing import Reading
+
+if TYPE_CHECKING:
+    from netregistry.importer.configuration import Configuration
+    from netregistry.rehearsal import Rehearsal
+    from netregistry.view import View
+
+
+class Asking:
+    """A registry over its socket. ``client``: one whose role is the importer of ``cluster``."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client, self._cluster = client, cluster
+
+    def known(self) -> tuple[Known, str]:
+        """As netregistry.importer.importer.Registry says; so do the others."""
+        master, found = f"ganeti:{self._cluster}", dict[str, dict[str, Any]]()
+        epoch = ""
+        for place, kind in (("networks", "network"), ("nics", "nic")):
+            pages = list(self._client.pages(place, cluster=self._cluster))
+            epoch = str(pages[0]["revision"]).rpartition(":")[0]
+            items = [item[kind] for page in pages for item in page["items"]]
+            found[place] = {item["uuid"]: item for item in items if item["master"] == master}
+        imports = {item["cluster"]: item["imported"] for item in self._client.all("imports")}
+        return Known(found["networks"], found["nics"], imports.get(self._cluster, {})), epoch
+
+    def batch(self, parts: list[dict[str, Any]]) -> str:
+        return self._client.change("POST", "batch", {"parts": parts}).revision.rpartition(":")[0]
+
+
+class Rehearsing:
+    """A copy of the registry, that nothing of what is asked for leaves."""
+
+    def __init__(self, copy: Rehearsal, cluster: str) -> None:
+        self._copy, self._cluster = copy, cluster
+
+    def known(self) -> tuple[Known, str]:
+        return of_view(self._copy.view, self._cluster), self._copy.view.epoch
+
+    def batch(self, parts: list[dict[str, Any]]) -> str:
+        self._copy.batch(f"importer:{self._cluster}", parts)
+        return self._copy.view.epoch
+
+
+def of_view(view: View, cluster: str) -> Known:
+    """Give what a registry has of a cluster whose importer is the master of it."""
+    kinds = {
+        kind: {value.uuid: write(value) for value in view.all(kind).values() if value.master == f"ganeti:{cluster}"}
+        for kind in ("networks", "nics")
+    }
+    there = view.get(keys.imported(cluster))
+    return Known(kinds["networks"], kinds["nics"], write(there) if there is not None else {})
+
+
+def take_over(asked: Client | Rehearsal, found: Configuration) -> None:
+    """Say as the operator that a configuration is the one to be imported. Raises as the registry does."""
+    reading = write(Reading(found.uuid, found.master, found.node, found.serial))
+    if isinstance(asked, Client):
+        asked.change("PUT", f"imports/{found.cluster}", reading)
+    else:
+        asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])

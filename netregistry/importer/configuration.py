@@ -1,0 +1,296 @@
+"""Read the configuration of a Ganeti cluster (config.data, as Ganeti 3 writes it: lib/objects.py): its networks and NICs, as fields.
+
+It is read whole or not at all. What Ganeti may write and a registry cannot hold (a multicast MAC, an IPv6 subnet of one address) is left
+as it is in the registry, and said: whether it is there is known, so nothing of it counts as gone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netregistry.model import kinds
+from netregistry.model.codec import Invalid, read, read_fields, write
+from netregistry.model.importing import Serial
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic
+from runtime import validate
+from runtime.environment import generated_uuid
+from runtime.errors import HostRefused, NicInvalid, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Fields = dict[str, Any]
+
+#: Bytes. A cluster of 5,000 instances has some 20 MB.
+LONGEST = 64 << 20
+#: Versions: CONFIG_MAJOR * 1000000 + CONFIG_MINOR * 10000 + CONFIG_REVISION (lib/_constants of Ganeti).
+VERSIONS = {3000000: "3.0", 3010000: "3.1", 3020000: "3.2"}
+LONGEST_TEXT = 255  #: bytes of one string that is read
+MOST_RANGES = 1000  #: of one network: netregistry.model.network.Network.reserved
+OWNER = "owner:"  #: a tag of an instance that begins so names its owner
+
+#: What is read of a NIC and of a network, by the names of the registry.
+NIC = ("instance", "index", "name", "owner", "mac", "network", "ip", "mode", "link", "vlan", "model", "tags")
+NETWORK = ("name", "subnet", "subnet6", "gateway", "gateway6", "mac_prefix", "tags", "reserved")
+
+
+class Unusable(HostRefused):
+    """A configuration is none that may be imported: nothing of it is."""
+
+    advice = ""
+
+
+class Configuration(NamedTuple):
+    """What one configuration says. Fields are as the registry answers them: JSON in canonical form."""
+
+    cluster: str  #: its name
+    uuid: str
+    master: str  #: the UUID of the node that is its master
+    node: str  #: that node's name
+    serial: int
+    networks: Mapping[str, Fields] = {}
+    nics: Mapping[str, Fields] = {}
+    unread: frozenset[str] = frozenset()  #: UUIDs of what is there, and cannot be in a registry
+    problems: tuple[str, ...] = ()  #: why not, one line each
+
+
+class _Head(NamedTuple):
+    cluster: kinds.Imported
+    uuid: kinds.Uuid
+    master: kinds.Uuid
+    node: kinds.Name
+    serial: Serial
+
+
+def parse(data: bytes) -> Configuration:
+    """Read the bytes of a configuration. Raises Unusable."""
+    if len(data) > LONGEST:
+        raise Unusable(f"the configuration has {len(data)} bytes, more than {LONGEST}: it is not read")
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise Unusable("the configuration is no JSON that Ganeti writes: lists within lists, too deep") from None
+    except ValueError as error:
+        raise Unusable(f"the configuration is not whole, or no JSON: {escaped(error)}") from None
+    head = _head(value)
+    networks, unread, problems = _networks(value, head.cluster)
+    nics = _nics(value, head.cluster, networks, unread, problems)
+    used: dict[str, list[str]] = {}
+    for nic in nics.values():
+        used.setdefault(nic["network"], []).append(nic["ip"])
+    for uuid, fields in networks.items():
+        fields["reserved"] = _reserved(fields["reserved"], fields, used.get(uuid, ()), uuid)
+    return Configuration(*head, networks, nics, frozenset(unread), tuple(problems))
+
+
+def _head(value: Any) -> _Head:
+    """Read which configuration it is. Raises Unusable."""
+    version = value.get("version") if isinstance(value, dict) else None
+    if type(version) is not int or version not in VERSIONS:
+        known = ", ".join(VERSIONS.values())
+        raise Unusable(f"the configuration is of version {escaped(version)}, and known are those of Ganeti {known}")
+    cluster = _object(value, "cluster", "")
+    master = _text(cluster, "master_node", "cluster")
+    nodes = _object(value, "nodes", "")
+    node = nodes.get(master)
+    if not isinstance(node, dict):
+        raise Unusable(f"the configuration has no node {escaped(master)}, which it says is the master")
+    said = {
+        "cluster": _text(cluster, "cluster_name", "cluster"),
+        "uuid": _text(cluster, "uuid", "cluster"),
+        "master": master,
+        "node": _text(node, "name", "nodes"),
+        "serial": value.get("serial_no"),
+    }
+    try:
+        return read(_Head, said)
+    except Invalid as error:
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {error}") from None
+
+
+# -- networks
+
+
+def _networks(value: Any, cluster: str) -> tuple[dict[str, Fields], set[str], list[str]]:
+    found: dict[str, Fields] = {}
+    unread: set[str] = set()
+    problems: list[str] = []
+    for key, item in _items(value, "networks"):
+        where = f"networks.{key}"
+        uuid = _uuid(_text(item, "uuid", where) or key, where)
+        said = {
+            "name": _text(item, "name", where),
+            "subnet": _text(item, "network", where),
+            "subnet6": _text(item, "network6", where),
+            "gateway": _text(item, "gateway", where),
+            "gateway6": _text(item, "gateway6", where),
+            "mac_prefix": _text(item, "mac_prefix", where),
+            "tags": _tags(item, where),
+        }
+        try:
+            made = read_fields(Network, said, said)
+        except Invalid as error:
+            unread.add(uuid)
+            problems.append(f"network {escaped(said['name'])} ({uuid}) is left as it is in the registry: {error}")
+        else:
+            if uuid in found or any(each["name"] == made["name"] for each in found.values()):
+                raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has the UUID or the name of another one")
+            pools = [item.get(name) or "" for name in ("reservations", "ext_reservations")]
+            found[uuid] = {**{name: write(each) for name, each in made.items()}, "reserved": pools}
+    return found, unread, problems
+
+
+def _reserved(pools: Iterable[Any], fields: Fields, used: Iterable[str], uuid: str) -> list[dict[str, str]]:
+    """Give what the network's pool does not give out, beside what NICs have and what no host can have: ranges in rising order.
+
+    Ganeti keeps two strings of 0 and 1, one digit for each address (lib/network.py): what instances have, and what is reserved.
+    """
+    subnet = IPv4Network(fields["subnet"]) if fields["subnet"] else None
+    size = subnet.num_addresses if subnet is not None else 0
+    bits = 0
+    for text in pools:
+        if not isinstance(text, str) or len(text) > size or not set(text) <= {"0", "1"}:
+            raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has a pool that is none of {size} addresses")
+        bits |= int(text.ljust(size, "0") or "0", 2)
+    if subnet is None or not bits:
+        return []
+    first, plain = int(subnet.network_address), Network("", "", subnet=fields["subnet"], gateway=fields["gateway"])
+    kept = {*plain.excluded(4), *(kinds.number(each) for each in used if each and kinds.family(each) == 4)}
+    for number in kept:
+        if 0 <= number - first < size:
+            bits &= ~(1 << size - 1 - (number - first))
+    runs = [match.span() for match in re.finditer("1+", f"{bits:0{size}b}")]
+    if len(runs) > MOST_RANGES:  # rather some too many than one that is given out twice
+        runs[MOST_RANGES - 1 :] = [(runs[MOST_RANGES - 1][0], runs[-1][1])]
+    return [{"first": str(IPv4Address(first + begin)), "last": str(IPv4Address(first + end - 1))} for begin, end in runs]
+
+
+# -- NICs
+
+
+def _nics(value: Any, cluster: str, networks: Mapping[str, Fields], unread: set[str], problems: list[str]) -> dict[str, Fields]:
+    found: dict[str, Fields] = {}
+    often = _object(_object(value, "cluster", ""), "nicparams", "cluster").get("default", {})
+    for key, instance in _items(value, "instances"):
+        where = f"instances.{key}"
+        name, nics = _text(instance, "name", where), instance.get("nics", [])
+        if not isinstance(nics, list):
+            raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where}.nics is no list")
+        tags, model = _tags(instance, where), _model(value, instance, where)
+        owners = {tag[len(OWNER) :] for tag in tags if tag.startswith(OWNER)}
+        owner = owners.pop() if len(owners) == 1 else ""
+        if owners:
+            problems.append(f"instance {escaped(name)} has several tags {OWNER}...: its NICs have no owner")
+        for index, item in enumerate(nics):
+            here = f"{where}.nics[{index}]"
+            if not isinstance(item, dict):
+                raise Unusable(f"the configuration is not as Ganeti 3 writes it: {here} is no object")
+            uuid = _text(item, "uuid", here) or _made(name, index, _text(item, "mac", here))
+            uuid = _uuid(uuid, here)
+            if uuid in found or uuid in unread:
+                raise Unusable(f"the configuration is not as Ganeti 3 writes it: {here} has the UUID {uuid}, which another one has")
+            params = {**_params(often, "cluster.nicparams"), **_params(item.get("nicparams") or {}, here)}
+            network = _text(item, "network", here).lower()
+            said = {
+                "instance": name,
+                "index": index,
+                "name": _text(item, "name", here),
+                "owner": owner,
+                "mac": _text(item, "mac", here),
+                "network": network,
+                "ip": _text(item, "ip", here),
+                **params,
+                "model": model,
+                "tags": tags,
+            }
+            try:
+                if network and network not in networks:
+                    raise Invalid("network", network, "a network that is there, and can be in a registry")
+                made = read_fields(Nic, said, said)
+            except Invalid as error:
+                unread.add(uuid)
+                problems.append(f"NIC {uuid} of {escaped(name)} is left as it is in the registry: {error}")
+            else:
+                found[uuid] = {field: write(each) for field, each in made.items()}
+    return found
+
+
+def _made(instance: str, index: int, mac: str) -> str:
+    """Give the UUID by which the nodes know a NIC to which Ganeti has given none; "" where it cannot be told."""
+    try:
+        return generated_uuid(instance, index, validate.mac(mac))
+    except NicInvalid:
+        return ""
+
+
+def _params(item: Any, where: str) -> dict[str, str]:
+    if not isinstance(item, dict):
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has no parameters")
+    return {name: _text(item, name, where) for name in ("mode", "link", "vlan") if name in item}
+
+
+def _model(value: Any, instance: Fields, where: str) -> str:
+    """Give the model of an instance's NICs, as Ganeti calls it: its own, that of its operating system, or the cluster's."""
+    hypervisor, system, cluster = _text(instance, "hypervisor", where), _text(instance, "os", where), value["cluster"]
+    places: Iterable[Any] = (
+        instance.get("hvparams"),
+        _within(cluster, "os_hvp", system.partition("+")[0], hypervisor),
+        _within(cluster, "hvparams", hypervisor),
+    )
+    return next((_text(each, "nic_type", where) for each in places if isinstance(each, dict) and "nic_type" in each), "")
+
+
+def _within(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+# -- what everything is made of
+
+
+def _items(value: Any, name: str) -> list[tuple[str, Fields]]:
+    """Give the objects of one kind. Raises Unusable."""
+    found = list(_object(value, name, "").items())
+    for key, item in found:
+        if not isinstance(item, dict):
+            raise Unusable(f"the configuration is not as Ganeti 3 writes it: {name} has {escaped(key)}, which is no object")
+    return [(_checked(key, name), item) for key, item in found]
+
+
+def _object(value: Fields, name: str, where: str) -> Fields:
+    found = value.get(name)
+    if not isinstance(found, dict):
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where or 'it'} has no {name}")
+    return found
+
+
+def _text(item: Fields, name: str, where: str) -> str:
+    """Give a string, "" where there is none. Raises Unusable for anything else, and for a string that Ganeti takes from nobody."""
+    found = item.get(name)
+    return "" if found is None else _checked(found, f"{where}.{name}")
+
+
+def _checked(text: object, where: str) -> str:
+    if not isinstance(text, str) or not text.isprintable() or len(text.encode("utf-8", "surrogatepass")) > LONGEST_TEXT:
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} is {escaped(text)}")
+    return text
+
+
+def _uuid(text: str, where: str) -> str:
+    try:
+        return validate.uuid(text, "")
+    except NicInvalid:
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has the UUID {escaped(text)}") from None
+
+
+def _tags(item: Fields, where: str) -> list[str]:
+    """Give tags in one order: Ganeti writes them in any."""
+    found = item.get("tags") or []
+    if not isinstance(found, list):
+        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where}.tags is no list")
+    return sorted({_checked(tag, f"{where}.tags") for tag in found})

@@ -1,0 +1,129 @@
+"""Say by which requests a registry comes to have what a configuration says: pure.
+
+Nothing is asked for that is so already. The order is such that none is refused for what another one will put right: networks before the
+NICs in them, a name before who gets it, and what is gone last of all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netregistry.request import ANY
+from netregistry.rules import masters
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from netregistry.importer.configuration import Configuration
+
+    Fields = dict[str, Any]
+
+LARGEST = 100  #: things that one batch changes at most
+MOST_PARTS = 49  #: of one batch, beside the fence
+
+
+class Known(NamedTuple):
+    """What the registry has of this cluster's master: UUID -> fields, as the registry answers them.
+
+    ``imported``: how far its import is (netregistry.model.importing.Import); empty where nothing was.
+    """
+
+    networks: dict[str, Fields]
+    nics: dict[str, Fields]
+    imported: Fields
+
+
+class Step(NamedTuple):
+    """One request. ``size``: how many things it changes at most."""
+
+    action: str
+    uuid: str
+    body: Fields | None
+    size: int
+
+    @property
+    def part(self) -> Fields:
+        """Give it as a part of a batch."""
+        return {"action": self.action, "target": "" if self.action.endswith(".add") else self.uuid, "body": self.body, "match": ANY}
+
+    @property
+    def kind(self) -> str:
+        return self.action.partition(".")[0]
+
+
+def absent(wanted: Configuration, known: Known) -> set[str]:
+    """Give the UUIDs of what is known, and that the configuration does not have."""
+    return {uuid for uuid in known.networks if uuid not in wanted.networks and uuid not in wanted.unread} | {
+        uuid for uuid in known.nics if uuid not in wanted.nics and uuid not in wanted.unread
+    }
+
+
+def steps(wanted: Configuration, known: Known, gone: Collection[str]) -> list[Step]:
+    """Give the requests. ``gone``: of what is absent that which is to be deleted."""
+    return [
+        *_names(wanted, known),
+        *_networks(wanted, known),
+        *(Step("nic.delete", uuid, None, _size(nic)) for uuid, nic in known.nics.items() if uuid in gone),
+        *_nics(wanted, known),
+        *(Step("network.delete", uuid, None, 1) for uuid in known.networks if uuid in gone),
+    ]
+
+
+def apply(known: Known, step: Step) -> None:
+    """Take in that a request was done."""
+    kept = known.networks if step.kind == "network" else known.nics
+    if step.action.endswith(".delete"):
+        kept.pop(step.uuid, None)
+    else:
+        kept[step.uuid] = {**kept.get(step.uuid, {}), **(step.body or {})}
+
+
+def batches(todo: Iterable[Step]) -> Iterator[list[Step]]:
+    """Give steps in their order, as many together as one request may have."""
+    batch: list[Step] = []
+    for step in todo:
+        if batch and (len(batch) == MOST_PARTS or sum(each.size for each in batch) + step.size > LARGEST):
+            yield batch
+            batch = []
+        batch.append(step)
+    if batch:
+        yield batch
+
+
+def _names(wanted: Configuration, known: Known) -> Iterator[Step]:
+    """Let a network that has the name of another one be called by its UUID, until it has its own or is gone."""
+    meant = {fields["name"]: uuid for uuid, fields in wanted.networks.items()}
+    for uuid, fields in known.networks.items():
+        if meant.get(fields["name"], uuid) != uuid:
+            yield Step("network.set", uuid, {"name": uuid}, 1)
+
+
+def _networks(wanted: Configuration, known: Known) -> Iterator[Step]:
+    for uuid, fields in wanted.networks.items():
+        there = known.networks.get(uuid)
+        if there is None:
+            yield Step("network.add", uuid, {"uuid": uuid, **_said(fields)}, 1)
+            continue
+        given = there.get("imported", [])
+        # a gateway that Ganeti has not, and has never had, is the operator's
+        decided = {name: value for name, value in fields.items() if value or name not in masters.ONCE_GANETI or name in given}
+        if body := {name: value for name, value in decided.items() if value != there.get(name)}:
+            yield Step("network.set", uuid, body, 1)
+
+
+def _nics(wanted: Configuration, known: Known) -> Iterator[Step]:
+    for uuid, fields in wanted.nics.items():
+        there = known.nics.get(uuid)
+        if there is None:
+            yield Step("nic.add", uuid, {"uuid": uuid, "found": True, **_said(fields)}, 2 + bool(fields["ip"]))
+        elif body := {name: value for name, value in fields.items() if value != there.get(name)}:
+            yield Step("nic.set", uuid, body, _size(there) + _size(fields))
+
+
+def _said(fields: Fields) -> Fields:
+    return {name: value for name, value in fields.items() if value not in ("", [])}
+
+
+def _size(nic: Mapping[str, Any]) -> int:
+    """Count the NIC and what it claims."""
+    return 2 + bool(nic.get("ip")) + len(nic.get("addresses", ()))

@@ -1,0 +1,150 @@
+"""Bring configurations into a registry, one after the other: pure, with the registry and the time passed in.
+
+What is imported is remembered: nobody else decides these fields, so the registry need not be asked again before each import. It is after
+anything that was refused, where another epoch has begun, and every few minutes.
+
+What a configuration has no more is deleted only by a second one, read some seconds after the first in which it was missing, and in no
+configuration in between was it there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from netregistry.client import Problem
+from netregistry.importer import difference
+from netregistry.model.codec import write
+from netregistry.model.importing import Reading
+from netregistry.request import ANY
+from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netregistry.importer.configuration import Configuration
+    from netregistry.importer.difference import Known, Step
+    from netregistry.model.importing import Seen
+
+ABSENT = 5.0  #: seconds from the first reading in which something is missing to that by which it is deleted
+COMPARED = 300.0  #: seconds until the registry is asked again what it has
+ROUNDS = 2  #: what was refused by what is known no more is asked for anew, once
+NEVER = float("inf")
+
+
+class Registry(Protocol):
+    """The registry, asked as the importer of this cluster."""
+
+    def known(self) -> tuple[Known, str]:
+        """Give what it has of this cluster, and its epoch. Raises Problem, TryAgain, HostRefused."""
+        ...
+
+    def batch(self, parts: list[dict[str, Any]]) -> str:
+        """Have requests done together, or none; give the epoch. Raises Problem, TryAgain, HostRefused."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What has become of a configuration. ``refused``: UUID -> why the registry does not take it."""
+
+    made: int = 0
+    changed: int = 0
+    deleted: int = 0
+    refused: Mapping[str, str] = {}
+    absent: int = 0  #: what is missing, and not yet for long enough
+
+
+class Importer:
+    """One cluster's importer. Times are monotonic seconds."""
+
+    def __init__(self, registry: Registry, absent: float = ABSENT) -> None:
+        self._registry, self._patience = registry, absent
+        self._known: Known | None = None
+        self._epoch = ""
+        self._compare_at = 0.0
+        self._lineage = ("", "")  # cluster and master of the configuration before
+        self._absent: dict[str, float] = {}  # UUID -> since when it is missing
+
+    @property
+    def due(self) -> float:
+        """Give the time by which something is missing for long enough: the configuration is to be read again then."""
+        return min(self._absent.values(), default=NEVER) + self._patience
+
+    def take(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
+        """Let the registry have what a configuration says. ``seen``: the other master that this node has seen last.
+
+        Raises Problem where it is refused as a whole ("fenced"), or for now; TryAgain, HostRefused where nobody answers.
+        """
+        try:
+            return self._taken(wanted, seen, now)
+        except NetcommonError:
+            self._known = None
+            self._absent.clear()
+            raise
+
+    def _taken(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
+        lineage = wanted.uuid, wanted.master
+        if lineage != self._lineage:
+            self._lineage = lineage
+            self._absent.clear()
+        if now >= self._compare_at:
+            self._known = None
+        fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, seen))
+        hold = {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
+        done = dict.fromkeys(("add", "set", "delete"), 0)
+        refused: dict[str, str] = {}
+        for _ in range(ROUNDS):
+            known = self._now_known(now)
+            self._missing(difference.absent(wanted, known), now)
+            gone = {uuid for uuid, since in self._absent.items() if now - since >= self._patience}
+            todo = difference.steps(wanted, known, gone)
+            refused = self._asked(known, hold, todo, done)
+            if not todo and not _holds(known, wanted):
+                self._ask(known, hold, [])
+            if not refused and self._known is not None:
+                break
+            self._known = None
+        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent))
+
+    def _now_known(self, now: float) -> Known:
+        if self._known is None:
+            self._known, self._epoch = self._registry.known()
+            self._compare_at = now + COMPARED
+        return self._known
+
+    def _missing(self, absent: set[str], now: float) -> None:
+        self._absent = {uuid: self._absent.get(uuid, now) for uuid in absent}
+
+    def _asked(self, known: Known, hold: dict[str, Any], todo: list[Step], done: dict[str, int]) -> dict[str, str]:
+        """Ask for everything; give what was refused: UUID and why."""
+        refused: dict[str, str] = {}
+        for batch in difference.batches(todo):
+            for some in (batch, *([one] for one in batch if len(batch) > 1)):
+                try:
+                    self._ask(known, hold, some)
+                except Problem as error:
+                    if error.retry or error.kind == "fenced":
+                        raise
+                    if len(some) == 1:
+                        refused[some[0].uuid] = str(error).removeprefix("parts[1]: ").removeprefix("parts[1].")
+                    continue
+                for step in some:
+                    done[step.action.partition(".")[2]] += 1
+                    if step.action.endswith(".delete"):
+                        self._absent.pop(step.uuid, None)
+                if some is batch:
+                    break
+        return refused
+
+    def _ask(self, known: Known, hold: dict[str, Any], some: list[Step]) -> None:
+        epoch = self._registry.batch([hold, *(step.part for step in some)])
+        known.imported.update(hold["body"])
+        for step in some:
+            difference.apply(known, step)
+        if epoch != self._epoch:
+            self._known = None
+
+
+def _holds(known: Known, wanted: Configuration) -> bool:
+    """Tell whether the registry has this master's import already, and of no later configuration."""
+    there = known.imported
+    return (there.get("uuid"), there.get("master")) == (wanted.uuid, wanted.master) and there["serial"] <= wanted.serial

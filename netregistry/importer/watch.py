@@ -1,0 +1,148 @@
+"""Follow a Ganeti node's configuration, and import it whenever it is another one, until told to end."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from netregistry.client import Problem
+from netregistry.importer.configuration import Unusable
+from netregistry.importer.source import FILE, NotMaster
+from runtime.errors import NetcommonError
+from runtime.inotify import IN_CLOSE_WRITE, IN_IGNORED, IN_MOVED_TO, IN_Q_OVERFLOW, Inotify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netcommon.process.notify import Notifier
+    from netregistry.importer.configuration import Configuration
+    from netregistry.importer.importer import Importer, Outcome
+    from netregistry.importer.source import Source
+
+LOOK = 60.0  #: seconds after which the configuration is read again though nothing has told of a change
+AGAIN = 2.0  #: seconds until what failed is tried again
+PAUSE = 0.05  #: seconds between two readings at least, and as long as the one before has taken
+
+
+class Log(Protocol):
+    """Where lines go: netcommon.log.Log."""
+
+    def info(self, text: str) -> None: ...
+
+    def error(self, text: str) -> None: ...
+
+
+class Watcher:
+    """``importer``: gives that of a cluster by its name, always the same one; ``ended``: a descriptor that can be read when it is over."""
+
+    def __init__(self, source: Source, importer: Callable[[str], Importer], ended: int, notifier: Notifier, log: Log) -> None:
+        self._source, self._importer, self._ended, self._notifier, self._log = source, importer, ended, notifier, log
+        self._inotify = Inotify()
+        self._watch: int | None = None
+        self._alarms: dict[str, str] = {}  # of what sort -> the line that was logged
+
+    def run(self) -> None:
+        """Import until ``ended``. Raises HostRefused where a folder cannot be watched."""
+        try:
+            told = False
+            while True:
+                begun = time.monotonic()
+                self._followed()
+                pause = self._once()
+                if not told:
+                    told = True
+                    self._notifier.ready()
+                took = time.monotonic() - begun
+                if self._waited(max(PAUSE, took), pause):
+                    return
+        finally:
+            self._notifier.stopping()
+            self._inotify.close()
+
+    def _once(self) -> float:
+        """Read and import once; give the seconds until the next time, if nothing happens before."""
+        try:
+            found, seen = self._source.read()
+            importer = self._importer(found.cluster)
+            outcome = importer.take(found, seen, time.monotonic())
+        except NotMaster as error:
+            self._alarm({})
+            self._notifier.status(str(error))
+            return LOOK
+        except Unusable as error:
+            self._alarm({"unusable": f"nothing is imported: {error}"})
+            return LOOK
+        except Problem as error:
+            self._alarm({error.kind: f"nothing is imported: {str(error).removeprefix('parts[0]: ')}"})
+            return AGAIN if error.retry else LOOK
+        except NetcommonError as error:
+            self._alarm({type(error).__name__: f"nothing is imported: {error}"})
+            return AGAIN
+        self._done(found, outcome)
+        return min(LOOK, max(0.0, importer.due - time.monotonic()))
+
+    def _done(self, found: Configuration, outcome: Outcome) -> None:
+        problems = [*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(outcome.refused.items()))]
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        self._alarm({f"partly {shown}": f"not all of the configuration is imported: {shown}"} if problems else {})
+        if outcome.made or outcome.changed or outcome.deleted:
+            self._log.info(
+                f"imported configuration {found.serial} of {found.cluster}: "
+                f"{outcome.made} made, {outcome.changed} changed, {outcome.deleted} deleted"
+            )
+        self._notifier.status(f"configuration {found.serial} of {found.cluster} is imported")
+
+    def _alarm(self, alarms: dict[str, str]) -> None:
+        """Log what is wrong once, until it is over or is something else."""
+        for sort, line in alarms.items():
+            if sort not in self._alarms:
+                self._log.error(line)
+            self._notifier.status(line)
+        if self._alarms and not alarms:
+            self._log.info("the configuration is imported again")
+        self._alarms = alarms
+
+    # -- waiting
+
+    def _followed(self) -> None:
+        """Watch the folder, also one that has come in its place."""
+        if self._watch is None:
+            self._watch = self._inotify.add(self._source.folder, IN_MOVED_TO | IN_CLOSE_WRITE, self._source.folder)
+
+    def _waited(self, least: float, most: float) -> bool:
+        """Wait until the file is another one, or the time is over; tell whether it is the end."""
+        until = time.monotonic() + (most if self._watch is not None else min(most, AGAIN))
+        changed = False
+        if self._ready(least):
+            return True
+        while not changed and (left := until - time.monotonic()) > 0:
+            if self._ready(min(left, self._notifier.watchdog / 3 or left), self._inotify.descriptor):
+                return True
+            self._notifier.alive()
+            changed = self._changed()
+        return False
+
+    def _ready(self, seconds: float, *more: int) -> bool:
+        """Wait for a descriptor; tell whether it is that of the end."""
+        return self._ended in select.select([self._ended, *more], [], [], seconds)[0]
+
+    def _changed(self) -> bool:
+        found = False
+        for seen in self._inotify.read():
+            if seen.mask & (IN_IGNORED | IN_Q_OVERFLOW):
+                self._watch = None if seen.mask & IN_IGNORED else self._watch
+                found = True
+            found = found or seen.name == FILE
+        return found
+
+
+def pipe_of_signals() -> int:
+    """Give a descriptor that can be read after SIGTERM or SIGINT."""
+    import signal
+
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(writer, b"."))
+    return reader

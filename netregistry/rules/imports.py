@@ -1,0 +1,59 @@
+"""Fence the import of a Ganeti cluster: an importer begins each of its batches with this request, and without it nothing of that is done.
+
+Of one master no older configuration is taken than the last one. Another master takes over only if its node has seen the one before as
+the master, in a configuration not older than that one's first import, and has become the master after it. A master that was cut off from
+the others cannot have seen its successor, however far it goes on counting. An operator may say it instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from netregistry.model import keys, kinds
+from netregistry.model.codec import read, write
+from netregistry.model.importing import Import, Reading
+from netregistry.refusal import Refused
+from netregistry.request import Done
+
+if TYPE_CHECKING:
+    from netregistry.draft import Draft
+    from netregistry.request import Part
+
+COMMAND = "netcommon registry import --ganeti --take-over"
+
+
+class _Target(NamedTuple):
+    target: kinds.Imported
+
+
+def hold(draft: Draft, part: Part) -> Done:
+    """Let an importer go on, and note how far it is; the target is the cluster. An operator lets any configuration be the one."""
+    cluster = read(_Target, {"target": part.target}).target
+    asked, key = read(Reading, part.body), keys.imported(cluster)
+    there: Import | None = draft.get(key)
+    since = asked.serial
+    if draft.who.role == "importer":
+        if cluster != draft.who.name:
+            raise Refused("forbidden", f"an importer is of its own cluster, {draft.who.name}", master=f"ganeti:{cluster}")
+        if there is not None:
+            _after(there, asked)
+            since = there.since if asked.master == there.master else asked.serial
+    made = Import(asked.uuid, asked.master, asked.node, asked.serial, since, draft.now)
+    draft.put(key, made)
+    return Done(200, key, write(made))
+
+
+def _after(there: Import, asked: Reading) -> None:
+    """Raise Refused where a configuration is not the one after that which was imported."""
+    if asked.uuid != there.uuid:
+        _refuse(there, f"another cluster of this name is imported, {there.uuid}, and not {asked.uuid}")
+    if asked.master == there.master:
+        if asked.serial < there.serial:
+            _refuse(there, f"its configuration {there.serial} was imported already, and {asked.serial} is older")
+    elif asked.seen is None or asked.seen.master != there.master or asked.seen.serial < there.since:
+        _refuse(there, f"{there.node} imports it as its master, and {asked.node} has not become the master after that")
+
+
+def _refuse(there: Import, why: str) -> None:
+    detail = f"{why}; where it is right all the same: {COMMAND}"
+    raise Refused("fenced", detail, command=COMMAND, node=there.node, serial=there.serial)
