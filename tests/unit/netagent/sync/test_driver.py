@@ -23,6 +23,7 @@ from netcommon.host.api.host import Answer
 from netcommon.lifecycle.context import Clock
 from netcommon.lifecycle.push import applied
 from runtime import definitions
+from runtime.nic import Nic
 from tests.support.registry import NODES
 from tests.support.service import Served, served
 from tests.support.sim import UUIDS, Sim, nic
@@ -114,6 +115,12 @@ def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, se
     assert agent.metrics.value("netcommon_registry_connected") == 1
 
 
+def one(number: int) -> Nic:
+    """Give one of several NICs of plain QEMU."""
+    more = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "MAC": f"aa:00:00:00:00:0{number + 1}"}
+    return nic("bridged", **more, INTERFACE_INDEX=str(number))
+
+
 def item_revision(service: Served) -> str:
     item = shown(service)
     assert item is not None
@@ -139,18 +146,18 @@ def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: A
 def test_a_definition_that_is_gone_goes_and_one_that_is_there_stays(agent: Agent, sim: Sim, service: Served) -> None:
     """Also where somebody has removed the file: but not at once, and never while the NIC is up, or nothing is defined any more."""
     for number in range(3):
-        definitions.write(sim.paths, nic("bridged", number))
+        definitions.write(sim.paths, one(number))
     with agent.running() as sync:
         for number in range(3):
             agent.until(lambda number=number: shown(service, UUIDS[number]), "what is defined is made known")
         agent.until(lambda: {each["state"] for each in reports(service).values()} == {"stopped"}, "none is up")
-        sim.up(nic("bridged", 0))
+        sim.up(one(0))
         for number in (0, 1):
             (Path(sim.paths.definitions) / f"{UUIDS[number]}.toml").unlink()
         sync.marked(UUIDS[0])
         agent.until(lambda: shown(service, UUIDS[1]) is None, "what is gone goes")
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[2]), "what is up, or defined, stays"
-        sim.down(nic("bridged", 0))
+        sim.down(one(0))
         (Path(sim.paths.definitions) / f"{UUIDS[2]}.toml").unlink()
         agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nothing is defined any more")
         assert shown(service, UUIDS[2])
