@@ -255,7 +255,8 @@ def test_at_the_start_reports_without_a_record_become_stopped(turned: Turned) ->
     assert [(each["nic"], each["state"]) for each in sent.body["nics"]] == [(NICS[0], "stopped")]
 
 
-def test_one_report_that_is_refused_holds_no_other_up(turned: Turned) -> None:
+def test_one_report_that_is_refused_holds_no_other_up() -> None:
+    turned = Turned(Rules(first=(9e9, 9e9)))
     turned.begun(*(nic(number) for number in range(3)))
     turned.tell(*(Marked(turned.up(number)) for number in range(3)))
     turned.passes(1.0)
