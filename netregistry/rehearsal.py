@@ -54,12 +54,14 @@ class Rehearsal:
     def view(self) -> View:
         return self._local.view
 
-    def batch(self, role: str, parts: list[dict[str, Any]]) -> None:
-        """Do several requests together, as ``role``. Raises netregistry.client.Problem where they would be refused."""
+    def batch(self, role: str, parts: list[dict[str, Any]]) -> list[Any]:
+        """Do several requests together, as ``role``; give what each was answered. Raises Problem where they would be refused."""
         call = Call(new_id(time.time(), secrets.randbits(74)), "batch", "", {"parts": parts}, "", False)
         response = self._local.answer(call, identity(role))
         if response.status >= 400:
             raise Problem(response.body)
+        found: list[Any] = response.body
+        return found
 
     def close(self) -> None:
         """End what is kept in step with the copy."""

@@ -320,7 +320,7 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what) or _kept_no_more(before, after)
+        said = _changes(what) or _kept_otherwise(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(said), text)
@@ -348,11 +348,14 @@ def _changes(options: Iterable[tuple[str, object, object]]) -> str:
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
 
 
-def _kept_no_more(before: Wanted, after: Wanted) -> str:
-    """Say of which options nothing is kept any more, though the NIC has not become another by that."""
-    kept = {each.option for each in after.local}
-    gone = [each.option for each in before.local if each.option not in kept]
-    return f"no change of {', '.join(gone)} is kept any more" if gone else ""
+def _kept_otherwise(before: Wanted, after: Wanted) -> str:
+    """Say which options are kept no more, or for another time, though the NIC has not become another by that."""
+    kept, had = ({each.option: each for each in part} for part in (after.local, before.local))
+    gone = [name for name in had if name not in kept]
+    longer = [name for name in kept if name in had and (had[name].end is None) != (kept[name].end is None)]
+    said = [f"no change of {', '.join(gone)} is kept any more"] if gone else []
+    said += [f"{name} holds {'until it is unset' if kept[name].end is None else 'for a while'}" for name in longer]
+    return "; ".join(said)
 
 
 def _to_be_told(node: Node, before: Record, after: Record) -> bool:

@@ -69,13 +69,13 @@ def steps(wanted: Configuration, known: Known, gone: Collection[str]) -> list[St
     ]
 
 
-def apply(known: Known, step: Step) -> None:
-    """Take in that a request was done."""
+def apply(known: Known, step: Step, body: Fields) -> None:
+    """Take in that a request was done. ``body``: the object, as the registry has answered it."""
     kept = known.networks if step.kind == "network" else known.nics
     if step.action.endswith(".delete"):
         kept.pop(step.uuid, None)
     else:
-        kept[step.uuid] = {**kept.get(step.uuid, {}), **(step.body or {})}
+        kept[step.uuid] = body
 
 
 def batches(todo: Iterable[Step]) -> Iterator[list[Step]]:

@@ -38,8 +38,8 @@ class Registry(Protocol):
         """Give what it has of this cluster, and its epoch. Raises Problem, TryAgain, HostRefused."""
         ...
 
-    def batch(self, parts: list[dict[str, Any]]) -> str:
-        """Have requests done together, or none; give the epoch. Raises Problem, TryAgain, HostRefused."""
+    def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
+        """Have requests done together, or none; give what each was answered, and the epoch. Raises Problem, TryAgain, HostRefused."""
         ...
 
 
@@ -61,7 +61,7 @@ class Importer:
         self._known: Known | None = None
         self._epoch = ""
         self._compare_at = 0.0
-        self._lineage = ("", "")  # cluster and master of the configuration before
+        self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who was the master before that
         self._absent: dict[str, float] = {}  # UUID -> since when it is missing
 
     @property
@@ -82,12 +82,12 @@ class Importer:
             raise
 
     def _taken(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
-        lineage = wanted.uuid, wanted.master
+        lineage = wanted.uuid, wanted.master, seen
         if lineage != self._lineage:
-            self._lineage = lineage
             self._absent.clear()
-        if now >= self._compare_at:
+        if lineage != self._lineage or now >= self._compare_at:
             self._known = None
+        self._lineage = lineage
         fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, seen))
         hold = {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
         done = dict.fromkeys(("add", "set", "delete"), 0)
@@ -136,10 +136,10 @@ class Importer:
         return refused
 
     def _ask(self, known: Known, hold: dict[str, Any], some: list[Step]) -> None:
-        epoch = self._registry.batch([hold, *(step.part for step in some)])
-        known.imported.update(hold["body"])
-        for step in some:
-            difference.apply(known, step)
+        (imported, *bodies), epoch = self._registry.batch([hold, *(step.part for step in some)])
+        known.imported.update(imported)
+        for step, body in zip(some, bodies, strict=True):
+            difference.apply(known, step, body)
         if epoch != self._epoch:
             self._known = None
 

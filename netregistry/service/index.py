@@ -22,7 +22,7 @@ class Index:
     """For each key of KINDS the text that it is found by; kept by ``hear`` as a view is."""
 
     def __init__(self, view: View) -> None:
-        self.changed = dict.fromkeys(KINDS, 0)  #: how often something of a kind has
+        self.changed = dict.fromkeys(KINDS, 0)  #: how often what something of a kind is found by has
         self._texts: dict[str, dict[str, str]] = {}
         self._sorted: dict[str, list[str]] = {}
         self.hear(view, None)
@@ -40,14 +40,16 @@ class Index:
 
     def _put(self, kind: str, key: str, value: Any) -> None:
         texts, order = self._texts[kind], self._sorted[kind]
+        words = text(value) if value is not None else None
+        if words == texts.get(key):
+            return
         self.changed[kind] += 1
-        if value is None:
-            if texts.pop(key, None) is not None:
-                del order[bisect_left(order, key)]
+        if words is None:
+            del texts[key], order[bisect_left(order, key)]
             return
         if key not in texts:
             insort(order, key)
-        texts[key] = text(value)
+        texts[key] = words
 
     def keys(self, kind: str) -> list[str]:
         """Give the keys of a kind in order. Not to be changed."""

@@ -33,9 +33,9 @@ WHICH = "name NICs, or give --all: one of the two"
 @click.command("change")
 @click.argument("words", nargs=-1, metavar="[NIC]... [OPTION=VALUE]...", shell_complete=complete)
 @click.option("--unset", multiple=True, metavar="OPTION", help="Take back what an earlier change has set; may be given several times.")
-@click.option("--for", "duration", default="", metavar="DURATION", help="Only for so long, such as 90s, 30m, 2h or 7d; then as before.")
+@click.option("--for", "duration", default=None, metavar="DURATION", help="Only for so long, such as 90s, 30m, 2h or 7d; then as before.")
 @click.option("--all", "every", is_flag=True, help="Every NIC that is up; without options: as today's settings and the tags on record say.")
-@click.option("--tags-from", default="", metavar="FILE", help='The instance\'s new tags, one on a line or parted by spaces; "-" is stdin.')
+@click.option("--tags-from", default=None, metavar="FILE", help='The instance\'s new tags, one a line or parted by spaces; "-" is stdin.')
 @click.option("--dry-run", is_flag=True, help="Only say what would differ.")
 @json_option
 @click.pass_context
@@ -43,9 +43,9 @@ def command(
     ctx: click.Context,
     words: tuple[str, ...],
     unset: tuple[str, ...],
-    duration: str,
+    duration: str | None,
     every: bool,
-    tags_from: str,
+    tags_from: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -60,7 +60,7 @@ def command(
     A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
     app: App = ctx.obj
-    seconds = seconds_of(duration) if duration else 0.0
+    seconds = 0.0 if duration is None else seconds_of(duration)
     if not (words or every):
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
@@ -68,7 +68,7 @@ def command(
     names, sets = _parted(words, every, known, view)
     if not (names or every) or (names and every):
         raise click.UsageError(WHICH)
-    if not (sets or unset or every or tags_from):
+    if not (sets or unset or every or tags_from is not None):
         raise click.UsageError("name what is to change: OPTION=VALUE, --unset or --tags-from")
     if seconds and not sets:
         raise click.UsageError("--for is about options that are set")
@@ -79,12 +79,12 @@ def command(
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
     if sets and not seconds:
         _refuse_for_good(app, sets)
-    tags = _tags(tags_from) if tags_from else None
+    tags = None if tags_from is None else _tags(tags_from)
     down = _down(node, known, view, names) if unset and not (sets or tags is not None or seconds) else {}
     up = [name for name in names if not down.get(name)]
     records = _with_twins(node, meant_by(node.store, known, up, view), up) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
-        raise NicInvalid("--tags-from", tags_from, f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
+        raise NicInvalid("--tags-from", str(tags_from), f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
     results, refused, found = Results(), Results(), list[Difference | None]()
     for record in records if names else ():  # with --all what one cannot have keeps no other from it

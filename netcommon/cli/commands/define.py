@@ -78,9 +78,9 @@ def _remove(app: App, uuid: str, given: dict[str, str], as_json: bool) -> None:
     if not uuid and not given.get("INTERFACE"):
         raise NicInvalid("--remove", "", "--uuid or --interface beside it")
     uuid = uuid.lower() or _uuid_of(app.paths, given["INTERFACE"])
-    if uuid and os.path.exists(app.paths.wanted):
-        _forget(app, uuid)  # what was changed of it while it ran goes with it
     removed = bool(uuid) and definitions.remove(app.paths, uuid)
+    if removed and os.path.exists(app.paths.wanted):
+        _forget(app, uuid)  # what was changed of it while it ran goes with it
     me = membership.read(app.paths) if uuid else None
     returned = ""
     if me is not None:

@@ -257,6 +257,29 @@ def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cl
     assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
 
 
+def test_an_empty_duration_is_none(cli: Cli) -> None:
+    """A variable of a script that is empty would else set it for good, or take the tags on record."""
+    assert "--for=''" in cli("change", "tap0", "isolated=yes", "--for", "", status=64).stderr
+    assert "--tags-from=''" in cli("change", "--all", "--tags-from", "", status=64).stderr
+    assert "set by change" not in cli("plan", "tap0").stdout
+
+
+def test_how_long_it_holds_is_said_where_nothing_else_changes(cli: Cli) -> None:
+    cli("change", "tap0", "isolated=yes", "--for", "1h")
+    assert cli("change", "tap0", "isolated=yes").stdout == "web1/0 on tap0: isolated holds until it is unset\n"
+    assert cli("change", "tap0", "isolated=yes", "--for", "1h").stdout == "web1/0 on tap0: isolated holds for a while\n"
+    assert cli("change", "tap0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8mbit, was none\n"
+
+
+def test_a_definition_that_there_is_not_takes_no_options_along(cli: Cli) -> None:
+    """The NIC is Ganeti's, or its definition cannot be removed: it goes on, with what was changed of it."""
+    cli("change", "tap0", "isolated=yes")
+    Path(cli.paths.definitions, f"{UUIDS[0]}.toml").unlink()
+    assert "no such definition" in cli("define", "--remove", "--uuid", UUIDS[0]).stdout
+    assert "isolated" in Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text()
+    assert "isolated = true, set by change" in cli("show", "tap0").stdout
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}']
 )
@@ -271,7 +294,7 @@ def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str
     done = cli("change", "tap0", "isolated=yes")
     assert "rate_in is none, was 8mbit; isolated is true" in done.stdout
     assert f"error: web1/0: {kept}" in done.stderr and "quarantine" in done.stderr
-    assert (kept.parent / "quarantine" / kept.name).read_text() == text
+    assert [file.read_text() for file in (kept.parent / "quarantine").iterdir()] == [text]
 
 
 def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:

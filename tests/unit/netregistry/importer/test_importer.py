@@ -1,0 +1,473 @@
+"""Configurations are imported into the real core: what is wanted is what Ganeti says, whatever has happened before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from netregistry.client import Problem
+from netregistry.importer.importer import ABSENT, COMPARED
+from netregistry.model.importing import Seen
+from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import NetcommonError, TryAgain
+from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
+from tests.support.importing import IMPORTER, Node, differences, of_others, stored
+from tests.support.registry import OPERATOR, Registry, node
+from tests.support.registry_checker import Checker
+
+FIRST, SECOND = MASTERS
+
+
+@pytest.fixture
+def importing(registry: Registry) -> Node:
+    return Node(registry)
+
+
+def small() -> Cluster:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.1")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    cluster.nic(NICS[1])
+    return cluster
+
+
+def test_first_import(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    outcome = importing.read(cluster)
+    assert (outcome.made, outcome.changed, outcome.deleted, dict(outcome.refused)) == (3, 0, 0, {})
+    assert differences(registry, cluster) == []
+    found = stored(registry, "imports")[CLUSTER]
+    assert (found["uuid"], found["node"], found["serial"]) == (CLUSTER_UUID, FIRST, cluster.document["serial_no"])
+    assert stored(registry, "addresses")[f"{NETWORKS[0]}/192.0.2.9"]["holder"] == NICS[0]
+
+
+def test_the_same_again_changes_nothing(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    before = registry.everything()
+    cluster.changed()
+    importing.read(cluster)
+    assert Node(registry).read(cluster) == (0, 0, 0, {}, 0)
+    assert registry.everything() == before
+
+
+def test_it_asks_only_for_what_is_another(registry: Registry, importing: Node) -> None:
+    """And does not list the registry for it."""
+    cluster = small()
+    importing.read(cluster)
+    listed = importing.asked.listed
+    cluster.instance("web1.example.com")["tags"] = ["netcommon:*:isolated"]
+    cluster.changed()
+    assert importing.read(cluster).changed == 2 and importing.asked.listed == listed
+    assert differences(registry, cluster) == []
+
+
+def test_what_is_missing_goes_by_a_second_reading(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    cluster.remove(NICS[0])
+    cluster.remove(NETWORKS[0])
+    assert importing.read(cluster, 1.0).absent == 2 and importing.importer.due == importing.time + ABSENT
+    assert importing.read(cluster, ABSENT - 0.001).deleted == 0
+    assert importing.read(cluster, 0.001).deleted == 2 and importing.importer.due == float("inf")
+    assert differences(registry, cluster) == []
+    assert stored(registry, "addresses")[f"{NETWORKS[0]}/192.0.2.9"].get("holder", "") == ""
+
+
+def test_what_was_missing_for_a_moment_stays(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    cluster.remove(NICS[1])
+    importing.read(cluster)
+    cluster.nic(NICS[1])
+    importing.read(cluster, ABSENT - 1)
+    cluster.remove(NICS[1])
+    assert importing.read(cluster, 2.0).deleted == 0
+    assert importing.read(cluster, ABSENT).deleted == 1
+
+
+def test_a_restarted_importer_counts_anew(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    cluster.remove(NICS[1])
+    importing.read(cluster)
+    other = Node(registry)
+    assert other.read(cluster, 100.0).deleted == 0 and other.read(cluster, ABSENT).deleted == 1
+
+
+def test_what_cannot_be_read_is_not_missing(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    cluster.instance("web1.example.com")["nics"][1]["mac"] = "01:00:00:00:00:01"
+    cluster.changed()
+    importing.read(cluster)
+    assert importing.read(cluster, 100.0).deleted == 0
+    assert stored(registry, "nics")[NICS[1]]["mac"] == "aa:00:00:00:00:01"
+
+
+def test_what_somebody_else_holds_is_a_conflict(registry: Registry, importing: Node) -> None:
+    """It is imported: it is there whether it may be or not."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue")
+    importing.read(cluster)
+    registry.do("nic.add", "", {"uuid": NICS[7], "network": NETWORKS[0], "ip": "192.0.2.9", "mac": "aa:00:00:00:00:01"})
+    cluster.nic(NICS[1], network=NETWORKS[0], ip="192.0.2.9")
+    outcome = importing.read(cluster)
+    assert outcome.made == 1 and not outcome.refused and differences(registry, cluster) == []
+    for key in (f"addresses/{NETWORKS[0]}/192.0.2.9", f"macs/{NETWORKS[0]}/aa:00:00:00:00:01"):
+        claim = registry.claim(key)
+        assert claim is not None and (claim.holder, claim.contenders) == (NICS[7], (NICS[1],))
+
+
+def test_a_uuid_that_is_somebody_elses_is_refused_and_nothing_else_is(registry: Registry, importing: Node) -> None:
+    registry.do("nic.add", "", {"uuid": NICS[1], "cluster": "other.example.com"})
+    outcome = importing.read(small())
+    assert (outcome.made, set(outcome.refused)) == (2, {NICS[1]}) and "there is a NIC" in outcome.refused[NICS[1]]
+    assert stored(registry, "nics")[NICS[1]]["cluster"] == "other.example.com"
+
+
+def test_what_an_operator_says_of_it_stays(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    del cluster.document["networks"][NETWORKS[0]]["gateway"]
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"gateway": "192.0.2.3", "mtu": 1400, "subnet6": "2001:db8::/64"})
+    registry.do("nic.set", NICS[0], {"options": [{"name": "isolated", "value": "yes"}], "allocate": ["ipv6"]})
+    cluster.instance("web1.example.com")["tags"] = ["a"]
+    cluster.document["networks"][NETWORKS[0]]["tags"] = ["b"]
+    cluster.changed()
+    importing.read(cluster, COMPARED)
+    network, nic = stored(registry, "networks")[NETWORKS[0]], stored(registry, "nics")[NICS[0]]
+    assert (network["gateway"], network["mtu"], network["subnet6"]) == ("192.0.2.3", 1400, "2001:db8::/64")
+    assert nic["options"] == [{"name": "isolated", "value": "yes"}] and len(nic["addresses"]) == 1
+    # as soon as Ganeti says it, it is Ganeti's; and what Ganeti says no more is nobody's
+    cluster.document["networks"][NETWORKS[0]]["gateway"] = "192.0.2.1"
+    cluster.changed()
+    importing.read(cluster)
+    assert stored(registry, "networks")[NETWORKS[0]]["gateway"] == "192.0.2.1"
+    assert registry.refused("network.set", NETWORKS[0], {"gateway": "192.0.2.3"})["kind"] == "forbidden"
+    del cluster.document["networks"][NETWORKS[0]]["gateway"]
+    cluster.changed()
+    importing.read(cluster)
+    assert "gateway" not in stored(registry, "networks")[NETWORKS[0]]
+    registry.do("network.set", NETWORKS[0], {"gateway": "192.0.2.3"})
+
+
+def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="11110001")
+    cluster.nic(NICS[0], network=NETWORKS[0])
+    importing.read(cluster)
+    for address in ("192.0.2.4", "192.0.2.5", "192.0.2.6"):
+        assert registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})["addresses"][-1] == address
+    said = registry.refused("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert (said["kind"], said["size"], said["held"]) == ("full", 3, 3)
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "cluster": CLUSTER, "ip": "192.0.2.2"})["kind"] == "taken"
+    assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
+
+
+def test_networks_that_swap_their_names(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    cluster.network(NETWORKS[1], "red")
+    importing.read(cluster)
+    for uuid, name in ((NETWORKS[0], "red"), (NETWORKS[1], "blue")):
+        cluster.document["networks"][uuid]["name"] = name
+    cluster.changed()
+    assert not importing.read(cluster).refused and differences(registry, cluster) == []
+
+
+def test_a_network_that_was_made_anew_under_its_name(registry: Registry, importing: Node) -> None:
+    """Its NICs are in the new one at once, and the old one goes when its time is over."""
+    cluster = small()
+    importing.read(cluster)
+    cluster.remove(NETWORKS[0])
+    cluster.network(NETWORKS[1], "blue")
+    cluster.instance("web1.example.com")["nics"][0]["network"] = NETWORKS[1]
+    cluster.changed()
+    assert not importing.read(cluster).refused
+    assert differences(registry, cluster) == [f"network {NETWORKS[0]} is left"]
+    importing.read(cluster, ABSENT)
+    assert differences(registry, cluster) == []
+
+
+def test_a_large_cluster_is_imported_in_batches(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    for number in range(300):
+        uuid = f"{number:08x}-4444-4444-8444-444444444444"
+        cluster.nic(
+            uuid,
+            mac=f"aa:00:00:00:{number >> 8:02x}:{number & 255:02x}",
+            instance=f"web{number}",
+            ip=f"10.0.{number // 200}.{number % 200 + 1}",
+        )
+        cluster.instance(f"web{number}")["tags"] = [f"{name}{'x' * 100}" for name in range(60)]
+    cluster.changed()
+    assert importing.read(cluster).made == 300 and differences(registry, cluster) == []
+    assert importing.asked.asked < 40
+
+
+def test_what_was_forced_away_comes_back(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    registry.do("nic.delete", NICS[1], {"force": True})
+    cluster.instance("web1.example.com")["tags"] = ["a"]
+    cluster.changed()
+    outcome = importing.read(cluster)
+    assert not outcome.refused and differences(registry, cluster) == []
+    registry.do("nic.delete", NICS[1], {"force": True})
+    importing.read(cluster, COMPARED)
+    assert differences(registry, cluster) == []
+
+
+# -- the fence
+
+
+def test_an_older_configuration_changes_nothing(registry: Registry, importing: Node) -> None:
+    old, cluster = small(), small()
+    cluster.nic(NICS[2])
+    importing.read(cluster)
+    before = registry.everything()
+    for other in (importing, Node(registry)):
+        with pytest.raises(Problem, match="is older") as raised:
+            other.read(old, 100.0)
+        assert raised.value.kind == "fenced" and raised.value.status == 69
+    assert registry.everything() == before
+
+
+def test_another_cluster_of_the_name_changes_nothing(registry: Registry, importing: Node) -> None:
+    cluster = small()
+    importing.read(cluster)
+    before = registry.everything()
+    cluster.document["cluster"]["uuid"] = NICS[0]
+    cluster.nic(NICS[2])
+    with pytest.raises(Problem, match="another cluster of this name") as raised:
+        Node(registry).read(cluster)
+    assert raised.value.kind == "fenced" and registry.everything() == before
+
+
+def test_a_master_that_was_cut_off_changes_nothing(registry: Registry) -> None:
+    """However far it goes on counting; and its successor imports at once, though it has counted less."""
+    one, two = Node(registry), Node(registry)
+    cluster = small()
+    one.read(cluster)
+    two.sees(cluster)
+    isolated = Cluster()
+    isolated.document = json.loads(cluster.data)
+    for _ in range(50):
+        isolated.nic(NICS[3])
+        one.read(isolated)
+        isolated.remove(NICS[3])
+    one.read(isolated)
+    cluster.master(SECOND)
+    two.read(cluster)
+    two.read(cluster, ABSENT)
+    assert differences(registry, cluster) == []
+    before = registry.everything()
+    isolated.nic(NICS[4])
+    for other in (one, Node(registry)):
+        with pytest.raises(Problem, match=f"{SECOND} imports it") as raised:
+            other.read(isolated, 100.0)
+        assert raised.value.kind == "fenced"
+    assert registry.everything() == before
+
+
+def test_masters_that_take_turns(registry: Registry) -> None:
+    one, two = Node(registry), Node(registry)
+    cluster = small()
+    one.read(cluster)
+    for _ in range(3):
+        two.sees(cluster)
+        cluster.master(SECOND)
+        two.read(cluster)
+        one.sees(cluster)
+        cluster.master(FIRST)
+        one.read(cluster)
+    # one that has seen the other as the master only in an earlier turn has not become the master after it
+    two.sees(cluster)
+    cluster.master(SECOND)
+    two.read(cluster)
+    before = registry.everything()
+    cluster.master(FIRST)
+    cluster.nic(NICS[5])
+    with pytest.raises(Problem):
+        one.read(cluster)
+    assert registry.everything() == before
+
+
+def test_an_operator_says_who_it_is(registry: Registry) -> None:
+    cluster = small()
+    Node(registry).read(cluster)
+    cluster.master(SECOND)
+    two = Node(registry)
+    with pytest.raises(Problem):
+        two.read(cluster)
+    reading = {"uuid": CLUSTER_UUID, "master": MASTERS[SECOND], "node": SECOND, "serial": 1}
+    registry.do("importer.hold", CLUSTER, reading)
+    two.read(cluster)
+    assert stored(registry, "imports")[CLUSTER]["node"] == SECOND
+
+
+def test_who_may_hold(registry: Registry) -> None:
+    reading = {"uuid": CLUSTER_UUID, "master": MASTERS[FIRST], "node": FIRST, "serial": 1}
+    assert registry.refused("importer.hold", "other.example.com", reading, IMPORTER)["kind"] == "forbidden"
+    assert registry.refused("importer.hold", CLUSTER, reading, node(0))["kind"] == "forbidden"
+    assert registry.refused("importer.hold", "", reading)["kind"] == "invalid"
+    assert registry.refused("importer.hold", CLUSTER, {**reading, "serial": -1})["kind"] == "invalid"
+    assert registry.refused("importer.hold", CLUSTER, {**reading, "seen": {"master": "x", "serial": 1}})["kind"] == "invalid"
+
+
+def test_a_registry_that_was_restored_gets_all_again(registry: Registry) -> None:
+    """Another epoch is seen by the next answer, and then all is compared."""
+    importing = Node(registry)
+    cluster = small()
+    importing.read(cluster)
+    other = Registry(SqliteStore.create(":memory:", "second", lambda: registry.time))
+    other.do("importer.hold", CLUSTER, {"uuid": CLUSTER_UUID, "master": MASTERS[FIRST], "node": FIRST, "serial": 1})
+    importing.asked.registry = other
+    cluster.nic(NICS[6])
+    importing.read(cluster)
+    assert differences(other, cluster) == []
+
+
+# -- histories
+
+names = st.sampled_from(["blue", "red", "green"])
+changes = st.one_of(
+    st.tuples(st.just("network"), st.sampled_from(NETWORKS), names, st.booleans()),
+    st.tuples(st.just("nic"), st.sampled_from(NICS[:6]), st.sampled_from(["", *NETWORKS]), st.integers(0, 4), st.integers(0, 4)),
+    st.tuples(st.just("remove"), st.sampled_from([*NETWORKS, *NICS[:6]])),
+    st.tuples(st.just("tags"), st.sampled_from(["web1.example.com", "web2.example.com"]), st.sets(st.sampled_from("abc"))),
+    st.tuples(st.just("rename"), st.sampled_from(["web1.example.com", "web2.example.com"])),
+    st.tuples(st.just("master")),
+    st.tuples(st.just("options"), st.sampled_from(NICS[:6])),
+    st.tuples(st.just("mtu"), st.sampled_from(NETWORKS)),
+    st.tuples(st.just("foreign"), st.integers(0, 3), st.sampled_from(["", *NETWORKS]), st.integers(1, 4)),
+    st.tuples(st.just("reserve"), st.sampled_from(NETWORKS), st.integers(1, 4)),
+    st.tuples(st.just("force"), st.sampled_from(NICS[:6])),
+    st.tuples(st.just("restart")),
+)
+steps = st.lists(st.tuples(st.lists(changes, max_size=4), st.sampled_from(["", "", "", "before", "after"])), min_size=1, max_size=8)
+
+
+class World:
+    """A cluster, its two nodes and a registry in which others have things too."""
+
+    def __init__(self) -> None:
+        self.checker = Checker(3600.0)
+        self.registry = Registry(heard=self._heard)
+        self.registry.join(0, CLUSTER)
+        self.failing = ""
+        self.nodes = {name: Node(self.registry, self._fails) for name in MASTERS}
+        self.cluster, self.master = Cluster(), FIRST
+
+    def _heard(self, batch: Any) -> None:
+        if batch is not None:
+            self.checker.commit(batch.revision, [(change.key, change.value) for change in batch.changes])
+
+    def _fails(self) -> str:
+        failing, self.failing = self.failing, ""
+        return failing
+
+    def change(self, what: str, *of: Any) -> None:
+        document = self.cluster.document
+        if what == "network":
+            uuid, name, gateway = of
+            if all(each["name"] != name for other, each in document["networks"].items() if other != uuid):
+                self.cluster.network(uuid, name, **({"gateway": "192.0.2.1"} if gateway else {}))
+        elif what == "nic":
+            uuid, network, mac, ip = of
+            if not network or network in document["networks"]:
+                self.cluster.remove(uuid)
+                more = {"network": network, "ip": f"192.0.2.{ip}" if ip else ""}
+                self.cluster.nic(uuid, f"aa:00:00:00:00:0{mac}", f"web{mac % 2 + 1}.example.com", **more)
+        elif what == "remove":
+            used = [nic.get("network") for each in document["instances"].values() for nic in each["nics"]]
+            if of[0] not in used:
+                self.cluster.remove(of[0])
+        elif what in ("tags", "rename"):
+            for each in document["instances"].values():
+                if each["name"] == of[0] and what == "tags":
+                    each["tags"] = sorted(of[1], reverse=True)
+                elif each["name"] == of[0] and all(other["name"] != f"x{of[0]}" for other in document["instances"].values()):
+                    each["name"] = f"x{of[0]}"
+            self.cluster.changed()
+        elif what == "master":
+            other = SECOND if self.master == FIRST else FIRST
+            self.nodes[other].sees(self.cluster)
+            self.cluster.master(other)
+            self.master = other
+        elif what == "restart":
+            seen = self.nodes[self.master].seen
+            self.nodes[self.master] = Node(self.registry, self._fails)
+            self.nodes[self.master].seen = seen
+        else:
+            self.others(what, *of)
+
+    def others(self, what: str, *of: Any) -> None:
+        """What operators and nodes do; it may be refused."""
+        if what == "options":
+            self.registry.ask("nic.set", of[0], {"options": [{"name": "isolated", "value": "yes"}]})
+        elif what == "mtu":
+            self.registry.ask("network.set", of[0], {"mtu": 1400, "routes": [{"prefix": "10.0.0.0/8", "via": "192.0.2.3"}]})
+        elif what == "foreign":
+            number, network, last = of
+            uuid = f"{number:08x}-9999-4999-8999-999999999999"
+            body = {"uuid": uuid, "mac": f"aa:00:00:00:00:0{last}", "network": network, "ip": f"192.0.2.{last}"}
+            body |= {"cluster": CLUSTER} if number % 2 else {"found": True}
+            self.registry.ask("nic.add", "", body, OPERATOR if number % 2 else node(0))
+        elif what == "reserve":
+            self.registry.ask("claim.reserve", f"addresses/{of[0]}/192.0.2.{of[1]}", {"reason": "kept"})
+        elif what == "force":
+            self.registry.ask("nic.delete", of[0], {"force": True})
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps)
+def test_histories(history: list[tuple[list[tuple[Any, ...]], str]]) -> None:
+    """After each import that was complete what is wanted is the configuration, and nothing of somebody else's is another than before.
+
+    Each commit is judged by a checker that shares no code with the registry.
+    """
+    world = World()
+    for todo, failing in history:
+        for each in todo:
+            world.change(*each)
+        world.failing = failing
+        importing = world.nodes[world.master]
+        others = of_others(world.registry)
+        try:
+            importing.read(world.cluster)
+        except TryAgain:
+            importing.read(world.cluster)
+        world.failing = ""
+        importing.read(world.cluster, ABSENT)
+        importing.read(world.cluster, COMPARED)
+        outcome = importing.read(world.cluster, ABSENT)
+        mine = {each for each in others if world.registry.local.view.get(each) is not None}
+        left = {uuid for uuid, why in outcome.refused.items() if "NICs are in" in why}  # somebody else's are in a network that is gone
+        assert set(outcome.refused) <= left, outcome
+        assert [each for each in differences(world.registry, world.cluster) if not any(uuid in each for uuid in left)] == []
+        after = of_others(world.registry)
+        assert {key: after[key] for key in mine} == {key: others[key] for key in mine}
+        ours = {key for key in others if key not in after}
+        gone = {*(f"nics/{uuid}" for uuid in NICS), *(f"networks/{uuid}" for uuid in NETWORKS)}
+        assert ours <= gone, "something of somebody else's is gone"
+        fenced_off(world)
+
+
+def fenced_off(world: World) -> None:
+    """Let the node that is not the master try it, with a configuration that it has made up: nothing changes."""
+    other = SECOND if world.master == FIRST else FIRST
+    made = Cluster(world.cluster.document["serial_no"] + 1000)
+    made.document["cluster"]["master_node"] = MASTERS[other]
+    made.nic(NICS[9])
+    before = world.registry.everything()
+    alone = Node(world.registry)
+    alone.seen = Seen(MASTERS[world.master], 0)
+    for importing in (alone, Node(world.registry)):
+        with pytest.raises(NetcommonError):
+            importing.read(made)
+    assert world.registry.everything() == before
