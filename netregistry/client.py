@@ -126,7 +126,7 @@ class Client:
 
     # -- streams
 
-    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any]]:
+    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
         query = {"node": node, "from": start, "incarnation": incarnation}
         connection = _Connection(self._path, SILENT)

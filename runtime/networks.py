@@ -12,7 +12,6 @@ from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadab
 from runtime.folder import Folder
 from runtime.jsontext import Decoder, dumps
 from runtime.typed import TYPE_CHECKING, NamedTuple
-from runtime.wanted import QUARANTINE, is_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +44,7 @@ class NetworkWanted(NamedTuple):
 
 def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWanted:
     """Give what a registry says of a network, of its JSON; fields that guests are not told are not looked at. Raises NicInvalid."""
-    if not is_revision(revision):
+    if not validate.is_revision(revision):
         raise NicInvalid("revision", revision, "EPOCH:REVISION")
     mtu = said.get("mtu", 0)
     if type(mtu) is not int or (mtu and not LOWEST_MTU <= mtu <= HIGHEST_MTU):
@@ -160,11 +159,10 @@ def read(paths: Paths, uuid: str, problems: list[str], readonly: bool = False) -
 
 def _quarantine(folder: Folder, name: str, why: str) -> str:
     try:
-        with folder.make_sub(QUARANTINE) as aside:
-            folder.move(name, aside, name)
+        where = folder.put_aside(name)
     except HostRefused as error:
         return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
-    return f"{folder.path}/{name} is damaged ({why}): it is in {QUARANTINE}, and the network's guests are told what the settings say"
+    return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the network's guests are told what the settings say"
 
 
 def write(paths: Paths, network: NetworkWanted) -> bool:

@@ -7,6 +7,7 @@ from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.jsontext import Decoder, dumps
 from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.validate import is_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -250,7 +251,7 @@ def _wanted(stored: Mapping[str, Any]) -> tuple[Changed, ...]:
 
 def _revision(stored: Mapping[str, Any]) -> str:
     text = stored.get("revision", "")
-    if not (isinstance(text, str) and len(text) <= 128 and text.isascii() and text.isprintable()):
+    if not (isinstance(text, str) and (not text or is_revision(text))):
         raise RecordUnreadable("revision: not EPOCH:REVISION")
     return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime import validate
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
-from runtime.wanted import LONGEST, End, Entry, Moment, is_option, is_revision, plausible, to_json, until_of
+from runtime.wanted import LONGEST, End, Entry, Moment, is_option, plausible, to_json, until_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
 
 
 def _checked(asked: RegistryWanted) -> RegistryWanted:
-    if not is_revision(asked.revision):
+    if not validate.is_revision(asked.revision):
         raise NicInvalid("revision", asked.revision, "EPOCH:REVISION")
     if asked.network and not validate.is_uuid(asked.network):
         raise NicInvalid("network", asked.network, "a UUID in lower case, or nothing")

@@ -15,8 +15,6 @@ first of all ends, or an earlier time: who looks whether something is due reads 
 
 from __future__ import annotations
 
-from itertools import count
-
 from runtime import validate
 from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
@@ -34,9 +32,7 @@ SCHEMA = 2
 LONGEST = 1 << 20  #: bytes of a file
 ENDS = "ends"  #: the link that tells when the first option ends
 SEVERAL = "several"  #: the boot of a link where the ends are of several boots
-QUARANTINE = "quarantine"
 BOOT = 64  #: characters of a boot's id
-REVISION = 128  #: characters of EPOCH:REVISION
 
 #: The fields of each schema, beside "schema" and "pending".
 FIELDS = {1: ("local", "registry"), SCHEMA: ("local", "registry", "revision", "network")}
@@ -149,12 +145,6 @@ def until_of(entry: Entry) -> float:
     return entry.end.until.wall if entry.end else 0.0
 
 
-def is_revision(text: str) -> bool:
-    """Tell whether ``text`` is EPOCH:REVISION, as a registry writes it."""
-    epoch, _, number = text.rpartition(":")
-    return 0 < len(text) <= REVISION and text.isascii() and text.isprintable() and " " not in text and bool(epoch) and number.isdecimal()
-
-
 def is_option(name: str) -> bool:
     """Tell whether an option may be called so."""
     return bool(name) and name.isascii() and name.replace("_", "").isalnum()
@@ -202,7 +192,7 @@ def _whole(stored: Any, schema: int) -> Wanted:
     if not isinstance(stored, dict) or set(stored) != set(FIELDS[schema]):
         raise RecordUnreadable("not the fields of its schema")
     revision, network = stored.get("revision", ""), stored.get("network", "")
-    if not (isinstance(revision, str) and (not revision or is_revision(revision))):
+    if not (isinstance(revision, str) and (not revision or validate.is_revision(revision))):
         raise RecordUnreadable("revision: not EPOCH:REVISION")
     if not (isinstance(network, str) and (not network or validate.is_uuid(network))):
         raise RecordUnreadable("network: no UUID")
@@ -292,7 +282,7 @@ def _read(folder: Folder, uuid: str, problems: list[str], readonly: bool = False
 def quarantine(folder: Folder, name: str, why: str) -> str:
     """Puts a damaged file aside, or whatever is in its place, bytes intact; returns what is said of it."""
     try:
-        where = _put_aside(folder, name)
+        where = folder.put_aside(name)
     except HostRefused as error:
         return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
     return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the NIC has its tags' and settings' options"
@@ -424,7 +414,7 @@ def _note_ends(folder: Folder) -> None:
     the files are read again after each change, until the link is what they say.
     """
     if not folder.target(ENDS) and folder.exists(ENDS):
-        _put_aside(folder, ENDS)  # such as a folder: no link could replace that
+        folder.put_aside(ENDS)  # such as a folder: no link could replace that
     while True:
         untils = [end.until for uuid in _uuids(folder) for end in ends(_read(folder, uuid, [], readonly=True))]
         if not untils:
@@ -437,14 +427,6 @@ def _note_ends(folder: Folder) -> None:
         if folder.target(ENDS) == target:
             return
         folder.link(ENDS, target)
-
-
-def _put_aside(folder: Folder, name: str) -> str:
-    """Move what is called so into QUARANTINE, beside what was called so earlier; return where it is. Raises HostRefused."""
-    with folder.make_sub(QUARANTINE) as aside:
-        free = next(free for number in count() if not aside.exists(free := f"{name}-{number}"))
-        folder.move(name, aside, free)
-        return f"{QUARANTINE}/{free}"
 
 
 def ends(wanted: Wanted) -> Iterator[End]:

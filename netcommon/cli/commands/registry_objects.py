@@ -334,7 +334,7 @@ def node_show(app: App, name: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Let this machine join as a node, under a name and a UUID that it keeps.
+    """Let this machine join, by a UUID that it keeps.
 
     For example netcommon registry node join node1 cluster=prod. The UUID is in /var/lib/netcommon/node.json, which is not to be copied to
     another machine. One that has joined already joins again under the same UUID, where the registry has forgotten it.

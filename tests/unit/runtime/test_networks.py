@@ -132,7 +132,7 @@ def test_whatever_lies_there(tmp_path: Path, damage: str) -> None:
         with pytest.raises(RecordTooNew):
             networks.write(paths, BLUE)
         return
-    assert not os.path.lexists(path) and os.path.lexists(f"{paths.wanted}/networks/quarantine/{U1}.json")
+    assert not os.path.lexists(path) and os.path.lexists(f"{paths.wanted}/networks/quarantine/{U1}.json-0")
     assert networks.write(paths, BLUE) and networks.read(paths, U1, []) == BLUE
 
 

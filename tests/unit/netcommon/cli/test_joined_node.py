@@ -250,8 +250,6 @@ def test_without_a_registry(cli: Cli) -> None:
 # -- the cluster
 
 
-
-
 def test_the_nics_of_the_cluster(joined: Cli, service: Served) -> None:
     me = membership.read(joined.paths)
     assert me is not None

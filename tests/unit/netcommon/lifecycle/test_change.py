@@ -748,7 +748,7 @@ def test_unset_of_a_nic_that_is_not_up(tmp_path: Path) -> None:
     assert kept(sim) == [("rate_in", "8mbit")]
     assert not take_back(sim.node, UUIDS[0], ("node_access",), sim.call()).changed
     file = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = json.dumps({**json.loads(file.read_text()), "schema": 2})
+    newer = json.dumps({**json.loads(file.read_text()), "schema": wanted.SCHEMA + 1})
     file.write_text(newer)
     with pytest.raises(RecordTooNew):
         take_back(sim.node, UUIDS[0], ("rate_in",), sim.call())
