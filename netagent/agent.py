@@ -84,7 +84,7 @@ class Agent:
         self._switches = Switches(self._paths.ovsdb, self._now, self._loop, self._nics, self._ready, self._jobs.sweep_flows)
         self._jobs.doubted = self._switches.ask
         self._joined = Joined(service, self._loop, self._jobs, self._log, chance)
-        self._jobs.seen = self._joined.marked
+        self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
         self._sources: list[Source] = [KernelEvents()]
         try:
             self._sources.append(NftEvents(self._jobs.ports))

@@ -84,7 +84,7 @@ DROPPED = "netcommon_guard_dropped_total"
 class Dispatcher:
     """``reread``: the record of this key may have changed on disk. ``seen``: a record was looked at, and may have been repaired.
 
-    ``doubted``: Open vSwitch has not done what it was to do.
+    ``doubted``: Open vSwitch has not done what it was to do. ``unworked``: what others let a worker do (``work``) could not be done.
     """
 
     def __init__(self, service: Service, loop: Loop, nics: Nics, dirty: DirtySet, repairs: Repairs, chance: random.Random) -> None:
@@ -94,6 +94,7 @@ class Dispatcher:
         self.reread: Callable[[str], None] = lambda key: None
         self.doubted: Callable[[], None] = lambda: None
         self.seen: Callable[[str], None] = lambda key: None
+        self.unworked: Callable[[Key, Exception], None] = lambda key, error: None
         self.launcher = launcher(service.environ)
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
@@ -430,6 +431,8 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
+        elif key.sort in (TOLD, ASKED):
+            self._loop.tell(partial(self.unworked, key, error))
         elif key == Key(SURVEY):
             self._loop.tell(self._not_surveyed)
         elif key == Key(REAP):

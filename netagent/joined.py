@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from netagent.dispatcher import Dispatcher
     from netagent.loop import Loop
+    from netagent.reconcile.keyed_pool import Key
     from netagent.reconcile.workers import Worker
     from netagent.service import Service
     from netagent.sync.driver import Sync
@@ -88,6 +89,11 @@ class Joined:
         """Note that something of the node may have changed."""
         if self._sync is not None:
             self._sync.changed()
+
+    def unworked(self, key: Key, error: Exception) -> None:
+        """Note that a worker could not do what it was given."""
+        if self._sync is not None:
+            self._sync.unworked(key, str(error))
 
     def status(self) -> Mapping[str, object]:
         """Say how it stands. For any thread."""

@@ -21,6 +21,7 @@ from netagent.sync.messages import (
     Alarm,
     Apply,
     Close,
+    Did,
     Drop,
     DropNetwork,
     Ended,
@@ -93,6 +94,7 @@ class Sync:
         self._about_at = 0.0
         self._about_timer: Timer | None = None
         self._crowd = 0
+        self._open: dict[Key, Callable[[str], Event]] = {}  # what workers are at -> what is so where they cannot do it
 
     def start(self) -> None:
         """Begin."""
@@ -172,11 +174,11 @@ class Sync:
 
     def _do(self, request: Request) -> None:
         if isinstance(request, Look):
-            self._around.put(Key(LOOK, "look"), partial(self._look, request), False)
+            self._work(Key(LOOK, "look"), partial(self._look, request), lambda _why: Looked({}, frozenset(request.uuids)))
         elif isinstance(request, Survey):
-            self._around.put(Key(LOOK, "survey"), self._survey, False)
+            self._work(Key(LOOK, "survey"), self._survey, lambda why: Surveyed({}, why))
         elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
-            self._around.put(Key(DO, "/".join(request.key)), partial(self._job, request), True)
+            self._work(Key(DO, "/".join(request.key)), partial(self._job, request), lambda why: Did(request.key, "", why, again=True))
         elif isinstance(request, Watch):
             self._session.watch(request.start)
         elif isinstance(request, Close):
@@ -194,26 +196,37 @@ class Sync:
         else:
             self._session.ask(request)
 
+    def _work(self, key: Key, job: Callable[[Worker], Event], otherwise: Callable[[str], Event]) -> None:
+        """Let a worker do something; ``otherwise``: what the machine is told where it cannot, and why."""
+
+        def run(worker: Worker) -> None:
+            event = job(worker)
+            self._around.loop.tell(partial(self._worked, key, event))
+
+        self._open[key] = otherwise
+        self._around.put(key, run, key.sort == DO)
+
+    def _worked(self, key: Key, event: Event) -> None:
+        self._open.pop(key, None)
+        self._take(event)
+
+    def unworked(self, key: Key, why: str) -> None:
+        """Note that a worker could not do what it was given."""
+        otherwise = self._open.pop(key, None)
+        if otherwise is not None:
+            self._take(otherwise(why))
+
     # -- in workers' threads
 
-    def _look(self, request: Look, worker: Worker) -> None:
-        try:
-            what = about(worker.node.host.view(), self.node) if request.about else None
-            event = local.looked(worker.node, request.uuids, what, hands.applied)
-        except Exception as error:  # nothing can be told of any of them
-            worker.log.warning(f"what the registry is to be told cannot be read: {error}")
-            event = Looked({}, frozenset(request.uuids))
-        self._around.loop.tell(partial(self._take, event))
+    def _look(self, request: Look, worker: Worker) -> Event:
+        what = about(worker.node.host.view(), self.node) if request.about else None
+        return local.looked(worker.node, request.uuids, what, hands.applied)
 
-    def _survey(self, worker: Worker) -> None:
-        try:
-            event = local.surveyed(worker.node, hands.applied)
-        except Exception as error:  # an inventory that is not whole
-            event = Surveyed({}, f"{type(error).__name__}: {error}")
-        self._around.loop.tell(partial(self._take, event))
+    def _survey(self, worker: Worker) -> Event:
+        return local.surveyed(worker.node, hands.applied)
 
-    def _job(self, job: Doing, worker: Worker) -> None:
-        self._around.loop.tell(partial(self._take, hands.done(worker.node, job, self._around.call(worker))))
+    def _job(self, job: Doing, worker: Worker) -> Event:
+        return hands.done(worker.node, job, self._around.call(worker))
 
     def _save(self, document: Mapping[str, Any]) -> None:
         try:

@@ -40,6 +40,7 @@ class Agent:
         self.metrics = Metrics()
         self.alarms = Alarms(sim.log, self.metrics)
         self.failures: list[Exception] = []
+        self.broken = False
         self.asked: list[str] = []
 
     @contextmanager
@@ -47,7 +48,7 @@ class Agent:
         self.loop = Loop(time.monotonic, self.failures.append)
         around = Around(self.loop, Clock(), self.sim.log, self.alarms, self.metrics, self._put, lambda _worker: self.sim.call())
         sim = self.sim
-        sync = Sync(NODES[0], self.path, self.rules, around, f"{sim.paths.state}/agent", sim.paths.lib, random.Random(0))
+        sync = self.sync = Sync(NODES[0], self.path, self.rules, around, f"{sim.paths.state}/agent", sim.paths.lib, random.Random(0))
         try:
             sync.start()
             yield sync
@@ -59,7 +60,14 @@ class Agent:
     def _put(self, key: Key, job: Callable[[Any], None], _today: bool) -> None:
         self.asked.append(key.sort)
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
-        self.loop.tell(lambda: job(worker))
+
+        def run() -> None:
+            if self.broken:  # as a worker that cannot open its node
+                self.sync.unworked(key, "the state directory cannot be read")
+            else:
+                job(worker)
+
+        self.loop.tell(run)
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
         limit = time.monotonic() + LIMIT
@@ -182,6 +190,19 @@ def test_a_service_that_is_away(agent: Agent, sim: Sim, tmp_path: Path, service:
         agent.until(lambda: again.machine.idle and again.machine.inbox.complete, "it is caught up with")
         assert watched == [revision], "it went on where it was"
         assert applied(sim.node, UUIDS[0], []) == item_revision(service), "on disk for the next up"
+
+
+def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: Sim, service: Served) -> None:
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.idle, "it is in step")
+        agent.broken = True
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: sync.machine._unclear, "nothing can be told of it")
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nor of anything")
+        agent.broken = False
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
 
 
 def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:
