@@ -33,6 +33,7 @@ from netagent.sync.messages import (
     Retain,
     Save,
     Send,
+    SetNetwork,
     Survey,
     Surveyed,
     Watch,
@@ -532,3 +533,19 @@ def test_an_hour_apart_is_one_list() -> None:
         turned.passes(1.0)
     assert turned.machine.idle and counts["Watch"] == 1 and counts["Apply"] == 100 and counts["Send"] <= 4
     assert "List" not in counts and "Ask" not in counts
+
+
+def test_a_network_comes_before_the_nics_in_it_and_one_that_cannot_be_kept_is_named(turned: Turned) -> None:
+    blue = "13264fb6-0667-415f-9a43-786dc01cbf24"
+    line = {"event": "enter", "what": "network", "uuid": blue, "value": {"uuid": blue, "mtu": "many"}, "revision": "e:11"}
+    turned.begun(nic(0))
+    turned.told(line, nic(0, "e:11", "change", network=blue), ready="e:11")
+    setting = turned.take(SetNetwork)
+    assert turned.asked == [], "the NIC waits for it"
+    turned.tell(Did(setting.key, "e:11", "mtu is many: expected a number"))
+    assert turned.take(Apply).wanted.network == blue and "mtu is many" in turned.alarms["registry-refused"]
+    turned.tell(Did(("nic", NICS[0]), "e:11"))
+    turned.told({**line, "event": "change", "revision": "e:12", "value": {"uuid": blue, "mtu": 1400}}, ready="e:12")
+    turned.tell(Did(turned.take(SetNetwork).key, "e:12", touched=(NICS[0],)))
+    assert turned.take(Apply).wanted.revision == "e:11", "what is up in it is set anew"
+    assert turned.alarms["registry-refused"] == ""
