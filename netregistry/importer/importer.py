@@ -9,6 +9,7 @@ configuration in between was it there.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from netregistry.client import Problem
@@ -29,6 +30,7 @@ ABSENT = 5.0  #: seconds from the first reading in which something is missing to
 COMPARED = 300.0  #: seconds until the registry is asked again what it has
 ROUNDS = 2  #: what was refused by what is known no more is asked for anew, once
 NEVER = float("inf")
+PLACE = re.compile(r"parts\[\d+\](: |\.)")  #: which part of a batch is refused
 
 
 class Registry(Protocol):
@@ -76,9 +78,11 @@ class Importer:
         """
         try:
             return self._taken(wanted, seen, now)
-        except NetcommonError:
+        except NetcommonError as error:
             self._known = None
             self._absent.clear()
+            if isinstance(error, Problem):
+                raise Problem({**error.document, "detail": PLACE.sub("", str(error))}) from None
             raise
 
     def _taken(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
@@ -125,7 +129,7 @@ class Importer:
                     if error.retry or error.kind == "fenced":
                         raise
                     if len(some) == 1:
-                        refused[some[0].uuid] = str(error).removeprefix("parts[1]: ").removeprefix("parts[1].")
+                        refused[some[0].uuid] = PLACE.sub("", str(error))
                     continue
                 for step in some:
                     done[step.action.partition(".")[2]] += 1

@@ -75,7 +75,7 @@ class Watcher:
             self._alarm({"unusable": f"nothing is imported: {error}"})
             return LOOK
         except Problem as error:
-            self._alarm({error.kind: f"nothing is imported: {str(error).removeprefix('parts[0]: ')}"})
+            self._alarm({error.kind: f"nothing is imported: {error}"})
             return AGAIN if error.retry else LOOK
         except NetcommonError as error:
             self._alarm({type(error).__name__: f"nothing is imported: {error}"})

@@ -336,6 +336,20 @@ class RegistryImport(NamedTuple):
     refused: tuple[Any, ...]  #: lines, each with why
 
 
+class RegistryImportGaneti(NamedTuple):
+    """What became of the configuration of a Ganeti cluster."""
+
+    done: bool  #: false: a rehearsal
+    cluster: str
+    node: str  #: the cluster's master
+    serial: int  #: of the configuration
+    made: int  #: NICs and networks
+    changed: int
+    deleted: int
+    refused: tuple[Any, ...]  #: NICs and networks that the registry does not take, each with why
+    problems: tuple[str, ...]  #: what of the configuration cannot be in a registry
+
+
 class RegistryCompact(NamedTuple):
     """What a compaction has done."""
 
@@ -393,6 +407,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
     "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
+    "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),
     "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),
     "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from netregistry.client import Problem
 from netregistry.importer.asking import of_view
@@ -16,6 +16,13 @@ from netregistry.model.importing import Seen
 from runtime.errors import TryAgain
 from tests.support.ganeti_configuration import CLUSTER, Cluster
 from tests.support.registry import Registry
+
+
+class Stored(Protocol):
+    """What has a store."""
+
+    def everything(self) -> dict[str, bytes]: ...
+
 
 IMPORTER = Identity("importer", CLUSTER, "unix")
 
@@ -64,12 +71,12 @@ class Node:
         self.seen = Seen(found.master, found.serial)
 
 
-def stored(registry: Registry, kind: str) -> dict[str, dict[str, Any]]:
+def stored(registry: Stored, kind: str) -> dict[str, dict[str, Any]]:
     """Give what is stored of one kind, by the rest of its key."""
     return {key.partition("/")[2]: json.loads(value) for key, value in registry.everything().items() if key.startswith(f"{kind}/")}
 
 
-def differences(registry: Registry, cluster: Cluster) -> list[str]:
+def differences(registry: Stored, cluster: Cluster) -> list[str]:
     """Say in which the cluster's NICs and networks in the store are not what its configuration says; by no code of the importer's."""
     found: list[str] = []
     networks, nics = stored(registry, "networks"), stored(registry, "nics")
@@ -103,7 +110,7 @@ def differences(registry: Registry, cluster: Cluster) -> list[str]:
     return found
 
 
-def of_others(registry: Registry) -> dict[str, dict[str, Any]]:
+def of_others(registry: Stored) -> dict[str, dict[str, Any]]:
     """Give what somebody else is the master of: whole NICs and networks, and of this cluster's what the operator says."""
     ours = f"ganeti:{CLUSTER}"
     found: dict[str, dict[str, Any]] = {}

@@ -21,7 +21,7 @@ UNITS = ROOT / "packaging/systemd"
 AGENT = UNITS / "netcommon-agent.service"
 
 #: The worst that `systemd-analyze security` may say of a unit, in tenths: what is left is what its work needs.
-EXPOSURE = {"netcommon-agent.service": 40, "netcommon-registry.service": 12}
+EXPOSURE = {"netcommon-agent.service": 40, "netcommon-importer.service": 18, "netcommon-registry.service": 12}
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
@@ -61,6 +61,7 @@ def test_systemd_takes_them(units: list[Path]) -> None:
         "netcommon-agent.service",
         "netcommon-gc.service",
         "netcommon-gc.timer",
+        "netcommon-importer.service",
         "netcommon-nics.service",
         "netcommon-registry.service",
     ]

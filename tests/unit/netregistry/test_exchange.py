@@ -60,7 +60,14 @@ def full(chance: random.Random) -> Registry:
     registry.do("node.set", NODES[0], {"provides": ["blue"]})
     registry.do("settings.set", "", {"quarantine": 60.0})
     networks = [
-        registry.network("blue", "192.0.2.0/24", mtu=1400, resolvers=["192.0.2.53"], routes=[{"prefix": "10.0.0.0/8", "via": "192.0.2.9"}])
+        registry.network(
+            "blue",
+            "192.0.2.0/24",
+            mtu=1400,
+            reserved=[{"first": "192.0.2.200", "last": "192.0.2.250"}],
+            resolvers=["192.0.2.53"],
+            routes=[{"prefix": "10.0.0.0/8", "via": "192.0.2.9"}],
+        )
     ]
     networks += [registry.do("network.add", "", {"name": "g", "subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}, GANETI)["uuid"]]
     registry.do("network.set", networks[1], {"mtu": 1400, "subnet6": "2001:db8::/64"})

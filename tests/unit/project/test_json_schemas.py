@@ -26,6 +26,7 @@ from netregistry.stores.sqlite import SqliteStore
 from runtime.locks import Locks
 from tests.support.bootstrap import ROOT
 from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
+from tests.support.ganeti_configuration import NICS, Cluster, GanetiNode
 from tests.support.service import served
 from tests.support.standing import AGENT, standing
 
@@ -75,6 +76,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "import", "none"), 69, "error"),
     (("registry", "import", "/dev/null"), 64, "error"),
     (("registry", "import", "lines"), 69, "registry-import"),
+    (("registry", "import", "--ganeti"), 0, "registry-import-ganeti"),
     (("registry", "compact"), 0, "registry-compact"),
     (("registry", "node", "fence", "node0"), 0, "registry-change"),
     (("registry", "status"), 0, "registry-status"),
@@ -149,8 +151,13 @@ def registry(node: Cli, request: pytest.FixtureRequest) -> Iterator[None]:
         (node.root / "lines").write_text(
             '{"kind":"registry","value":{"version":1}}\n{"kind":"reservation","key":"x","value":{"reason":"y"}}\n'
         )
+        ganeti, cluster = GanetiNode(node.root), Cluster()
+        cluster.nic(NICS[0])
+        ganeti.write(cluster)
+        ganeti.start()
         with contextlib.chdir(node.root):
             yield
+        ganeti.stop()
 
 
 def errors(schema: dict[str, Any], value: object, strict: bool) -> list[str]:

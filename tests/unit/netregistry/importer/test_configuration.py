@@ -153,9 +153,8 @@ def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], us
     bits = ["".join("1" if number in each else "0" for number in range(256)) for each in (inside, outside)]
     cluster.network(NETWORKS[0], "blue", reservations=bits[0], ext_reservations=bits[1], gateway="192.0.2.77")
     for number, last in enumerate(sorted(used)):
-        cluster.nic(
-            f"{number:08x}-3333-4333-8333-333333333333", mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{last}"
-        )
+        uuid = f"{number:08x}-3333-4333-8333-333333333333"
+        cluster.nic(uuid, mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{last}")
     fields = parse(cluster.data).networks[NETWORKS[0]]
     found = {number for each in fields["reserved"] for number in range(int(IPv4Address(each["first"])), int(IPv4Address(each["last"])) + 1)}
     first = int(IPv4Network("192.0.2.0/24").network_address)

@@ -68,7 +68,7 @@ def few(found: dict[str, Any], kept: str, schema: dict[str, Any]) -> dict[str, A
 
 def good(path: str, name: str) -> str:
     """Give what is there, for a variable part of a path."""
-    there = {"networks": UUIDS[1], "nics": UUIDS[0], "nodes": NODES[0], "problems": "taken"}
+    there = {"networks": UUIDS[1], "nics": UUIDS[0], "nodes": NODES[0], "problems": "taken", "imports": "gnt.example.com"}
     return {"kind": "addresses", "scope": UUIDS[1], "what": "192.0.2.5"}.get(name, "") if "claims" in path else there[path.split("/")[2]]
 
 
@@ -182,6 +182,8 @@ def test_what_is_looked_at_is_as_documented(tmp_path: Path, route: Any) -> None:
         node = service.join(0)
         contending = service.client("importer:gnt.example.com")
         contending.change("POST", "nics", {"uuid": UUIDS[2], "network": UUIDS[1], "ip": "192.0.2.1", "mac": "aa:00:00:00:00:01"})
+        reading = {"uuid": UUIDS[0], "master": NODES[0], "node": "node0", "serial": 1}
+        client.change("PUT", "imports/gnt.example.com", reading)
         about = {"version": "1", "interfaces": [{"uuid": UUIDS[0], "name": "eth0"}]}
         reports = [{"nic": UUIDS[0], "state": "running", "tap": "tap0"}]
         node.change("POST", f"nodes/{NODES[0]}/reports", {"after": "first:0", "nics": reports, "about": about})

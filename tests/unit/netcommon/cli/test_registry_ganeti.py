@@ -1,0 +1,140 @@
+"""netcommon registry import --ganeti, as an administrator types it on the master."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Cli
+from tests.support.ganeti_configuration import CLUSTER, NETWORKS, NICS, Cluster, GanetiNode
+from tests.support.importing import differences
+from tests.support.service import Served, served
+
+COMMAND = ("registry", "import", "--ganeti")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+@pytest.fixture
+def service(cli: Cli) -> Iterator[Served]:
+    run = cli.root / "run/netregistry"
+    run.mkdir(parents=True)
+    cli("registry", "init")
+    with served(run, store=_store(cli)) as found:
+        yield found
+
+
+def _store(cli: Cli) -> Any:
+    from netregistry.stores.sqlite import SqliteStore
+
+    return SqliteStore(str(cli.root / "var/lib/netregistry/registry.sqlite"))
+
+
+@pytest.fixture
+def node(cli: Cli) -> Iterator[GanetiNode]:
+    found = GanetiNode(cli.root)
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def cluster(node: GanetiNode) -> Cluster:
+    made = Cluster()
+    made.network(NETWORKS[0], "blue")
+    made.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    made.nic(NICS[1])
+    node.write(made)
+    return made
+
+
+def test_an_import_and_its_rehearsal(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    before = service.everything()
+    assert "3 would be made, 0 would be changed, 0 would be deleted" in cli(*COMMAND, "--dry-run").stdout
+    assert service.everything() == before
+    assert "3 made" in cli(*COMMAND).stdout and differences(service, cluster) == []
+    assert "0 made, 0 changed, 0 deleted, 0 refused" in cli(*COMMAND).stdout
+    cluster.remove(NICS[1])
+    cluster.instance("web1.example.com")["tags"] = ["a"]
+    node.write(cluster)
+    said = cli.json(*COMMAND, "--dry-run")
+    assert (said["cluster"], said["changed"], said["deleted"], said["done"]) == (CLUSTER, 1, 1, False)
+    begun = time.monotonic()
+    said = cli.json(*COMMAND)
+    assert (said["changed"], said["deleted"], said["done"]) == (1, 1, True) and time.monotonic() - begun >= 5
+    assert differences(service, cluster) == []
+    assert "importer gnt.example.com" in cli("registry", "history").stdout
+
+
+def test_a_contradiction_shows(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    cli("registry", "nic", "add", "network=blue", "ip=192.0.2.20", "instance=other")
+    cluster.nic(NICS[2], network=NETWORKS[0], ip="192.0.2.20")
+    node.write(cluster)
+    cli(*COMMAND)
+    assert "192.0.2.20" in cli("registry", "conflicts").stdout
+    states = {line.split()[1] for line in cli("registry", "nic", "list", "address=192.0.2.20").stdout.splitlines()[1:]}
+    assert states == {"conflict"}
+
+
+def test_what_the_registry_refuses_is_said(cli: Cli, service: Served, cluster: Cluster) -> None:
+    service.client().change("POST", "nics", {"uuid": NICS[1], "instance": "somebody"})
+    done = cli(*COMMAND, status=69)
+    assert f"{NICS[1]}: there is a NIC" in done.stderr and "2 made, 0 changed, 0 deleted, 1 refused" in done.stdout
+    assert "1 would be refused" in cli(*COMMAND, "--dry-run", status=69).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "not whole"), ("{}", "version"), ('{"version": 3000000}', "cluster"), ("[" * 9999, "too deep")]
+)
+def test_bad_ones_change_nothing(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode, text: str, said: str) -> None:
+    cli(*COMMAND)
+    before = service.everything()
+    node.file.write_text(text)
+    assert said in cli(*COMMAND, status=69).stderr
+    assert service.everything() == before
+
+
+def test_an_older_one_is_taken_only_if_an_operator_says_so(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    cluster.document["serial_no"] = 1
+    node.write(cluster)
+    before = service.everything()
+    assert "--take-over" in cli(*COMMAND, status=69).stderr
+    assert "--take-over" in cli(*COMMAND, "--dry-run", status=69).stderr
+    assert "0 would be made" in cli(*COMMAND, "--dry-run", "--take-over").stdout
+    assert service.everything() == before
+    cli(*COMMAND, "--take-over")
+    cli(*COMMAND)
+
+
+def test_where_it_is_not_run(cli: Cli, service: Served, node: GanetiNode) -> None:
+    assert "no master" in cli(*COMMAND, status=69).stderr
+    cluster = Cluster()
+    cluster.master("node2.example.com")
+    node.write(cluster)
+    assert "node2.example.com is the master" in cli(*COMMAND, status=69).stderr
+    cli.uid = 1000
+    assert "root" in cli(*COMMAND, status=69).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("registry", "import", "--watch"),
+        ("registry", "import", "--take-over"),
+        (*COMMAND, "file"),
+        (*COMMAND, "--watch", "--dry-run"),
+        (*COMMAND, "--watch", "--json"),
+    ],
+)
+def test_options_that_do_not_go_together(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli(*words, status=None)
+    assert (done.exit_code in (2, 64) and "--ganeti" in done.stderr + done.stdout) or "--watch" in done.stderr

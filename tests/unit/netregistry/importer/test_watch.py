@@ -1,0 +1,312 @@
+"""A configuration is followed as it lies on a disk, into a service that runs: replaced, cut short, another node's, and taken away."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netcommon.dns import ganeti
+from netcommon.process.notify import Notifier
+from netregistry.client import Client
+from netregistry.importer.asking import Asking
+from netregistry.importer.configuration import LONGEST, Unusable
+from netregistry.importer.importer import Importer
+from netregistry.importer.source import NotMaster, Source
+from netregistry.importer.watch import Watcher
+from runtime.errors import HostRefused, NetcommonError
+from tests.support.ganeti_configuration import CLUSTER, MASTERS, NETWORKS, NICS, Cluster, GanetiNode
+from tests.support.netns import wait_until
+from tests.support.service import Lines, Served, served
+
+FIRST, SECOND = MASTERS
+IN_TIME = 1.0  #: seconds within which a change is in the registry
+
+
+class Following:
+    """A node that follows its configuration in a thread."""
+
+    def __init__(self, root: Path, service: Served, name: str = FIRST, absent: float = 5.0) -> None:
+        self.node, self.log = GanetiNode(root, name), Lines()
+        self.source = source(self.node, root)
+        self._ended = os.pipe()
+        self.importers: dict[str, Importer] = {}
+
+        def importer(cluster: str) -> Importer:
+            if cluster not in self.importers:
+                self.importers[cluster] = Importer(Asking(service.client(f"importer:{cluster}"), cluster), absent)
+            return self.importers[cluster]
+
+        self._watcher = Watcher(self.source, importer, self._ended[0], Notifier({}), self.log)
+        self._thread = threading.Thread(target=self._watcher.run)
+
+    def start(self) -> None:
+        self.node.start()
+        self._thread.start()
+
+    def end(self) -> None:
+        os.write(self._ended[1], b".")
+        self._thread.join(10.0)
+        assert not self._thread.is_alive()
+        self.node.stop()
+        for each in self._ended:
+            os.close(each)
+
+    def alarms(self) -> list[str]:
+        return [line for line in self.log.lines if "nothing is imported" in line or "not all" in line]
+
+
+def source(node: GanetiNode, root: Path) -> Source:
+    folder, sockets = str(node.folder), str(node.sockets)
+    return Source(
+        folder,
+        str(root / "var/lib/netcommon"),
+        lambda name: name == node.name,
+        lambda cluster, name: ganeti.confirm(cluster, name, folder, sockets),
+    )
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run") as found:
+        yield found
+
+
+@pytest.fixture
+def following(tmp_path: Path, service: Served) -> Iterator[Following]:
+    found = Following(tmp_path / "node1", service)
+    yield found
+    found.end()
+
+
+def small() -> Cluster:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    return cluster
+
+
+def nics(service: Served) -> dict[str, Any]:
+    return {item["nic"]["uuid"]: item["nic"] for item in service.say("GET", "/v1/nics").body["items"]}
+
+
+def importing(service: Served) -> str:
+    """Give the node that imports."""
+    return str(service.say("GET", "/v1/imports").body["items"][0]["imported"]["node"])
+
+
+def seconds_until(condition: Any, limit: float = 15.0) -> float:
+    begun = time.monotonic()
+    wait_until(condition, limit)
+    return time.monotonic() - begun
+
+
+def test_a_change_is_there_within_a_second(following: Following, service: Served) -> None:
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    wait_until(lambda: NICS[0] in nics(service), 10)
+    took = []
+    for number in range(10):
+        cluster.instance("web1.example.com")["tags"] = [f"tag{number}"]
+        cluster.changed()
+        following.node.write(cluster)
+        took.append(seconds_until(lambda tags=[f"tag{number}"]: nics(service)[NICS[0]]["tags"] == tags))
+    assert max(took) < IN_TIME, took
+    assert following.alarms() == []
+
+
+def test_what_is_removed_goes_within_six(following: Following, service: Served) -> None:
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    wait_until(lambda: NICS[0] in nics(service), 10)
+    cluster.remove(NICS[0])
+    following.node.write(cluster)
+    took = seconds_until(lambda: not nics(service))
+    assert 4.9 < took < 5 + IN_TIME
+    wait_until(lambda: any("1 deleted" in line for line in following.log.lines), 5)
+
+
+def test_one_that_is_written_in_its_place(following: Following, service: Served) -> None:
+    """Cut short first, as somebody's editor may do it: nothing is imported of that, and the whole one is."""
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    wait_until(lambda: NICS[0] in nics(service), 10)
+    cluster.nic(NICS[1])
+    with following.node.file.open("wb") as stream:
+        stream.write(cluster.data[: len(cluster.data) // 2])
+        stream.flush()
+        before = nics(service)
+    wait_until(lambda: len(following.alarms()) == 1, 5)
+    assert "not whole" in following.alarms()[0] and nics(service) == before
+    following.node.file.write_bytes(b"")
+    following.node.file.write_bytes(cluster.data)
+    assert seconds_until(lambda: NICS[1] in nics(service)) < IN_TIME
+    wait_until(lambda: any("imported again" in line for line in following.log.lines), 5)
+    assert len(following.alarms()) == 1
+
+
+def test_bad_ones_are_one_alarm_each_and_change_nothing(following: Following, service: Served) -> None:
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    wait_until(lambda: NICS[0] in nics(service), 10)
+    before = nics(service)
+    cluster.nic(NICS[1])
+    bad = [
+        (lambda document: document.update(version=9), "version"),
+        (lambda document: document.update(serial_no=1), "is older"),
+        (lambda document: document["cluster"].update(uuid=NICS[5]), "another cluster of this name"),
+        (lambda document: document["cluster"].update(cluster_name="other.example.com"), "a node of"),
+        (lambda document: document["networks"][NETWORKS[0]].update(name="\x1b]0;x\x07"), "not as Ganeti"),
+    ]
+    for number, (change, said) in enumerate(bad, 1):
+        other = small()
+        other.document["serial_no"] = 100
+        other.nic(NICS[1])
+        change(other.document)
+        following.node.write(other)
+        wait_until(lambda number=number: len(following.alarms()) == number, 5)
+        assert said in following.alarms()[-1]
+        following.node.write(other)  # the same once more is no second alarm
+        following.node.write(small())
+        wait_until(lambda number=number: sum("imported again" in line for line in following.log.lines) == number, 5)
+    assert len(following.alarms()) == len(bad)
+    assert nics(service) == before
+    following.node.file.unlink()
+    cluster.document["serial_no"] = 200
+    following.node.write(cluster)
+    assert seconds_until(lambda: NICS[1] in nics(service)) < IN_TIME
+
+
+def test_a_registry_that_is_away(tmp_path: Path) -> None:
+    """It is one alarm, and what has changed meanwhile is imported when it is back."""
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run") as service:
+        following = Following(tmp_path / "node1", service)
+        client = Client(str(tmp_path / "away/socket"), f"importer:{CLUSTER}")
+        following.importers[CLUSTER] = Importer(Asking(client, CLUSTER))
+    following.node.write(small())
+    following.start()
+    try:
+        wait_until(lambda: len(following.alarms()) == 1, 5)
+        (tmp_path / "away").mkdir()
+        with served(tmp_path / "away") as service:
+            wait_until(lambda: NICS[0] in nics(service), 10)
+        assert len(following.alarms()) == 1
+    finally:
+        following.end()
+        client.close()
+
+
+def test_two_masters(tmp_path: Path, service: Served) -> None:
+    """After a failover the new master imports at once; the old one, which does not know of it, changes nothing and says so once."""
+    one, two = Following(tmp_path / "node1", service), Following(tmp_path / "node2", service, SECOND)
+    cluster = small()
+    for each in (one, two):
+        each.node.write(cluster)
+        each.start()
+    try:
+        wait_until(lambda: NICS[0] in nics(service), 10)
+        wait_until((tmp_path / "node2/var/lib/netcommon/importer.json").exists, 5)
+        isolated = Cluster(500)
+        isolated.document["networks"], isolated.document["instances"] = cluster.document["networks"], {}
+        isolated.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+        cluster.master(SECOND)
+        two.node.write(cluster)
+        wait_until(lambda: importing(service) == SECOND, 5)
+        isolated.nic(NICS[3])
+        one.node.write(isolated)
+        wait_until(lambda: len(one.alarms()) == 1, 5)
+        assert f"{SECOND} imports it" in one.alarms()[0]
+        cluster.nic(NICS[4])
+        two.node.write(cluster)
+        assert seconds_until(lambda: NICS[4] in nics(service)) < IN_TIME
+        assert set(nics(service)) == {NICS[0], NICS[4]} and two.alarms() == []
+    finally:
+        one.end()
+        two.end()
+
+
+# -- the node's side alone
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[GanetiNode]:
+    found = GanetiNode(tmp_path)
+    found.start()
+    yield found
+    found.stop()
+
+
+def test_only_the_master_reads(node: GanetiNode, tmp_path: Path) -> None:
+    reading = source(node, tmp_path)
+    with pytest.raises(NotMaster):
+        reading.read()
+    cluster = small()
+    node.write(cluster)
+    assert reading.read()[1] is None
+    cluster.master(SECOND)
+    node.write(cluster)
+    with pytest.raises(NotMaster, match=SECOND):
+        reading.read()
+    serial = cluster.document["serial_no"]
+    cluster.master(FIRST)
+    node.write(cluster)
+    found = source(node, tmp_path).read()[1]
+    assert found is not None and (found.master, found.serial) == (MASTERS[SECOND], serial)
+
+
+def test_what_was_seen_is_read_with_care(node: GanetiNode, tmp_path: Path) -> None:
+    node.write(small())
+    kept = tmp_path / "var/lib/netcommon/importer.json"
+    kept.parent.mkdir()
+    for text in ("", "{", '{"uuid": 7}', "x" * 5000, '{"uuid":"13264fb6-0667-415f-9a43-786dc01cbf24","master":"x","serial":1}'):
+        kept.write_text(text)
+        assert source(node, tmp_path).read()[1] is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("ssconf_cluster_name", "other.example.com\n", "a node of other.example.com"),
+        ("ssconf_cluster_name", "", "no cluster"),
+        ("ssconf_master_node", f"{SECOND}\n", "ssconf_master_node"),
+    ],
+)
+def test_what_else_there_is_must_confirm_it(node: GanetiNode, tmp_path: Path, file: str, text: str, said: str) -> None:
+    node.write(small())
+    (node.folder / file).write_text(text)
+    with pytest.raises(HostRefused, match=said):
+        source(node, tmp_path).read()
+
+
+def test_without_its_daemons_nobody_is_the_master(node: GanetiNode, tmp_path: Path) -> None:
+    node.write(small())
+    node.stop()
+    with pytest.raises(NetcommonError, match="no daemon"):
+        source(node, tmp_path).read()
+
+
+def test_what_is_no_file(node: GanetiNode, tmp_path: Path) -> None:
+    reading = source(node, tmp_path)
+    os.mkfifo(node.file)
+    with pytest.raises(Unusable):
+        reading.read()
+    node.file.unlink()
+    node.file.symlink_to("/etc/passwd")
+    with pytest.raises(HostRefused, match="cannot read"):
+        reading.read()
+    node.file.unlink()
+    with node.file.open("wb") as stream:
+        stream.truncate(LONGEST + 1)
+    with pytest.raises(Unusable, match="bytes"):
+        reading.read()
