@@ -36,9 +36,6 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     nic = nic._replace(wanted=(), revision="", told=None)
     if not any_changed(node):
         return nic
-    from netcommon.options.tags import of_changed
-    from runtime import wanted
-
     problems: list[str] = []
     try:
         found = settle(node, nic, problems)
@@ -46,12 +43,17 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
         log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
         return nic
     force = found.force(moment(node))
-    try:
-        list(of_changed(force))
-    except NicInvalid as error:
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
-        force = ()
-    force = fitting(node, nic, force, problems)
+    if force:
+        from netcommon.options.tags import of_changed  # of most NICs of a registry it wants no option
+
+        try:
+            list(of_changed(force))
+        except NicInvalid as error:
+            from runtime import wanted
+
+            problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
+            force, found = (), wanted.NOTHING
+        force = fitting(node, nic, force, problems)
     try:
         told = told_of(node, nic, found.network, problems)
     except HostRefused as error:

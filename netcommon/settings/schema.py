@@ -113,9 +113,7 @@ KEYS: tuple[Key, ...] = (
         "from the agent's start to the first comparison with the registry",
     ),
     Key("registry", "compare_interval", "registry_compare_interval", Seconds(60, 86400), "between two comparisons, about"),
-    Key(
-        "registry", "reap", "registry_reap", Choice(("on", "report", "off")), "what is not defined here any more goes there too"
-    ),
+    Key("registry", "reap", "registry_reap", Choice(("on", "report", "off")), "what is not defined here any more goes there too"),
     Key("registry", "reap_cap", "registry_reap_cap", Whole(1, 1000000), "so many wanted NICs one comparison removes at most"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),

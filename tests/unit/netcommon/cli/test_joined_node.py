@@ -1,4 +1,4 @@
-"""A node that has joined a registry, as its administrator types: joining, defining with the registry's addresses, and what is said of it."""
+"""A node that has joined a registry, as its administrator types: joining, defining by the registry, and what is said of all that."""
 
 from __future__ import annotations
 

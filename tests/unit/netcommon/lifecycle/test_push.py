@@ -28,6 +28,7 @@ from runtime.registry_wanted import RegistryOption, RegistryWanted
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Mortal, Sim, nic
 from tests.unit.netcommon.lifecycle.test_change import BASES, machine, operations, texts, to
+from tests.unit.netcommon.lifecycle.test_damaged_twin import REAL, twin
 from tests.unit.netcommon.lifecycle.test_up import settled
 
 BLUE = "b1b1b1b1-0667-415f-9a43-786dc01cbf24"
@@ -241,6 +242,20 @@ def test_a_nic_in_another_network_namespace(tmp_path: Path) -> None:
     with pytest.raises(TryAgain, match="another network namespace"):
         keep(ours.node, UUIDS[0], asked(4), ours.call())
     theirs.close()
+
+
+def test_an_emulated_twin_follows_its_nic(tmp_path: Path) -> None:
+    """One of Xen's, which has no file of its own: it has what its NIC has, and ends with it."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    both = REAL, twin()
+    for one in both:
+        sim.up(one)
+    push(sim.node, REAL.uuid, asked(7, "", sim.node.clock.wall() + 100, rate_in="8mbit"), sim.call())
+    assert [[each.value for each in sim.record(one.uuid).nic.wanted] for one in both] == [["8mbit"], ["8mbit"]]
+    assert {sim.record(one.uuid).nic.revision for one in both} == {"e:7"} and wanted.uuids(sim.paths) == [REAL.uuid]
+    end_due(*after(sim, 101))
+    assert [sim.record(one.uuid).nic.wanted for one in both] == [(), ()]
 
 
 # -- ends
