@@ -47,6 +47,10 @@ class Problem(NetcommonError):
             self.advice = str(document["command"])
 
 
+class Garbled(TryAgain):
+    """What came is nothing that a registry says."""
+
+
 class Answer(NamedTuple):
     """A body, and the revision (EPOCH:REVISION) that it is of; "" for none."""
 
@@ -82,7 +86,10 @@ class Client:
     # -- looking
 
     def get(self, place: str, **query: Any) -> Answer:
-        """Look at something: ``place`` is a path below /v1, such as "nics". Raises Problem; HostRefused, TryAgain where nobody answers."""
+        """Look at something: ``place`` is a path below /v1, such as "nics"; "": what the service can do.
+
+        Raises Problem; HostRefused, TryAgain where nobody answers.
+        """
         return self._asked("GET", _target(place, query), None, {})
 
     def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
@@ -229,14 +236,14 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 def _target(place: str, query: Mapping[str, Any]) -> str:
     """Give the path of a request; ``place`` is encoded but for its slashes."""
     shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items() if value is not None}
-    return f"/v1/{quote(place, safe='/:')}" + (f"?{urlencode(shown)}" if shown else "")
+    return f"/v1/{quote(place, safe='/:')}".rstrip("/") + (f"?{urlencode(shown)}" if shown else "")
 
 
 def _decoded(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError:
-        raise TryAgain(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
+    except (ValueError, RecursionError):
+        raise Garbled(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
 
 
 def _problem(status: int, data: bytes) -> Problem:

@@ -1,1 +1,1 @@
-"""The node's side of a registry: reports go out, wanted values come in, nothing that lives is ever removed."""
+"""Speak for the node to its registry: report what it has, and have done what is wanted; nothing that lives is ever removed."""

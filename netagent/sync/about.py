@@ -20,23 +20,42 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 
 def about(view: View, node: str) -> About:
-    """Give what there is. ``node``: its UUID, of which those of its NICs are made. Raises NetcommonError where the kernel does not tell."""
+    """Give what there is. ``node``: its UUID, of which those of its NICs are made. Raises NetcommonError where the kernel does not tell.
+
+    What it provides for networks (their tag) is a bridge, a switch or a table of that name.
+    """
     links = view.links()
     of: dict[int, list[str]] = {}
     for address in view.addresses():
         if address.address not in LOOPBACK and _usable(address.address):
             of.setdefault(address.index, []).append(address.address)
+    bridges = tuple(sorted(link.name for link in links if link.kind == "bridge")[:MANY])
+    switches, tables = _switches(view), _tables(view)
     hardware = [link for link in links if not link.kind and _mac(link)]
     addresses = sorted({each for found in of.values() for each in found})
     return About(
         __version__,
         tuple(addresses[:MOST]),
         tuple(_interface(link, node, of.get(link.index, [])) for link in hardware[:MOST]),
-        tuple(sorted(link.name for link in links if link.kind == "bridge")[:MANY]),
-        tuple(map(str, sorted({rule.table for family in (AF_INET, AF_INET6) for rule in view.rules(family) if rule.table})))[:MANY],
-        _switches(view),
+        bridges,
+        tables,
+        switches,
         tuple(sorted({link.vlan for link in links if 1 <= link.vlan <= 4094})),
+        tuple(sorted({each for each in (*bridges, *switches, *tables) if _tag(each)}))[:MOST],
     )
+
+
+def _tables(view: View) -> tuple[str, ...]:
+    """Give the numbers of the routing tables that policy rules lead to."""
+    numbers = {rule.table for family in (AF_INET, AF_INET6) for rule in view.rules(family) if rule.table}
+    return tuple(map(str, sorted(numbers)))[:MANY]
+
+
+def _tag(name: str) -> bool:
+    try:
+        return bool(validate.tags(name, ""))
+    except NetcommonError:
+        return False
 
 
 def _interface(link: Link, node: str, addresses: list[str]) -> Interface:

@@ -10,7 +10,7 @@ from netagent.sync.reading import Lie, revision_of
 if TYPE_CHECKING:
     from netagent.sync.messages import Asking, Failure
 
-UNREACHABLE, LYING, STRANGER = "registry", "registry-lies", "registry-node"
+UNREACHABLE, LYING, STRANGER, LACKING = "registry", "registry-lies", "registry-node", "registry-provides"
 SILENT = 60.0  #: seconds without an answer after which there is an alarm
 ALIVE = 5.0  #: seconds between two signs of life where there is no stream
 PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
@@ -31,7 +31,7 @@ class Connection:
         self._abilities: frozenset[str] = frozenset()
         self._actions: frozenset[str] = frozenset()
         self._lacking: dict[str, float] = {}
-        self._lie = self._strange = ""
+        self._lie = self._strange = self._missing = ""
         self._strange_since: float | None = None
         self._next_beat = 0.0
 
@@ -55,7 +55,8 @@ class Connection:
 
     def node(self, body: Any) -> str:
         """Take what the registry knows of the node; give EPOCH:REVISION of its latest reports. Raises Lie, KeyError, TypeError."""
-        after = str(revision_of(body["reports"]))
+        after, missing = str(revision_of(body["reports"])), body.get("missing", [])
+        self._missing = ", ".join(str(each) for each in missing[:5]) if isinstance(missing, list) else ""
         self.known, self._strange, self._strange_since = True, "", None
         return after
 
@@ -147,4 +148,5 @@ class Connection:
             UNREACHABLE: f"it does not answer: {self.reason}" if silent else "",
             LYING: f"it is not believed, and the node is as before: {self._lie}" if self._lie else "",
             STRANGER: self._strange if strange else "",
+            LACKING: f"this node should provide what is not there: {self._missing}" if self._missing else "",
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netagent.sync.messages import Apply, Did, Drop, DropNetwork, SetNetwork
-from netcommon.lifecycle import push
+from netcommon.lifecycle.push import drop, drop_network, keep_network, push, retain
 from runtime.errors import NetcommonError, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
@@ -32,16 +32,16 @@ def done(node: Node, job: Doing, call: Call) -> Did:
 
 def _done(node: Node, job: Doing, call: Call) -> tuple[str, ...]:
     if isinstance(job, Apply):
-        outcome = push.push(node, job.key[1], wanted(job.wanted), call)
+        outcome = push(node, job.key[1], wanted(job.wanted), call)
         if outcome.changed and not outcome.kept:
             call.log.info(f"the registry wants it so: {outcome.text}")
     elif isinstance(job, Drop):
-        push.drop(node, job.key[1], call)
+        drop(node, job.key[1], call)
     elif isinstance(job, SetNetwork):
-        return push.keep_network(node, network_of(job.key[1], job.revision, job.value))
+        return keep_network(node, network_of(job.key[1], job.revision, job.value))
     elif isinstance(job, DropNetwork):
-        push.drop_network(node, job.key[1])
-    elif problems := push.retain(node, job.nics, job.networks, call):
+        drop_network(node, job.key[1])
+    elif problems := retain(node, job.nics, job.networks, call):
         raise TryAgain("; ".join(problems[:5]))
     return ()
 

@@ -47,8 +47,11 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
         try:
             record = _record(node, uuid)
             nic = definitions.read(node.paths, uuid)
-            if record is not None or nic is not None:
+            if record is not None:
                 found[uuid] = _local(node, view, record, nic, applied)
+                continue
+            if nic is not None:
+                found[uuid] = _stopped(nic)
                 continue
         except (Unclear, NetcommonError):
             unclear.add(uuid)
@@ -83,7 +86,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
                 problems.append(str(error))
         for uuid, nic in defined.items():
             if uuid not in found and uuid not in recorded:
-                found[uuid] = _local(node, view, None, nic, applied)
+                found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
         lost = [link.name for link in view.links() if marked(link) and link.alias.partition(" ")[0] not in recorded]
@@ -103,12 +106,12 @@ def _ours(node: Node, record: Record) -> bool:
     return record.boot == node.identity.boot and record.netns == node.identity.netns
 
 
-def _local(node: Node, view: View, record: Record | None, defined: Nic | None, applied: Applied) -> Local:
+def _stopped(defined: Nic) -> Local:
+    return Local(Report(defined.uuid, "stopped"), _fields(defined))
+
+
+def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied) -> Local:
     """Give a NIC as it is. Raises Unclear, NetcommonError."""
-    if record is None:
-        if defined is None:
-            raise Unclear("a NIC is neither on record nor defined any more")
-        return Local(Report(defined.uuid, "stopped"), _fields(defined))
     if record.state in (APPLYING, REVERTING):
         raise Unclear(f"a hook is at work on {record.nic.label}")
     standing = record.before or record

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.sync.connection import Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
-from netagent.sync.jobs import ALL, NETWORK, NIC, Jobs
+from netagent.sync.jobs import Jobs
 from netagent.sync.messages import (
     AboutMarked,
     Alarm,
     Answered,
-    Apply,
     Ask,
     AskNode,
     Beat,
     Close,
     Did,
-    Drop,
-    DropNetwork,
     Ended,
     Failed,
     Failure,
@@ -33,25 +30,25 @@ from netagent.sync.messages import (
     List,
     Look,
     Looked,
+    Lost,
     Marked,
-    Retain,
     Save,
     Send,
-    SetNetwork,
     Survey,
     Surveyed,
     Tell,
     Watch,
 )
-from netagent.sync.outbox import STOPPED, Outbox
+from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
-from netagent.sync.reading import Lie, unusable
+from netagent.sync.reading import Lie
+from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from netagent.sync.messages import Asking, Event, Local, Request, Wanted
+    from netagent.sync.messages import Asking, Event, Local, Request
     from netagent.sync.rules import Rules
 
 GATHER = 0.2  #: seconds for which marks gather
@@ -77,6 +74,7 @@ class Machine:
         if kept is not None:
             self.inbox.load(kept)
         self.jobs = Jobs()
+        self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
         self.line = Connection(now)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
@@ -84,10 +82,8 @@ class Machine:
         self._looking: Looking | None = None
         self._unclear: dict[str, float] = {}  # NICs of which nothing could be told: when they are looked at again
         self._gathered = now
-        self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
-        self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
         self._saved = (now, str(self.inbox.ready))
         self._retried = now + rules.every
 
@@ -100,14 +96,18 @@ class Machine:
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
             self._gathered = max(self._gathered, now + GATHER)
+        elif isinstance(event, Lost):
+            self.ownership.begin(now)
         elif isinstance(event, Looked):
             self._looked(event, now)
         elif isinstance(event, Surveyed):
-            self._done.clear()
+            self.wishes.retry(False)
             self._settle(event.nics)
             self.ownership.surveyed(event, now)
         elif isinstance(event, Did):
-            self._did(event, now)
+            uuid = self.wishes.did(event, now + self._pause())
+            if uuid is not None:
+                self.mark(uuid, now)
         elif isinstance(event, Line):
             self._line(event, now)
         elif isinstance(event, Ended):
@@ -151,7 +151,7 @@ class Machine:
             found.append(Close())
         if self.line.may_watch(now):
             self.line.stream = True
-            self._waiting = {}
+            self.wishes.begin()
             found.append(Watch(self.inbox.begin()))
         self._notice(now)
         if self._to_save(now):
@@ -203,9 +203,7 @@ class Machine:
         self.outbox.retry()
         self.line.again()
         self.ownership.retry()
-        for uuid in list(self.outbox.refused):
-            if uuid in self.inbox.nics:
-                self._want(uuid, self.inbox.nics[uuid].wanted)
+        self.wishes.retry(True)
 
     # -- answers of the registry
 
@@ -249,7 +247,9 @@ class Machine:
             self.ownership.listed(asked.what, body, now)
 
     def _sent(self, revision: str, now: float) -> None:
+        about = self.outbox.tells_about
         said = self.outbox.done(revision)
+        self.line.known = self.line.known and not about  # what the registry misses on the node may be another
         self.ownership.reported(said, revision)
         if self.inbox.complete and self.inbox.ready is not None:  # the stream may have told more than that already
             self.ownership.told(self.inbox.ready)
@@ -322,53 +322,17 @@ class Machine:
             self._lied(str(lie), now)
             return
         if isinstance(found, Beside):
-            self._beside(found)
+            self.wishes.beside(found)
         elif found is not None:
             self._changes(found, now)
 
-    def _beside(self, found: Beside) -> None:
-        """Keep what the operator wants of a NIC that is elsewhere. Of one that is ours, or ceases to be, the end of the commit decides."""
-        if found.uuid in self.inbox.nics or found.wanted is None:
-            self._waiting[found.uuid] = found
-        elif not unusable(found.wanted):
-            self.jobs.put(Apply((NIC, found.uuid), found.wanted))
-
     def _changes(self, found: Changes, now: float) -> None:
-        """Let what was told be done. Of a NIC that is wanted no more, and is here, nothing is touched."""
-        for uuid, (value, revision) in found.networks.items():
-            self.jobs.put(SetNetwork((NETWORK, uuid), value, revision))
-        for uuid, own in found.nics.items():
-            self._want(uuid, own.wanted)
+        for uuid in self.wishes.take(found):
             self.mark(uuid, now)
-        for uuid in found.left:
-            self.jobs.put(Drop((NIC, uuid), str(found.revision)))
-            self.outbox.refused.pop(uuid, None)
-            self.mark(uuid, now)
-            self.line.known = self.line.known and uuid not in self.outbox.told  # the node may be fenced
-        for beside in self._waiting.values():
-            if beside.uuid in self.inbox.nics:
-                continue
-            if beside.wanted is None:
-                self.jobs.put(Drop((NIC, beside.uuid), beside.revision))
-            elif not unusable(beside.wanted):
-                self.jobs.put(Apply((NIC, beside.uuid), beside.wanted))
-        self._waiting = {}
-        for uuid in found.networks_left:
-            self.jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
-        if found.whole:
-            self.jobs.put(Retain((ALL, ""), found.kept, frozenset(self.inbox.networks), str(found.revision)))
-            for uuid in self.outbox.told:
-                if uuid not in self.inbox.nics:
-                    self.mark(uuid, now)
+        if any(uuid in self.outbox.told for uuid in found.left):
+            self.line.known = False  # the node may be fenced
         self.line.honest()
         self.ownership.told(found.revision, found)
-
-    def _want(self, uuid: str, wanted: Wanted) -> None:
-        why = unusable(wanted)
-        if why:
-            self.outbox.refused[uuid] = why
-            return
-        self.jobs.put(Apply((NIC, uuid), wanted))
 
     def _ended(self, failure: Failure, now: float) -> None:
         line = self.line
@@ -416,38 +380,17 @@ class Machine:
             self.outbox.not_done()  # it was cut off, or is another, while we looked
 
     def _settle(self, nics: Mapping[str, Local]) -> None:
-        """Let NICs that are not what is wanted of them be set so, but not those with which that was just tried."""
         for uuid, local in nics.items():
             own = self.inbox.nics.get(uuid)
-            if own is None:
-                continue
-            self.ownership.seen(uuid, local, own)
-            at = own.wanted.revision
-            settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or uuid in self.outbox.refused
-            if not settled and not self.jobs.waits((NIC, uuid)):
-                self._want(uuid, own.wanted)
-
-    def _did(self, did: Did, now: float) -> None:
-        over = self.jobs.did(did, now + self._pause())
-        for uuid in did.touched:
-            if uuid in self.inbox.nics:
-                self._want(uuid, self.inbox.nics[uuid].wanted)
-        kind, uuid = did.key
-        if kind != NIC or did.again:
-            return
-        if over:
-            self._done[uuid] = did.revision
-            if did.refused and uuid in self.inbox.nics:
-                self.outbox.refused[uuid] = did.refused
-            else:
-                self.outbox.refused.pop(uuid, None)
-        if uuid in self.inbox.nics or uuid in self.outbox.told:
-            self.mark(uuid, now)
+            if own is not None:
+                self.ownership.seen(uuid, local, own)
+        self.wishes.settle(nics)
 
     # -- what people are told
 
     def _notice(self, now: float) -> None:
-        refused = {**{uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}, **self.ownership.refused, **self.outbox.refused}
+        untold = {uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}
+        refused = {**untold, **self.ownership.refused, **self.wishes.refused, **self.outbox.refused}
         shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
         more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
         self.alarm(REFUSED, shown + more)

@@ -68,6 +68,10 @@ class AboutMarked(NamedTuple):
     """What there is on the node has changed: bridges, tables, switches, addresses."""
 
 
+class Lost(NamedTuple):
+    """Events of the node were lost: any NIC may have changed."""
+
+
 class Looked(NamedTuple):
     """Answer a Look. ``nics``: those of them that are there; ``unclear``: those of which nobody can tell."""
 
@@ -130,7 +134,7 @@ class Ended(NamedTuple):
     failure: Failure
 
 
-Event = Marked | AboutMarked | Looked | Surveyed | Did | Answered | Failed | Line | Ended
+Event = Marked | AboutMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
 
 # -- what is asked for: of the registry, one at a time
 

@@ -44,7 +44,7 @@ class Outbox:
         self.flight: Send | None = None
         self._reading: tuple[str, ...] = ()
         self._flying: dict[str, Sent | None] = {}
-        self._about_flying = False
+        self._about_flying = self._about_told = 0  # the hash of what was said of the node itself; 0 for nothing
         self._alone: dict[str, None] = {}  #: sent one by one: one of them is refused
 
     def mark(self, uuid: str) -> None:
@@ -56,9 +56,14 @@ class Outbox:
         return uuid in self.ever or uuid in self._flying
 
     @property
+    def tells_about(self) -> bool:
+        """Tell whether the request in flight says what there is on the node."""
+        return self._about_flying != 0
+
+    @property
     def marks(self) -> int:
         """How much is to be told, in flight or not."""
-        return len(self.dirty) + len(self._reading) + len(self._flying) + self.about + self._about_flying
+        return len(self.dirty) + len(self._reading) + len(self._flying) + self.about + (self._about_flying != 0)
 
     def batch(self) -> tuple[str, ...]:
         """Take the NICs that are to be looked at for the next request."""
@@ -96,9 +101,11 @@ class Outbox:
                 flying[uuid] = sent
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
-        self._about_flying = self.about and looked.about is not None
-        if self._about_flying:
-            body["about"], self.about = write(looked.about), False
+        if self.about and looked.about is not None:
+            self.about = False
+            self._about_flying = hash(looked.about) if hash(looked.about) != self._about_told else 0
+            if self._about_flying:
+                body["about"] = write(looked.about)
         if not flying and not self._about_flying:
             return None
         self._flying = flying
@@ -123,7 +130,8 @@ class Outbox:
 
     def done(self, revision: str) -> dict[str, Sent | None]:
         """Take that the request in flight was done; give what it has said."""
-        said, self._flying, self.flight, self._about_flying = self._flying, {}, None, False
+        said, self._flying, self.flight = self._flying, {}, None
+        self._about_told, self._about_flying = self._about_flying or self._about_told, 0
         for uuid, sent in said.items():
             self._alone.pop(uuid, None)
             if sent is None:
@@ -138,20 +146,20 @@ class Outbox:
         """Take that the request in flight was not done: what it said is to be told still."""
         for uuid in (*self._flying, *self._reading):
             self.dirty.setdefault(uuid)
-        self.about = self.about or self._about_flying
-        self._flying, self._reading, self.flight, self._about_flying = {}, (), None, False
+        self.about = self.about or self._about_flying != 0
+        self._flying, self._reading, self.flight, self._about_flying = {}, (), None, 0
 
     def not_taken(self, why: str) -> None:
         """Take that the registry will not have what the request in flight says: each NIC is sent by itself, and such a one left alone."""
         if len(self._flying) == 1 and not self._about_flying:
             self.aside |= dict.fromkeys(self._flying, why)
         elif not self._flying:
-            self._about_flying = False
+            self._about_flying = 0
             self.aside["about"] = why
         else:
             self._alone |= dict.fromkeys(self._flying)
             if self._about_flying:
-                self._about_flying = False
+                self._about_flying = 0
                 self.aside["about"] = why
         self.not_done()
 
@@ -178,7 +186,7 @@ class Outbox:
     def forget(self) -> None:
         """Take that nothing is known of what the registry has from us."""
         self.not_done()
-        self.after, self.about = "", True
+        self.after, self.about, self._about_told = "", True, 0
         for uuid in self.told:
             self.dirty.setdefault(uuid)
         self.told = {}

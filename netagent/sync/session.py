@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from netagent.sync.messages import Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
-from netregistry.client import Client, Problem
+from netregistry.client import Client, Garbled, Problem
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
@@ -22,13 +22,17 @@ LISTS: dict[str, tuple[str, str]] = {"reports": ("reports", "node"), "nics": ("n
 
 
 class Session:
-    """Both threads. ``tell`` is given each event, in one of them; ``crowded`` tells whether who is told has too much to do by now."""
+    """Both threads. ``tell`` is given each event, in one of them, with the number of the stream that it is of, 0 for none.
 
-    def __init__(self, path: str, node: str, incarnation: str, tell: Callable[[Event], None], crowded: Callable[[], bool]) -> None:
+    ``crowded`` tells whether who is told has too much to do by now.
+    """
+
+    def __init__(self, path: str, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: Callable[[], bool]) -> None:
         self._path, self._node, self._incarnation, self._tell, self._crowded = path, node, incarnation, tell, crowded
         self._client = Client(path, f"node:{node}", SECONDS)
         self._asked: queue.SimpleQueue[Asking | None] = queue.SimpleQueue()
         self._stream: _Stream | None = None
+        self.stream = 0  #: the number of the stream that counts
         self._asker = threading.Thread(target=self._answer, name="registry", daemon=True)
         self._asker.start()
 
@@ -39,13 +43,16 @@ class Session:
     def watch(self, start: str) -> None:
         """Begin the stream."""
         self.end()
-        self._stream = _Stream(self._path, self._node, self._incarnation, start, self._tell, self._crowded)
+        self.stream += 1
+        number, tell = self.stream, self._tell
+        self._stream = _Stream(self._path, self._node, self._incarnation, start, lambda event: tell(event, number), self._crowded)
 
     def end(self) -> None:
         """End the stream, if there is one; that is no event."""
         if self._stream is not None:
             self._stream.end()
             self._stream = None
+            self.stream += 1
 
     def close(self, seconds: float) -> None:
         """End both; what hangs is not waited for."""
@@ -59,7 +66,7 @@ class Session:
                 event: Event = self._answered(request)
             except Exception as error:  # whatever comes instead of an answer
                 event = Failed(failure_of(error))
-            self._tell(event)
+            self._tell(event, 0)
         self._client.close()
 
     def _answered(self, request: Asking) -> Answered:
@@ -130,5 +137,5 @@ def failure_of(error: Exception) -> Failure:
         # a status without a kind is no refusal of ours: whoever answers there is another
         return Failure(error.kind or "fault", str(error))
     if isinstance(error, NetcommonError):
-        return Failure("", str(error))
+        return Failure("", str(error), lie=isinstance(error, Garbled))
     return Failure("", f"{type(error).__name__}: {error}"[:200], lie=True)

@@ -61,7 +61,7 @@ from tests.support.service import Lines
 
 CLUSTER = "gnt.example.com"
 GANETI = Identity("importer", CLUSTER, "unix")
-RULES = Rules(pause=5.0, first=(20.0, 60.0), every=300.0, confirm=3.0, cap=2)
+RULES = Rules(pause=5.0, first=(20.0, 60.0), every=300.0, confirm=30.0, cap=2)
 TIMEOUT = 20.0  #: seconds after which an answer is not waited for any more
 VALUES = [("isolated", "yes"), ("isolated", "no"), ("rate_in", "512kbit"), ("firewall", "limited")]
 UUIDS = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(8)]

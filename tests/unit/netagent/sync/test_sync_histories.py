@@ -224,7 +224,7 @@ def test_the_histories_are_not_idle() -> None:
     for world in worlds:
         for name, number in world.count.items():
             counts[name] = counts.get(name, 0) + number
-    assert {"Send", "Ask", "Apply", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch", "Close"} <= counts.keys()
+    assert {"Send", "Ask", "Apply", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch"} <= counts.keys()
     actions = [json.loads(item.value) for world in worlds for item in world.store.list("history/").items]
     by_nodes = {entry["action"] for entry in actions if entry["who"]["role"] == "node"}
     assert {"nic.add", "nic.set", "nic.delete"} <= by_nodes
