@@ -10,6 +10,7 @@ from netregistry.model.kinds import FOREVER
 from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
+from runtime.registry_wanted import ADDRESSES
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
 THINGS = frozenset(("nic", "network", "options"))
@@ -86,7 +87,7 @@ def told(said: object) -> Told | None:
 
 
 def wanted_of(line: Told) -> Wanted:
-    """Give what is wanted of a NIC: the operator's options, and its network. Raises Lie."""
+    """Give what is wanted of a NIC: the operator's options, its further addresses as one of them, and its network. Raises Lie."""
     listed, network = line.value.get("options", []), line.value.get("network", "")
     if not isinstance(listed, list) or len(listed) > MOST_OPTIONS:
         raise Lie(f"NIC {line.uuid}: its options are no list of at most {MOST_OPTIONS}")
@@ -95,6 +96,11 @@ def wanted_of(line: Told) -> Wanted:
     found = tuple(_option(line.uuid, each) for each in listed)
     if len({each.name for each in found}) != len(found):
         raise Lie(f"NIC {line.uuid}: an option twice")
+    more = line.value.get("addresses", [])
+    if not (isinstance(more, list) and len(more) <= MOST_OPTIONS and all(isinstance(each, str) for each in more)):
+        raise Lie(f"NIC {line.uuid}: its addresses are no list of at most {MOST_OPTIONS}")
+    if more and all(each.name != ADDRESSES for each in found):
+        found = (*found, Option(ADDRESSES, ",".join(more)))
     return Wanted(str(line.revision), found, network)
 
 
