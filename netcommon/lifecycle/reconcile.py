@@ -215,7 +215,8 @@ class Leaving(NamedTuple):
     """Say when what is wanted no more is reverted, while a NIC becomes another."""
 
     early: tuple[Operation, ...] = ()  #: makes room for what comes
-    late: tuple[Operation, ...] = ()  #: leads to the guest, or decides where its frames go
+    deciding: tuple[Operation, ...] = ()  #: leads to the guest, or decides where its frames go, which is down meanwhile
+    late: tuple[Operation, ...] = ()  #: the same of one that stays up
     confining: tuple[Operation, ...] = ()  #: keeps the guest to its own: it stays if what the guest had beside it could not be removed
     delivering: tuple[Operation, ...] = ()  #: brings to the guest what it gets no other way until then
 
@@ -226,11 +227,16 @@ def stages(
     """Give the one order in which a NIC becomes another: True with what is applied, False with what is reverted.
 
     Its device goes down where it must, what is wanted no more makes room, what ``make`` says by then comes, and last goes what has kept
-    the guest to its own meanwhile, or has led to it.
+    the guest to its own meanwhile, or has led to it. Of a device that is down, what decided where its frames go leaves before it comes up,
+    and after what decides that then: frames that it had sent before are still on their way.
     """
     yield True, shut
     yield False, leaving.early
-    yield True, make()
+    made = make()
+    opening = next((number for number, one in enumerate(made) if one.opens()), len(made)) if leaving.deciding else 0
+    yield True, made[:opening]
+    yield False, leaving.deciding
+    yield True, made[opening:]
     yield False, leaving.late
     yield False, leaving.confining
     yield False, leaving.delivering
@@ -245,11 +251,10 @@ def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation],
     """Part what makes room from what goes last: as long as the device is up, that keeps the guest to its own, or leads to it.
 
     Of what is ``outdated`` the place of which something ``wanted`` takes neither goes: it is another by then. ``moves``: the network
-    changes too; what was of its former port goes before it leaves that, and its VLANs. ``shut``: the device is down meanwhile; what has
-    decided where its frames go is then gone before it comes up in the other network.
+    changes too; what was of its former port goes before it leaves that, and its VLANs. ``shut``: the device is down meanwhile.
     """
     early: list[Operation] = []
-    late: list[Operation] = []
+    lasting: list[Operation] = []
     confining: list[Operation] = []
     delivering: list[Operation] = []
     for one in execute.Among(wanted).leaves(outdated):
@@ -259,8 +264,9 @@ def part(view: View, outdated: Sequence[Operation], wanted: Sequence[Operation],
         elif one.delivers() and not moves:
             delivering.append(one)
         else:
-            (late if lasts and not (moves and shut) else early).append(one)
-    return Leaving(tuple(early), tuple(late), tuple(confining), tuple(delivering))
+            (lasting if lasts else early).append(one)
+    deciding, late = (lasting, []) if moves and shut else ([], lasting)
+    return Leaving(tuple(early), tuple(deciding), tuple(late), tuple(confining), tuple(delivering))
 
 
 def intended(node: Node, record: Record) -> list[Operation]:

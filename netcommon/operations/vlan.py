@@ -60,7 +60,8 @@ class PortVlans(PortVlansFields, Operation):
         return tuple(self.wanted())
 
     def taken_over(self, view: View) -> Operation:
-        return self._replace(was=())
+        """A new port of the bridge was in its default VLAN: there a NIC goes back to that has none any more."""
+        return self._replace(was=((self.default, True, True),) if self.default else ())
 
     def wanted(self) -> list[BridgeVlan]:
         """The VLANs the port shall have, in the order of the notation; the default one, known after resolve, comes last."""

@@ -68,7 +68,7 @@ class Watcher:
             importer = self._importer(found.cluster)
             outcome = importer.take(found, seen, time.monotonic())
         except NotMaster as error:
-            self._alarm({})
+            self._alarms = {}  # what was wrong is no business of this node any more
             self._notifier.status(str(error))
             return LOOK
         except Unusable as error:
@@ -126,7 +126,10 @@ class Watcher:
 
     def _ready(self, seconds: float, *more: int) -> bool:
         """Wait for a descriptor; tell whether it is that of the end."""
-        return self._ended in select.select([self._ended, *more], [], [], seconds)[0]
+        ready = select.poll()  # not select(2): a descriptor may have any number
+        for descriptor in (self._ended, *more):
+            ready.register(descriptor, select.POLLIN)
+        return self._ended in dict(ready.poll(seconds * 1000))
 
     def _changed(self) -> bool:
         found = False

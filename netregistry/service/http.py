@@ -222,7 +222,8 @@ class Service:
                 news.clear()
                 ended, data = channel.ended, channel.take()
                 if data:
-                    await asyncio.wait_for(response.write(data), self._limits.sending)
+                    async with asyncio.timeout(self._limits.sending):
+                        await response.write(data)
                 elif ended:
                     break
                 else:
@@ -245,7 +246,8 @@ class Service:
             response.content_length = os.fstat(file.fileno()).st_size
             await response.prepare(request)
             while data := file.read(CHUNK):
-                await asyncio.wait_for(response.write(data), self._limits.sending)
+                async with asyncio.timeout(self._limits.sending):
+                    await response.write(data)
             await response.write_eof()
         return response
 
@@ -255,7 +257,8 @@ class Service:
         await response.prepare(request)
         for place in range(0, len(lines), LINES_AT_ONCE):
             data = b"".join(map(exchange.encoded, lines[place : place + LINES_AT_ONCE]))
-            await asyncio.wait_for(response.write(data), self._limits.sending)
+            async with asyncio.timeout(self._limits.sending):
+                await response.write(data)
         await response.write_eof()
         return response
 

@@ -25,7 +25,7 @@ from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
+HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
 
 
@@ -47,20 +48,34 @@ class Log(Protocol):
 
 
 class Registry:
-    """A registry's core, with what is made from its view. All methods are for one thread; ``now``: seconds since the epoch."""
+    """A registry's core, with what is made from its view. All methods are for one thread.
 
-    def __init__(self, store: Store, version: str, log: Log, limits: Limits, now: Callable[[], float] = time.time) -> None:
-        self.store, self.log = store, log
+    ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        version: str,
+        log: Log,
+        limits: Limits,
+        now: Callable[[], float] = time.time,
+        passed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Index, States, Streams] | None = None
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
         self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
-        listings = Listings(time.monotonic, lambda: secrets.token_hex(16))
+        listings = Listings(passed, lambda: secrets.token_hex(16))
         self.reader = Reader(lambda: self.local.view, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
+        self._ticked = passed()
+        if isinstance(store, SqliteStore):
+            store.renew()  # nobody could be heard while all of it was read
 
     @property
     def leads(self) -> bool:
@@ -118,7 +133,11 @@ class Registry:
 
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
+        before, self._ticked = self._ticked, self._passed()
         if isinstance(self.store, SqliteStore):
+            if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
+                self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+                self.store.renew()
             self.store.tick()
         self.local.catch_up()
         if self._leader and not self.store.keep(self._leader):
@@ -129,17 +148,20 @@ class Registry:
         if self._leader:
             self.local.work()
 
-    def beat(self, due: Sequence[Channel] | None = None) -> None:
-        """Let nodes with an open stream stay alive, and tell them so: ``due`` (Streams.due), or all."""
-        due = self.streams.all() if due is None else due
-        for node, incarnation in {channel.node: channel.incarnation for channel in due if channel.incarnation}.items():
+    def keep(self) -> None:
+        """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
+        for node, incarnation in self.streams.nodes().items():
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
             except Refused as refused:
                 self.log.warning(f"node {node}: {refused}")
                 for channel in self.streams.of(node):
                     self.streams.close(channel, refused.detail)
-        self.streams.beat(self.local.view, due)
+
+    def beat(self) -> None:
+        """Keep nodes with an open stream alive, and give all streams a sign of life."""
+        self.keep()
+        self.streams.beat(self.local.view)
 
     # -- the whole
 

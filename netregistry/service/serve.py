@@ -97,12 +97,15 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         door = asyncio.create_task(_accept(bound, cast("web.Server", runner.server), limits, log))
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
+
+        def signs_of_life() -> None:
+            registry.streams.beat(registry.local.view, registry.streams.due(time.monotonic(), limits.beat))
+
         clocks = [
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(
-                _every(limits.beat / PARTS, service, lambda: registry.beat(registry.streams.due(time.monotonic(), limits.beat)), log)
-            ),
+            asyncio.create_task(_every(limits.beat, service, registry.keep, log)),
+            asyncio.create_task(_every(limits.beat / PARTS, service, signs_of_life, log)),
         ]
         try:
             yield service

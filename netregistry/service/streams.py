@@ -83,6 +83,10 @@ class Streams:
         """The most bytes that wait for one of them."""
         return max((channel.waiting for channel in tuple(self._channels)), default=0)
 
+    def nodes(self) -> dict[str, str]:
+        """Give the nodes that are alive by a stream, and their incarnations."""
+        return {channel.node: channel.incarnation for channel in self._channels if channel.incarnation and not channel.ended}
+
     def all(self) -> tuple[Channel, ...]:
         return tuple(self._channels)
 

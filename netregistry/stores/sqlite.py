@@ -141,8 +141,10 @@ class SqliteStore:
             facts = dict(self._database.execute("SELECT name, value FROM facts").fetchall())
             self._epoch, self._revision, self._floor = str(facts["epoch"]), int(facts["revision"]), int(facts["floor"])
             leases = self._database.execute("SELECT id, seconds FROM leases").fetchall()
+            self._granted = int(self._database.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0])
         now = self._now()
         self._leases = {number: (seconds, now + seconds) for number, seconds in leases}
+        self._unused: dict[int, None] = {}  # leases with which nothing was written yet: they are not in the file
 
     @property
     def epoch(self) -> str:
@@ -195,7 +197,12 @@ class SqliteStore:
                     row = database.execute("SELECT revision FROM items WHERE key = ?", (key,)).fetchone()
                     if (row[0] if row else 0) != expected:
                         raise Conflict(key, row[0] if row else 0)
+                used = {change.lease: None for change in changes if isinstance(change, Put) and change.lease in self._unused}
+                rows = [(lease, self._leases[lease][0]) for lease in used]
+                database.executemany("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", rows)
                 done = self._change(database, changes)
+            for lease in used:
+                del self._unused[lease]
             return self._made(done)
 
     def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> int:
@@ -289,10 +296,10 @@ class SqliteStore:
             raise ValueError(f"a lease of {seconds} seconds: more than 0 and at most {LONGEST_LEASE}")
         with self._lock:
             self._open()
-            with self._transaction() as database:
-                number = database.execute("INSERT INTO leases (seconds) VALUES (?)", (seconds,)).lastrowid or 0
-            self._leases[number] = (seconds, self._now() + seconds)
-            return number
+            self._granted += 1  # it is written with what is written first with it: one that nobody has used may be another's after a crash
+            self._unused[self._granted] = None
+            self._leases[self._granted] = (seconds, self._now() + seconds)
+            return self._granted
 
     def keep(self, lease: int) -> bool:
         with self._lock:
@@ -321,7 +328,14 @@ class SqliteStore:
             database.executemany("DELETE FROM leases WHERE id = ?", [(lease,) for lease in leases])
         for lease in leases:
             del self._leases[lease]
+            self._unused.pop(lease, None)
         self._made(done)
+
+    def renew(self) -> None:
+        """Begin all leases anew: nobody could keep one while this process was held up, as while there was none."""
+        with self._lock:
+            now = self._now()
+            self._leases = {number: (seconds, now + seconds) for number, (seconds, _until) in self._leases.items()}
 
     def tick(self) -> float:
         """End the leases whose time is over; give the seconds until the next one ends, infinity where there is none.

@@ -253,7 +253,7 @@ def test_dumps_while_the_tables_change(host: LinuxHost) -> None:
 
 
 def test_iproute2s_files(tmp_path: Path) -> None:
-    """As ip reads them: /usr's first, then /etc's, then rt_tables.d of each; a name may hide a number."""
+    """As ip reads them: /usr's first, then /etc's, then rt_tables.d of each; a name may hide a number, and means the lower of two."""
     usr, etc = tmp_path / "usr", tmp_path / "etc"
     (etc / "rt_tables.d").mkdir(parents=True)
     usr.mkdir()
@@ -263,7 +263,7 @@ def test_iproute2s_files(tmp_path: Path) -> None:
     (etc / "rt_tables.d" / "README").write_text("500 ignored\n")
     (etc / "rt_tables.d" / ".hidden.conf").write_text("500 ignored\n")
     view = LinuxHost(Paths(iproute2=(str(usr), str(etc), str(tmp_path / "none")))).view()
-    expected = {"guests": 100, "both": 201, "hex": 300, "ganeti": 300, "50": 400, "51": 51, "main": 254, "local": 255}
+    expected = {"guests": 100, "both": 200, "hex": 300, "ganeti": 300, "50": 400, "51": 51, "main": 254, "local": 255}
     assert {name: view.table(name) for name in expected} == expected
     assert [view.table(name) for name in ("minus", "nonsense", "ignored", "unspec", "2")] == [None, None, None, None, 2]
 

@@ -6,9 +6,11 @@ import errno
 
 import pytest
 
-from netcommon.host.api.facts import LOCAL, STATIC, BridgeVlan, FdbEntry, Port
-from netcommon.host.api.requests import AddFdb, AddVlan, DeleteFdb, DeleteVlan, SetLink, SetPort
+from netcommon.host.api.facts import LEARNED, LOCAL, STATIC, BridgeVlan, FdbEntry, Port
+from netcommon.host.api.requests import AddFdb, AddVlan, DeleteFdb, DeleteVlan, FlushPort, SetLink, SetPort
+from netcommon.host.simulated.host import MemoryHost
 from tests.contract.worlds import World, do, index, told, view
+from tests.support.netns import run
 
 MAC = "aa:00:00:00:00:01"
 
@@ -141,6 +143,42 @@ def test_an_entry_in_all_vlans(full_world: World, filtering: bool) -> None:
     ]
     assert do(full_world, DeleteFdb(tap, MAC)) == [0]
     assert [view(full_world).fdb_entry(bridge, MAC, vid) for vid in (0, 1, 10)] == [None] * 3
+
+
+def learnt(world: World, tap: int, name: str, mac: str) -> None:
+    """The bridge has learnt the address behind the port, as from a frame."""
+    if isinstance(world.host, MemoryHost):
+        bridge = index(world, "br0")
+        world.host.kernel.bridge_ports.entries |= {(bridge, vid, mac): FdbEntry(mac, tap, vid, LEARNED) for vid in (0,)}
+    else:
+        run("bridge", "fdb", "add", mac, "dev", name, "master", "dynamic")
+
+
+@pytest.mark.parametrize("by", ["learning off", "a flush"])
+def test_what_was_learnt_goes(bridged: World, by: str) -> None:
+    """Behind this port alone; what somebody has made stays."""
+    first, second, bridge = port(bridged), port(bridged, "tap1"), index(bridged, "br0")
+    assert do(bridged, *(SetLink(one, up=True) for one in (bridge, first, second))) == [0] * 3  # no other port learns
+    others = [f"aa:00:00:00:00:1{number}" for number in range(3)]
+    learnt(bridged, first, "tap0", others[0])
+    learnt(bridged, first, "tap0", others[1])
+    learnt(bridged, second, "tap1", others[2])
+    assert do(bridged, AddFdb(first, MAC)) == [0]
+    found = [view(bridged).fdb_entry(bridge, mac, 0) for mac in others]
+    assert [(each.kind, each.index) for each in found if each] == [(LEARNED, first), (LEARNED, first), (LEARNED, second)]
+    for request in (SetPort(first, "learning", True), SetPort(first, "isolated", True)):
+        assert do(bridged, request) == [0] and view(bridged).fdb_entry(bridge, others[0], 0) is not None
+    request = FlushPort(first) if by == "a flush" else SetPort(first, "learning", False)
+    assert do(bridged, request, request) == [0, 0]
+    assert [mac for mac in (*others, MAC) if view(bridged).fdb_entry(bridge, mac, 0) is not None] == [others[2], MAC]
+    assert view(bridged).port(first) == Port(isolated=True, learning=by == "a flush")
+
+
+def test_a_flush_of_what_is_no_port(bridged: World) -> None:
+    bridged.tap("tap0")
+    for other, expected in ((index(bridged, "tap0"), errno.EOPNOTSUPP), (99, errno.ENODEV)):
+        said = told(bridged, FlushPort(other))
+        assert said.errno == expected and said.errno in FlushPort(other).gone and "learnt" in said.text
 
 
 def test_who_carries_a_vlan(aware: World) -> None:

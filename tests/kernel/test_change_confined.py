@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from netcommon.host.api.host import NOT_TRIED, Answer
-from netcommon.host.api.requests import Request
+from netcommon.host.api.requests import FlushPort, Request
 from netcommon.lifecycle.context import Call
 from netcommon.lifecycle.up import up
 from netcommon.log import recording
@@ -22,6 +22,7 @@ from netcommon.settings.load import load
 from runtime.environment import nic_from_environment
 from runtime.errors import HostRefused
 from runtime.paths import Paths
+from tests.kernel.test_adopt import netcommon
 from tests.kernel.test_doors_parallel import environment
 from tests.support import frames
 from tests.support.forged import ALL_NODES, ALL_NODES_MAC, BROADCAST, OTHER_IP6, UDP, ethernet, ipv4, ipv6, udp
@@ -174,7 +175,7 @@ class Place:
             def execute(requests: Sequence[Request], stop: bool) -> list[Answer]:
                 answers: list[Answer] = []
                 for request in requests:
-                    self.requests += 1
+                    self.requests += not isinstance(request, FlushPort)  # an effect: it fails nothing
                     if stop and any(not answer.ok for answer in answers):
                         answers.append(NOT_TRIED)
                     elif self.requests == refused:
@@ -319,6 +320,69 @@ def test_bridged_refused(node: Node) -> None:
     """The same, with a request refused: what is put back lets no frame pass either."""
     with bridged(node) as place:
         no_frame_on_the_way_back(place, BRIDGED, 12)
+
+
+#: A machine behind the wire, whose MAC the guest takes while it may.
+VICTIM = "aa:00:00:00:00:42"
+
+MAY = [Settings("any MAC", "allow_mac_spoofing"), Settings("open", "spoof_guard:no"), Settings("isolated, open", "isolated spoof_guard:no")]
+MAY_NOT = [
+    Settings("guarded"),
+    Settings("static, open", "static_fdb spoof_guard:no"),
+    Settings("static, any MAC", "static_fdb allow_mac_spoofing"),
+    Settings("static", "static_fdb"),
+    Settings("isolated", "isolated"),
+]
+
+
+def named(name: bytes, source: str, destination: str) -> bytes:
+    return ethernet(frames.IPV4, ipv4(OWN, udp(1000, 2000, name.ljust(48, b".")), destination="10.0.0.42"), source, destination)
+
+
+def stolen(place: Place) -> None:
+    """The victim speaks, and then the guest with its MAC, which the bridge learns."""
+    place.others["the wire"].send(named(b"victim", VICTIM, BROADCAST))
+    place.guest.send(named(b"theft", VICTIM, BROADCAST))
+    assert place.others["the wire"].receive(lambda frame: b"theft" in frame) and VICTIM in _learnt("br0", "tap0")
+
+
+def who_gets_it(place: Place) -> set[str]:
+    """Who gets a frame for the victim: the one to whom the bridge brings it, or all."""
+    place.guest.drain()
+    place.others["another"].send(named(b"for the victim", "aa:00:00:00:00:01", VICTIM))
+    wire = place.others["the wire"].receive(lambda frame: b"for the victim" in frame, 0.5)
+    guest = place.guest.receive(lambda frame: b"for the victim" in frame, 0.1)
+    return {name for name, frame in (("the wire", wire), ("the guest", guest)) if frame}
+
+
+@pytest.mark.parametrize("before", MAY, ids=lambda one: one.name)
+@pytest.mark.parametrize("after", MAY_NOT, ids=lambda one: one.name)
+def test_what_the_bridge_has_learnt_goes(node: Node, before: Settings, after: Settings) -> None:
+    """A MAC that the guest may send from no more is its owner's again at once, though that is silent; the guest's own is learnt anew."""
+    with bridged(node) as place:
+        place.becomes(before, probing=False)
+        stolen(place)
+        place.becomes(after, probing=False)
+        assert VICTIM not in _learnt("br0", "tap0")
+        assert "the wire" in who_gets_it(place)
+        place.guest.send(named(b"own", MAC, BROADCAST))
+        assert place.others["the wire"].receive(lambda frame: b"own" in frame)
+        assert MAC in _learnt("br0", "tap0")
+
+
+def test_what_the_bridge_has_learnt_while_the_guard_was_gone(node: Node) -> None:
+    """A repair forgets it too; one that finds the guard as it is leaves alone what the bridge knows of the guest."""
+    with bridged(node) as place:
+        place.becomes(BRIDGED[0], probing=False)
+        run("nft", "flush", "ruleset")
+        stolen(place)
+        netcommon("repair", "tap0")
+        assert VICTIM not in _learnt("br0", "tap0") and "the wire" in who_gets_it(place)
+        place.guest.send(named(b"own", MAC, BROADCAST))
+        assert place.others["the wire"].receive(lambda frame: b"own" in frame)
+        for settings in (BRIDGED[0], Settings("any address", "allow_ip_spoofing"), Settings("asked-for multicast", "mcast_flood:no")):
+            place.becomes(settings, probing=False)
+            assert MAC in _learnt("br0", "tap0"), "it could send from no other MAC before"
 
 
 @contextmanager

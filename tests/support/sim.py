@@ -30,6 +30,7 @@ from netcommon.host.api.requests import (
     DeleteOvsPort,
     DeleteRoute,
     DeleteVlan,
+    FlushPort,
     Hangup,
     NftChange,
     PutFile,
@@ -124,7 +125,7 @@ MODES: dict[str, dict[str, str]] = {
 
 
 #: Requests of effects: they change nothing on the host, and fail no call.
-TELLING = (SendFrame, Hangup)
+TELLING = (SendFrame, Hangup, FlushPort)
 
 
 def nic(mode: str = "bridged", **changes: str) -> Nic:

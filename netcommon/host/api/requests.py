@@ -378,11 +378,21 @@ class Hangup(NamedTuple):
 
 
 class SetPort(NamedTuple):
-    """Sets one flag of a bridge port: a field of netcommon.host.api.facts.Port."""
+    """Sets one flag of a bridge port: a field of netcommon.host.api.facts.Port. With ``learning`` off what was learnt there goes."""
 
     index: int  # type: ignore[assignment]
     flag: str
     value: bool
+
+    @property
+    def gone(self) -> frozenset[int]:
+        return frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+
+
+class FlushPort(NamedTuple):
+    """Makes a bridge forget what it has learnt behind the port. Entries that somebody has made stay."""
+
+    index: int  # type: ignore[assignment]
 
     @property
     def gone(self) -> frozenset[int]:
@@ -436,27 +446,16 @@ class LoadRules(NamedTuple):
 
 
 OvsChange = PutOvsPort | TakeOvsPort | ReleaseOvsPort | DeleteOvsPort
+RoutingChange = AddRule | DeleteRule | AddRoute | DeleteRoute | AddNeighbour | DeleteNeighbour | AddAddress | DeleteAddress
+PortChange = SetPort | FlushPort | AddFdb | DeleteFdb
+TrafficChange = SetTbf | DeleteTbf | AddClsact | DeleteClsact | SetPolicer | DeletePolicer
 Request = (
     SetLink
-    | AddRule
-    | DeleteRule
-    | AddRoute
-    | DeleteRoute
-    | AddNeighbour
-    | DeleteNeighbour
-    | AddAddress
-    | DeleteAddress
+    | RoutingChange
     | AddVlan
     | DeleteVlan
-    | SetPort
-    | AddFdb
-    | DeleteFdb
-    | SetTbf
-    | DeleteTbf
-    | AddClsact
-    | DeleteClsact
-    | SetPolicer
-    | DeletePolicer
+    | PortChange
+    | TrafficChange
     | SetSysctl
     | OvsChange
     | PutFlows

@@ -25,6 +25,7 @@ from netcommon.host.api.requests import (
     DeleteRule,
     DeleteTbf,
     DeleteVlan,
+    FlushPort,
     Hangup,
     PutFile,
     SetLink,
@@ -86,6 +87,8 @@ def subject(request: Request, named: Named = named) -> str:
             return f"VLAN {vid} of {named(index)}"
         case SetPort(index, flag, value):
             return f"{flag} {'on' if value else 'off'} of {named(index)}"
+        case FlushPort(index):
+            return f"what the bridge has learnt behind {named(index)}"
         case AddFdb(index, mac, vid) | DeleteFdb(index, mac, vid):
             return f"FDB entry {mac} dev {named(index)}" + (f" VLAN {vid}" if vid else "")
         case SetTbf(index, rate) | SetPolicer(index, rate):

@@ -137,7 +137,7 @@ def _vlan(index: int, vid: int, flags: int) -> bytes:
 ELSEWHERE = {
     **dict.fromkeys(("SetTbf", "DeleteTbf", "AddClsact", "DeleteClsact", "SetPolicer", "DeletePolicer"), "encode_tc"),
     **dict.fromkeys(("AddAddress", "DeleteAddress"), "encode_address"),
-    **dict.fromkeys(("SetPort", "AddFdb", "DeleteFdb"), "encode_port"),
+    **dict.fromkeys(("SetPort", "FlushPort", "AddFdb", "DeleteFdb"), "encode_port"),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import error
 
 from netcommon.host.api.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
-from netcommon.host.api.requests import AddFdb, DeleteFdb, SetPort
+from netcommon.host.api.requests import AddFdb, DeleteFdb, FlushPort, SetPort
 from netcommon.host.rtnetlink.attributes import (
     NLM_F_CREATE,
     NLM_F_REPLACE,
@@ -50,6 +50,9 @@ NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
 #: The fields of Port as attributes (linux/if_link.h, IFLA_BRPORT_*).
 FLAGS = {"isolated": 33, "learning": 8, "flood": 9, "mcast_flood": 27, "fastleave": 7, "mcast_to_unicast": 28, "mcast_router": 25}
 
+#: IFLA_BRPORT_FLUSH: what the bridge has learnt behind the port goes, after the flags of the same message are set (br_setport).
+FLUSH = 24
+
 #: A kernel without multicast snooping neither shows nor takes this: there no port becomes a multicast router's, and none is repaired.
 SNOOPING = "mcast_router"
 
@@ -60,14 +63,20 @@ def encode(request: object) -> Encoded:
         if request.flag not in FLAGS:
             raise ValueError(f"no flag of a bridge port: {request.flag}")
         flag = attribute(FLAGS[request.flag], bytes((request.value,)))
-        body = IFINFO.pack(AF_BRIDGE, 0, request.index, 0, 0) + attribute(IFLA_PROTINFO | NLA_F_NESTED, flag)
-        return Encoded(RTM_SETLINK, 0, body)
+        # in one message: a frame in between would be learnt, and outlive it
+        return _port(request.index, flag + (attribute(FLUSH, b"") if (request.flag, request.value) == ("learning", False) else b""))
+    if isinstance(request, FlushPort):
+        return _port(request.index, attribute(FLUSH, b""))
     if isinstance(request, AddFdb):
         flags = NTF_MASTER | NTF_STICKY
         return Encoded(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, _entry(request.index, request.mac, request.vid, NUD_NOARP, flags))
     if isinstance(request, DeleteFdb):
         return Encoded(RTM_DELNEIGH, 0, _entry(request.index, request.mac, request.vid, 0, NTF_MASTER))
     raise ValueError("not a request for a bridge port")
+
+
+def _port(index: int, what: bytes) -> Encoded:
+    return Encoded(RTM_SETLINK, 0, IFINFO.pack(AF_BRIDGE, 0, index, 0, 0) + attribute(IFLA_PROTINFO | NLA_F_NESTED, what))
 
 
 def _entry(index: int, mac: str, vid: int, state: int, flags: int) -> bytes:

@@ -25,6 +25,7 @@ from netcommon.host.api.requests import (
     DeleteRule,
     DeleteTbf,
     DeleteVlan,
+    FlushPort,
     SetLink,
     SetPolicer,
     SetPort,
@@ -103,7 +104,7 @@ class MemoryHost(Machine):
         match request:
             case SetTbf() | DeleteTbf() | AddClsact() | DeleteClsact() | SetPolicer() | DeletePolicer():
                 return self._told(request, self.kernel.tc.execute(request))
-            case SetPort() | AddFdb() | DeleteFdb():
+            case SetPort() | FlushPort() | AddFdb() | DeleteFdb():
                 return self._told(request, self.kernel.bridge_ports.execute(request))
             case SetLink():
                 self.kernel.set_link(request)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import LOCAL, FdbEntry, Port
+from netcommon.host.api.facts import LEARNED, LOCAL, FdbEntry, Port
 from netcommon.host.api.host import DONE, Answer
-from netcommon.host.api.requests import AddFdb, SetPort
+from netcommon.host.api.requests import AddFdb, FlushPort, SetPort
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from netcommon.host.api.facts import BridgeVlan, Link
-    from netcommon.host.api.requests import DeleteFdb
+    from netcommon.host.api.requests import PortChange
 
     class Links(Protocol):
         """The part of the kernel (netcommon.host.simulated.kernel) that tells of devices."""
@@ -50,7 +50,7 @@ class BridgePorts:
                 return FdbEntry(port.address, port.index, vid, LOCAL)
         return None
 
-    def execute(self, request: SetPort | AddFdb | DeleteFdb) -> Answer:
+    def execute(self, request: PortChange) -> Answer:
         """Carries it out."""
         index = request.index
         if index not in self._kernel.links:
@@ -60,6 +60,11 @@ class BridgePorts:
             return Answer(errno.EOPNOTSUPP)
         if isinstance(request, SetPort):
             self.flags[index] = self.flags.get(index, Port())._replace(**{request.flag: request.value})
+            if request.flag == "learning" and not request.value:
+                self._forget_learned(index)
+            return DONE
+        if isinstance(request, FlushPort):
+            self._forget_learned(index)
             return DONE
         vlans, mac = self._kernel.vlans[index], request.mac.lower()
         if request.vid and request.vid not in vlans:
@@ -72,6 +77,9 @@ class BridgePorts:
         for key in found:
             del self.entries[key]
         return DONE if found else Answer(errno.ENOENT)
+
+    def _forget_learned(self, index: int) -> None:
+        self.entries = {key: entry for key, entry in self.entries.items() if entry.index != index or entry.kind != LEARNED}
 
     def _bridge(self, index: int) -> int:
         """The index of the bridge it is a port of, 0 where it is none."""

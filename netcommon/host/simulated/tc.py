@@ -13,6 +13,8 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netcommon.host.api.requests import TrafficChange
+
 
 class TrafficControl:
     """What hangs on the devices for which ``there`` says that they exist; ``forget`` when one goes."""
@@ -31,7 +33,7 @@ class TrafficControl:
         """The filters of a device: at most our one."""
         return [self.policers[index]] if index in self.policers else []
 
-    def execute(self, request: SetTbf | DeleteTbf | AddClsact | DeleteClsact | SetPolicer | DeletePolicer) -> Answer:
+    def execute(self, request: TrafficChange) -> Answer:
         """Carries it out."""
         index = request.index
         if not self._there(index):

@@ -25,6 +25,7 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from netcommon.effects.base import Effect
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.host.api.nftables import Step
@@ -107,6 +108,9 @@ class GuardTable(GuardTableFields, SharedTable):
                 yield Owned(made.identity(), text, tuple(made.revert(view)), device=device, shared=made.shared())
 
 
+LEARNT = (("", ""),)
+
+
 class NicGuardFields(NamedTuple):
     """The fields of NicGuard."""
 
@@ -121,6 +125,7 @@ class NicGuardFields(NamedTuple):
     new_sources: int = 0  #: so many addresses that are not known by themselves it may begin to use in a minute; 0: any number
     ifindex: int = 0
     #: Of this device, and not wanted: sets and keys; chains of an earlier guest, with no key. A space follows the name of another table.
+    #: LEARNT where its bridge may have learnt MACs from the guest that it may send from no more.
     now: tuple[tuple[str, str], ...] = ()
     bridge: str = ""  #: of Open vSwitch; see in_front
 
@@ -156,14 +161,24 @@ class NicGuard(NicGuardFields, Operation):
                 own_table(view, *place)
         made = self._replace(ifindex=link.index)
         there = view.nft_chain(NETDEV, made.table, made._in.name)
+        port = link.port_kind == "bridge" and bool(self.mac) and guard_rules.FREE_MAC not in self.free
         if there is None and not (self.ifindex or marked(link)):
-            return [made]  # an index that is new has no elements
+            return [made._replace(now=LEARNT if port else ())]  # an index that is new has no elements
         # another guest's, or one that somebody has hooked elsewhere: the kernel changes neither
         foreign = [] if there in (None, made._in) else [(made._in.name, "")]
         wanted = {_place(element) for element in made.elements()}  # a range of another length is another one, which the new one overlaps
         surplus = [(each.set, _hex(each)) for each in made._there(view) if _place(each) not in wanted]
         elsewhere = made._elsewhere(view) if there is None else []
-        return [made._replace(now=(*foreign, *surplus, *elsewhere))]
+        free = there != made._in or any(name in (guard_rules.FREE_MAC, guard_rules.MACS) for name, _key in surplus)
+        learnt = port and (free or list(view.nft_rules_of(NETDEV, made.table, made._in.name)) != [made._rule()])
+        return [made._replace(now=(*foreign, *surplus, *elsewhere, *(LEARNT if learnt else ())))]
+
+    def effects(self) -> Sequence[Effect]:
+        if not set(LEARNT) & {*self.now}:
+            return ()
+        from netcommon.effects.forget import Forget  # few guards have stood open
+
+        return (Forget(self.device, self.ifindex),)
 
     def _strange(self, view: View, link: Link) -> str:
         """Say where the device's MAC tells of another guest: hypervisors make it of the guest's, with the first octet fe (libvirt).
@@ -224,7 +239,7 @@ class NicGuard(NicGuardFields, Operation):
 
     def apply(self) -> Sequence[Request]:
         """Nothing of what is allowed before and after is dropped in between."""
-        steps: list[Step] = [Drop(self._thing(name, key)) for name, key in self.now]
+        steps: list[Step] = [Drop(self._thing(name, key)) for name, key in self.now if name]
         steps += [Put(self._in), Clear(self._in), Put(self._rule()), *map(Put, self.elements())]
         return [NftChange(f"spoof guard of {self.device}", tuple(steps), WITHOUT)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.api.facts import AF_INET, PROTOCOL, OvsPort, Route, Rule
-from netcommon.host.api.requests import PutOvsPort, SetSysctl
+from netcommon.host.api.facts import AF_INET, PROTOCOL, BridgeVlan, Link, OvsPort, Route, Rule
+from netcommon.host.api.requests import AddVlan, DeleteVlan, PutOvsPort, Request, SetSysctl
 from tests.support.ganeti_guest import PID, A, B, C, D, Guest
 
 
@@ -311,3 +311,22 @@ def test_that_it_stands_without_its_guard_is_said_until_its_next_start(guest: Gu
     guest.cli("up", "--from-environment")
     assert "good\n" in guest.cli("check").stdout and "without" not in guest.cli("check").stdout
     assert not guest.cli.json("check")[0]["unguarded"]
+
+
+@pytest.mark.parametrize("default", [1, 0, 7])
+def test_an_adopted_nic_that_loses_its_vlan(guest: Guest, tmp_path: Path, default: int) -> None:
+    """Be where any other NIC without a VLAN is: in the bridge's default VLAN, or in none where it has none."""
+    host = guest.cli.host
+    bridge = host.add_bridge("brv", vlan_filtering=True, default_pvid=default)
+    host.add_link(Link(0, "eth9", "dummy", master=bridge.index, port_kind="bridge"))
+    guest.nic(A, link="brv", descriptor=20, vlan=".20")
+    index = guest.tap("tap0", 20, bridge="brv")
+    others: list[Request] = [DeleteVlan(index, default)] if default else []
+    host.execute([*others, AddVlan(index, BridgeVlan(20, True, True))], stop=True)
+    assert guest.adopt() == {A: ("tap0", "adopted")}
+    assert list(host.view().vlans(index)) == [BridgeVlan(20, True, True)]
+    variables = guest.cli.json("show", "tap0")[0]["environment"] | {"VLAN": ""}
+    (tmp_path / "variables").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    guest.cli("up", "--env-file", str(tmp_path / "variables"))
+    assert list(host.view().vlans(index)) == ([BridgeVlan(default, True, True)] if default else [])
+    guest.cli("check")

@@ -38,6 +38,39 @@ def test_what_ganeti_wrote() -> None:
     assert (found.unread, found.problems) == (frozenset(), ())
 
 
+def test_a_configuration_as_it_lay_on_a_master() -> None:
+    """After gnt-network add with --add-reserved-ips and modify with --remove-reserved-ips, gnt-instance add with ip=pool, and add-tags."""
+    found = parse((GOLDEN / "3.0.2-written.json").read_bytes())
+    assert (found.cluster, found.node, found.serial) == ("cluster.gnt.example", "node1.gnt.example", 17)
+    ((uuid, network),) = found.networks.items()
+    reserved = [{"first": address, "last": address} for address in ("10.77.1.100", "10.77.1.102")]
+    assert network == {
+        "name": "blue",
+        "subnet": "10.77.1.0/24",
+        "subnet6": "fd77:1::/64",
+        "gateway": "10.77.1.9",
+        "gateway6": "fd77:1::9",
+        "mac_prefix": "aa:77:0a",
+        "tags": ["netcommon:rate_in:1mbit"],
+        "reserved": reserved,
+    }
+    (nic,) = found.nics.values()
+    assert nic == {
+        "instance": "inst1.gnt.example",
+        "index": 0,
+        "name": "front",
+        "owner": "",
+        "mac": "aa:77:0a:3f:3d:2a",
+        "network": uuid,
+        "ip": "10.77.1.77",
+        "mode": "bridged",
+        "link": "br0",
+        "vlan": "",
+        "model": "paravirtual",
+        "tags": ["netcommon:*:isolated", "role:web"],
+    }
+
+
 def test_what_it_leaves_unsaid() -> None:
     """Parameters of the cluster hold where a NIC has none; tags may be missing; an old NIC has the UUID that nodes give it."""
     cluster = Cluster()

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from netregistry.client import Problem
 from netregistry.importer.importer import ABSENT, COMPARED
 from netregistry.model.importing import Seen
+from netregistry.stores.base import Batch
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.stream import Line, Stream
 from runtime.errors import NetcommonError, TryAgain
 from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
 from tests.support.importing import IMPORTER, Node, differences, of_others, stored
-from tests.support.registry import OPERATOR, Registry, node
+from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.registry_checker import Checker
 
 FIRST, SECOND = MASTERS
@@ -220,6 +222,29 @@ def test_what_was_forced_away_comes_back(registry: Registry, importing: Node) ->
     registry.do("nic.delete", NICS[1], {"force": True})
     importing.read(cluster, COMPARED)
     assert differences(registry, cluster) == []
+
+
+def test_a_tag_reaches_the_node_that_has_the_nic() -> None:
+    """The instance's with the NIC, the network's with the network; both stand beside the operator's options, which are stronger."""
+    batches: list[Batch | None] = []
+    registry = Registry(heard=batches.append)
+    importing, cluster = Node(registry), small()
+    importing.read(cluster)
+    registry.report(registry.join(0, CLUSTER), {"nic": NICS[0], "state": "running"})
+    registry.do("nic.set", NICS[0], {"options": [{"name": "isolated", "value": "no"}]})
+    stream, told = Stream(NODES[0]), list[Line]()
+    list(stream.begin(registry.local.view))
+    batches.clear()
+    cluster.instance("web1.example.com")["tags"] = ["netcommon:*:isolated"]
+    cluster.document["networks"][NETWORKS[0]]["tags"] = ["netcommon:rate_in:1mbit"]
+    cluster.changed()
+    importing.read(cluster)
+    told += [line for batch in batches if batch is not None for line in stream.next(registry.local.view, batch)]
+    assert [(line.event, line.what, line.uuid, line.value["tags"]) for line in told] == [
+        ("change", "network", NETWORKS[0], ["netcommon:rate_in:1mbit"]),
+        ("change", "nic", NICS[0], ["netcommon:*:isolated"]),
+    ]
+    assert told[1].value["options"] == [{"name": "isolated", "value": "no", "until": 0.0}]
 
 
 # -- the fence

@@ -227,10 +227,12 @@ def test_two_masters(tmp_path: Path, service: Served) -> None:
         one.node.write(isolated)
         wait_until(lambda: len(one.alarms()) == 1, 5)
         assert f"{SECOND} imports it" in one.alarms()[0]
+        one.node.write(cluster)
         cluster.nic(NICS[4])
         two.node.write(cluster)
         assert seconds_until(lambda: NICS[4] in nics(service)) < IN_TIME
         assert set(nics(service)) == {NICS[0], NICS[4]} and two.alarms() == []
+        assert not any("imported again" in line for line in one.log.lines), "it is no master, and imports nothing"
     finally:
         one.end()
         two.end()

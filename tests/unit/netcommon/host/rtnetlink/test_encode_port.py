@@ -9,7 +9,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 
 from netcommon.host.api.facts import LEARNED, LOCAL, STATIC, FdbEntry, Port
-from netcommon.host.api.requests import AddFdb, DeleteFdb, SetPort
+from netcommon.host.api.requests import AddFdb, DeleteFdb, FlushPort, SetPort
 from netcommon.host.rtnetlink import encode_port
 from netcommon.host.rtnetlink.attributes import Encoded, MalformedError, message
 from netcommon.host.rtnetlink.encode import ELSEWHERE, encode
@@ -34,7 +34,9 @@ def ours(made: Encoded) -> bytes:
 
 
 def flag(name: str, value: int) -> bytes:
-    inner = {"attrs": [("IFLA_BRPORT_" + NAMES[name], value)]}
+    attrs: list[tuple[str, Any]] = [("IFLA_BRPORT_" + NAMES[name], value)] if name else []
+    forgets = not name or (name, value) == ("learning", 0)
+    inner = {"attrs": [*attrs, *([("IFLA_BRPORT_FLUSH", None)] if forgets else [])]}
     return theirs(ifinfmsg, SETLINK, 0, {"family": 7, "index": 9}, ("IFLA_PROTINFO", inner, NESTED))
 
 
@@ -45,6 +47,7 @@ def entry(number: int, flags: int, state: int, ntf: int, *attrs: tuple[str, Any]
 
 CASES = {
     **{f"{name} {value}": (SetPort(9, name, value), flag(name, int(value))) for name in Port._fields for value in (True, False)},
+    "forget": (FlushPort(9), flag("", 0)),
     "entry": (AddFdb(9, MAC), entry(NEWNEIGH, CREATE | REPLACE, 0x40, 0x44)),
     "entry in a VLAN": (AddFdb(9, MAC, 10), entry(NEWNEIGH, CREATE | REPLACE, 0x40, 0x44, ("NDA_VLAN", 10))),
     "delete entry": (DeleteFdb(9, MAC), entry(DELNEIGH, 0, 0, 0x04)),
@@ -103,4 +106,4 @@ def test_what_makes_no_sense() -> None:
 
 
 def test_every_request_with_an_encoder_here_is_known() -> None:
-    assert {ELSEWHERE[name] for name in ("SetPort", "AddFdb", "DeleteFdb")} == {"encode_port"}
+    assert {ELSEWHERE[name] for name in ("SetPort", "FlushPort", "AddFdb", "DeleteFdb")} == {"encode_port"}

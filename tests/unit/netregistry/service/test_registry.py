@@ -1,0 +1,108 @@
+"""Nodes stay alive by their streams, whatever a service is busy with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from netregistry.model.history import Identity
+from netregistry.request import Call, new_id
+from netregistry.service.limits import Limits
+from netregistry.service.registry import Registry
+from netregistry.service.streams import Channel
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.service import Lines
+
+COUNT = 60
+
+
+class World:
+    """A registry whose time the test turns, with a stream of each node."""
+
+    def __init__(self) -> None:
+        self.time = 1_800_000_000.0
+        self.log = Lines()
+        self.store = SqliteStore.create(":memory:", "first", lambda: self.time)
+        self.registry = Registry(self.store, "1", self.log, Limits(), lambda: self.time, lambda: self.time)
+        self.channels: list[Channel] = []
+        for number in range(COUNT):
+            node, body = self.node(number), {"uuid": self.node(number).name, "name": f"node{number}"}
+            assert self.registry.answer(Call(new_id(self.time, number), "node.join", "", body), node).status == 201
+            incarnation = f"{number:08x}-2222-4222-8222-222222222222"
+            self.channels.append(self.registry.watch(node, {"node": node.name, "incarnation": incarnation}, lambda: None))
+
+    @staticmethod
+    def node(number: int) -> Identity:
+        return Identity("node", f"{number:08x}-0000-4000-8000-000000000000", "unix")
+
+    def ticks(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.time += 1
+            self.registry.tick()
+
+    @property
+    def alive(self) -> int:
+        return len(self.registry.local.view.all("alive"))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.registry.close()
+
+
+def test_a_look_keeps_all_nodes_alive_that_have_a_stream(world: World) -> None:
+    for _ in range(4):
+        world.ticks(12)
+        world.registry.keep()
+    assert world.alive == COUNT
+    for channel in world.channels[:7]:
+        world.registry.streams.close(channel)
+    for _ in range(2):
+        world.ticks(12)
+        world.registry.keep()
+    assert world.alive == COUNT - 7
+
+
+def test_a_service_that_was_held_up_takes_no_node_for_gone(world: World) -> None:
+    """Nobody was heard meanwhile. All would be gone, and each come back by a commit of its own, in which time others would be gone."""
+    world.ticks(1)
+    before = world.store.list("", limit=1).revision
+    world.time += 60
+    world.registry.tick()
+    assert world.alive == COUNT and "held up for 60 s" in world.log.lines[0]
+    world.registry.keep()
+    assert [item.key for item in world.store.list("").items if item.revision > before] in ([], ["leader"])
+    world.ticks(16)
+    assert world.alive == 0, "who is not heard afterwards is gone as ever"
+
+
+def test_a_service_that_reads_for_long_takes_no_node_for_gone(world: World) -> None:
+    """A hundred thousand NICs take ten seconds, and nobody listens before the end of them."""
+    world.time += 12
+    log = Lines()
+    world.registry = Registry(world.store, "1", log, Limits(), lambda: world.time, lambda: world.time)
+    world.ticks(5)
+    assert world.alive == COUNT and log.lines == []
+    world.ticks(12)
+    assert world.alive == 0
+
+
+def test_a_node_is_alive_by_one_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a synchronisation of the disk, and thousands of nodes come together where a service was restarted."""
+    world.ticks(16)
+    assert world.alive == 0
+    transaction, begun = SqliteStore._transaction, []
+
+    @contextlib.contextmanager
+    def counted(store: SqliteStore) -> Iterator[object]:
+        begun.append(store)
+        with transaction(store) as database:
+            yield database
+
+    monkeypatch.setattr(SqliteStore, "_transaction", counted)
+    world.registry.keep()
+    assert world.alive == COUNT and len(begun) == COUNT
