@@ -95,6 +95,14 @@ class SettingsInvalid(NetcommonError):
     advice = "correct it; netcommon config then reads the settings without touching anything"
 
 
+class TemplateInvalid(SettingsInvalid):
+    """A template that the settings or an option name cannot be used, or there is none."""
+
+    advice = (
+        "correct the template, or the option that names it; netcommon plan NIC --resolve then says what it makes, without touching anything"
+    )
+
+
 class RecordUnreadable(NetcommonError):
     """A file of ours does not parse. It is moved to quarantine with its bytes intact."""
 

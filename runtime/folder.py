@@ -243,10 +243,12 @@ class Folder:
                     swept += 1
                     if swept == SWEPT:
                         raise
-        except OSError as error:
+        except BaseException as error:  # a signal too
             if temporary:
                 self._discard(temporary)
-            raise refused("cannot write", f"{self.path}/{name}", error) from None
+            if isinstance(error, OSError):
+                raise refused("cannot write", f"{self.path}/{name}", error) from None
+            raise
 
     def _discard(self, temporary: str) -> None:
         """Remove what was made on the way, if that can be done: why the file cannot be written is what matters, and the rest is swept."""

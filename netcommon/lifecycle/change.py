@@ -26,7 +26,7 @@ from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
-from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -143,10 +143,15 @@ def _not_up(name: str) -> NicInvalid:
 
 
 def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags: Sequence[str] | None = None) -> None:
-    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot. Nothing is said or set aside."""
+    """Raise NicInvalid where the NIC cannot be changed so, SettingsInvalid where a template or an extension that it needs is wrong.
+
+    Of several NICs none is touched if one cannot. Nothing is said or set aside.
+    """
+    log = recording()[0]
     try:
-        _asked(node, record, edit, tags, call._replace(log=recording()[0]), look=True)
-    except NicInvalid:
+        nic = _asked(node, record, edit, tags, call._replace(log=log), look=True)[1]
+        difference(node, execute.once(node), record, nic, log)  # a plan alone reads no template
+    except (NicInvalid, SettingsInvalid):
         raise
     except NetcommonError:
         pass  # the host's affair, not that of who has named the NICs
@@ -171,28 +176,26 @@ def _asked(
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    before = changed_options.read(node, kept, problems, look)
-    try:
-        list(of_changed(before.force(now)))
-    except NicInvalid as error:  # as an up takes it
-        before = wanted.NOTHING
-        problems.append(str(error) if look or node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
+    after = edit(changed_options.read(node, kept, problems, look)).without(now)
     for problem in problems:
         call.log.error(problem)
-    after = edit(before).without(now)
     if tags is not None:
         text = " ".join(tags)
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
-    list(of_changed(after.force(now)))
-    told = changed_options.told_of(node, nic, after.network, problems := [], look)
+    unfit: list[str] = []
+    told = changed_options.told_of(node, nic, after.network, unfit, look)
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
-    fit = changed_options.fitting(node, nic, after.force(now), problems, asked)
+    list(of_changed(each for each in after.force(now) if each.option in asked))
+    has = {each.option for each in standing.nic.wanted}
+    # what the NIC came up without keeps no other option from its end
+    changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
+    fit = changed_options.fitting(node, nic, after.force(now), unfit, asked)
     nic = nic._replace(wanted=fit, revision=after.revision, told=told)
-    for problem in problems:
-        call.log.error(problem)
+    for text in unfit:
+        call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
     for option in OPTIONS:
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
@@ -320,7 +323,7 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what) or _kept_otherwise(before, after)
+        said = in_words(what) or _kept_otherwise(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(said), text)
@@ -337,14 +340,15 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
         done = difference(node, view, record, nic, silent)
         # what a change that was cut off has left undone is put back, and that is said
         made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
-        more = [_changes([each for each in found.options if each in done.options])]
+        more = [in_words([each for each in found.options if each in done.options])]
         more += [operation.undo() for operation in found.gone if operation in done.gone]
         more += [operation.describe() for operation in made if operation in done.made]
         return "; ".join(filter(None, more))
     return ""
 
 
-def _changes(options: Iterable[tuple[str, object, object]]) -> str:
+def in_words(options: Iterable[tuple[str, object, object]]) -> str:
+    """Say which options differ, each with its values after and before; "" for none."""
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
 
 

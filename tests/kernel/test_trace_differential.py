@@ -7,17 +7,10 @@ from collections import Counter
 
 import pytest
 
-from netcommon.views.trace.request import subject, trace
-from netcommon.views.trace.trail import Path
-from runtime.errors import HostRefused
 from tests.support.datapath import stage
-from tests.support.datapath.compare import comparable, predicted
-from tests.support.datapath.frames import Shot
+from tests.support.datapath.compare import comparable, outcomes, predicted, steps
 from tests.support.datapath.places import MODES
-from tests.support.datapath.stage import Scene, Stage
-from tests.support.node import fresh
-from tests.support.processor import pinned
-from tests.support.routed import ours
+from tests.support.datapath.stage import Scene
 from tests.support.sample import FULL
 
 pytestmark = pytest.mark.no_agent("the nodes are drawn, and trace asks no agent")
@@ -39,31 +32,15 @@ class Tally:
 
     def scene(self, scene: Scene) -> None:
         """Put a scene up, and trace and send its frames."""
-        with fresh() as node, pinned(), ours() as mine:
-            there = Stage(node, scene)
-            try:
-                (record,) = mine.store.all()[0]
-                of = subject(record, [record])
-                pairs: list[tuple[Shot, Path]] = []
-                for shot in scene.shots:
-                    try:
-                        path = trace(mine.host.snapshot(), of, shot.way, shot.data, {})
-                    except HostRefused:  # nothing leads to the guest from outside any more
-                        continue
-                    there.send(shot, path.steps[0].at, frozenset() if path.untold else comparable(predicted(path), shot))
-                    pairs.append((shot, path))
-                for shot, path in pairs:
-                    said, seen = comparable(predicted(path), shot), comparable(there.arrived(shot), shot)
-                    self.pairs += 1
-                    self.modes[scene.place.mode] += 1
-                    self.arrived.update(seen or ["nowhere"])
-                    if path.untold:
-                        self.reserved += 1
-                    elif said != seen:
-                        steps = "\n".join(f"    {step.at}: {step.meets}: {step.does}" for step in path.steps)
-                        self.wrong.append(f"{scene.words}\n  {shot.words}\n  says {sorted(said)}, arrived {sorted(seen)}\n{steps}")
-            finally:
-                there.close()
+        for shot, path, seen in outcomes(scene):
+            said = comparable(predicted(path), shot)
+            self.pairs += 1
+            self.modes[scene.place.mode] += 1
+            self.arrived.update(seen or ["nowhere"])
+            if path.untold:
+                self.reserved += 1
+            elif said != seen:
+                self.wrong.append(f"{scene.words}\n  {shot.words}\n  says {sorted(said)}, arrived {sorted(seen)}\n{steps(path)}")
 
 
 def tallied(seeds: range, frames: int) -> Tally:

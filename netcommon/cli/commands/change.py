@@ -16,7 +16,7 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
 from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.changed_options import kept_uuid, take_back, twin_of
+from netcommon.lifecycle.changed_options import kept_uuid, read, take_back, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
 from netcommon.options.shown import shown
@@ -73,8 +73,6 @@ def command(
     if seconds and not sets:
         raise click.UsageError("--for is about options that are set")
     for name in unset:
-        if name not in KINDS:
-            raise NicInvalid("--unset", name, f"an option, one of {', '.join(sorted(KINDS))}")
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
     if sets and not seconds:
@@ -85,6 +83,8 @@ def command(
     records = _with_twins(node, meant_by(node.store, known, up, view), up) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", str(tags_from), f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
+    for name in set(unset).difference(KINDS):
+        _refuse_never_set(node, name, [*(record.nic for record in records), *(uuid for nics in down.values() for uuid in nics)])
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
     results, refused, found = Results(), Results(), list[Difference | None]()
     for record in records if names else ():  # with --all what one cannot have keeps no other from it
@@ -110,6 +110,15 @@ def command(
                 results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
         found.append(told[0] if told else None)
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
+
+
+def _refuse_never_set(node: Node, option: str, nics: Iterable[Nic | str]) -> None:
+    """Raise NicInvalid for an option that there is not, unless it is kept of one of the NICs, or UUIDs: a newer version may have set it."""
+    for each in nics:
+        kept = read(node, each if isinstance(each, str) else kept_uuid(node, each), [], look=True)
+        if option in {one.option for one in kept.local}:
+            return
+    raise NicInvalid("--unset", option, f"an option, one of {', '.join(sorted(KINDS))}")
 
 
 def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -46,6 +46,10 @@ class RouteList(Protocol):
         """All of them; None where they are too many to be listed."""
         ...
 
+    def short(self) -> bool:
+        """Tell whether they are listed, so that one more question costs nothing."""
+        ...
+
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         """Those to ``destination`` exactly; ``metric``: see View.routes."""
         ...
@@ -60,6 +64,27 @@ class Listed(NamedTuple):
 
     def all(self) -> Sequence[Route]:
         return self.view.routes(self.family, self.table)
+
+    def short(self) -> bool:
+        return True
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination, metric)
+
+
+class Remembered(NamedTuple):
+    """The route list ``found`` of a view that keeps what was looked for in it."""
+
+    view: View
+    family: int
+    table: int | None
+    found: RouteList
+
+    def all(self) -> Sequence[Route] | None:
+        return self.found.all()
+
+    def short(self) -> bool:
+        return self.found.short()
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         return self.view.routes(self.family, self.table, destination, metric)
@@ -144,6 +169,10 @@ class View(Protocol):
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         """The VLANs of a port of a bridge, VIDs rising."""
+        ...
+
+    def vlan_states(self, index: int) -> Mapping[int, int]:
+        """Return by VID the states (netcommon.host.api.datapath) of those VLANs of a bridge or a port that are not forwarding."""
         ...
 
     def carriers(self, vid: int) -> Sequence[int]:
@@ -260,6 +289,14 @@ class View(Protocol):
 
     def ovs_switches(self) -> Sequence[OvsBridge]:
         """Every real bridge."""
+        ...
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        """Every port of a bridge, with our mark or without."""
+        ...
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        """Tell how a real bridge takes frames on. It costs processes: people's commands alone ask. Raises HostRefused without ovs-ofctl."""
         ...
 
     def ovs_shapers(self) -> Sequence[OvsShaper]: ...

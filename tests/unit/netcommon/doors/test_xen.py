@@ -16,7 +16,7 @@ from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request, SetLink
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.change import change, setting
-from netcommon.lifecycle.context import Call, Clock, Node
+from netcommon.lifecycle.context import Call, Clock, Node, Outcome
 from netcommon.lifecycle.ends import end_due, end_some
 from netcommon.log import Log, Recorder
 from netcommon.options.sources import options_of
@@ -274,6 +274,10 @@ def test_a_twin_has_what_was_changed_of_its_nic_until_that_ends(xen: Xen, end: C
     xen.call("add")
     assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
     assert sorted(os.listdir(xen.paths.wanted)) == [f"{UUID}.json", "ends"]
+    ahead = end_due(later._replace(store=xen.store()), xen.door.call()._replace(deadline=later.clock.now() + 60))
+    twin = next(record.uuid for record in xen.store().all()[0] if record.device == "vif5.0-emu")
+    assert [(uuid, type(became)) for uuid, became in ahead] == [(twin, Outcome), (UUID, Outcome)], "neither for a reason of its own"
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
     end(later, xen.door.call()._replace(deadline=later.clock.now() + 60))
     assert wants_isolation(xen) == {"vif5.0": False, "vif5.0-emu": False}
     assert os.listdir(xen.paths.wanted) == []

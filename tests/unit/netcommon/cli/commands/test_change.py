@@ -43,6 +43,43 @@ def test_of_several_and_for_a_while(cli: Cli) -> None:
     assert "set by change" not in cli("plan", "tap1").stdout and "good" in cli("check", "tap1").stdout
 
 
+def everything(cli: Cli) -> dict[Path, bytes]:
+    """Read all files of a node."""
+    return {path: path.read_bytes() for path in cli.root.rglob("*") if path.is_file()}
+
+
+def test_ends_are_foreseen(cli: Cli) -> None:
+    """gc and repair say beforehand which options end, as they do then; plan says what the NIC is without. Nothing is touched by that."""
+    cli("change", "tap0", "rate_in=4mbit")
+    cli("change", "tap0", "rate_in=8mbit", "--for", "30m")
+    cli("change", "tap1", "rate_in=8mbit", "--for", "30m")
+    cli.time += 1801
+    before, requests = everything(cli), list(cli.host.requests)
+    ahead = cli("gc", "--dry-run").stdout
+    assert ahead.count("their time is over") == ahead.count("would be removed") == 2 and UUIDS[0] in ahead and UUIDS[1] in ahead
+    assert cli("repair", "--dry-run", "tap0").stdout == (
+        "web1/0 on tap0: would repair\n  rate_in is 4mbit, was 8mbit  # their time is over\n"
+    )
+    (row,) = cli.json("repair", "--dry-run", "tap1")
+    assert row["would"] == [{"does": "rate_in is none, was 8mbit", "differs": "their time is over"}]
+    assert "rate_in = 4mbit, set by change\n" in cli("plan", "tap0").stdout and "rate_in" not in cli("plan", "tap1").stdout
+    assert (everything(cli), list(cli.host.requests)) == (before, requests)
+    assert not any("has ended" in line for line in cli.log.lines)
+    assert cli("gc").stdout == ahead.replace("would be removed", "removed")
+    assert cli("gc", "--dry-run").stdout == "nothing to collect\n"
+    assert "is as it should be" in cli("repair", "--dry-run", "tap0").stdout
+
+
+def test_gc_says_why_an_option_goes(cli: Cli) -> None:
+    """One that was set for good goes because its file is damaged, and not because of any time."""
+    cli("change", "tap0", "rate_in=8mbit")
+    Path(cli.paths.wanted, f"{UUIDS[0]}.json").write_text("{")
+    ahead, done = cli("gc", "--dry-run").stdout, cli("gc").stdout
+    for said in (ahead, done):
+        assert UUIDS[0] in said and "not those that are kept" in said and "while" not in said and "time" not in said
+    assert cli("gc").stdout.count(UUIDS[0]) == 0
+
+
 def test_dry_run_touches_nothing(cli: Cli) -> None:
     before = Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes()
     said = cli("change", "--all", "isolated=yes", "rate_in=8mbit", "--dry-run").stdout
@@ -164,129 +201,25 @@ def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_all_passes_over_a_nic_whose_device_is_gone(cli: Cli, dry: tuple[str, ...]) -> None:
-    """As repair does; one that is named is refused."""
-    cli.host.remove_link("tap0")
-    done = cli("change", "--all", "rate_in=8mbit", *dry)
-    assert "web1/0: its device tap0 is gone, which gc cleans up after" in done.stdout
-    assert "web1/1 on tap1: " in done.stdout and done.stderr == ""
-    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
-    assert Path(cli.paths.wanted, f"{UUIDS[1]}.json").exists() is not bool(dry)
-    assert [row["error"] for row in cli.json("change", "--all", "rate_in=8mbit", *dry)] == ["", ""]
-    assert "a NIC that is up" in cli("change", "tap0", "rate_in=8mbit", *dry, status=64).stderr
-
-
-def test_new_tags(cli: Cli) -> None:
-    assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
-    assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout
-
-
-@pytest.mark.parametrize("names", [("--all",), ("tap0", "tap1")])
-def test_tags_are_those_of_one_instance(cli: Cli, names: tuple[str, ...]) -> None:
-    """Those of two would have the tags of one of them."""
-    file = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
-    stored = json.loads(file.read_bytes())
-    stored["nic"]["INSTANCE"] = "web2"
-    file.write_text(json.dumps(stored))
-    refused = cli("change", *names, "--tags-from", "-", stdin="netcommon:*:isolated", status=64)
-    assert "NICs of one instance, whose tags these are, not of web1, web2" in refused.stderr
-    assert "isolated" not in cli("plan", "tap0").stdout
-
-
-def test_a_pipe_that_gave_nothing(cli: Cli) -> None:
-    """The command in front of it may have failed: that takes no tag away. An empty file does."""
-    cli("change", "web1", "--tags-from", "-", stdin="netcommon:*:isolated\n")
-    assert "--tags-from='-'" in cli("change", "web1", "--tags-from", "-", stdin=" \n", status=64).stderr
-    assert "isolated = true" in cli("plan", "tap0").stdout
-    cli("change", "web1", "--tags-from", "/dev/null")
-    assert "isolated = true" not in cli("plan", "tap0").stdout
-
-
-def test_it_goes_with_the_definition(cli: Cli) -> None:
-    cli("change", "tap0", "rate_in=8mbit")
-    cli("define", "--remove", "--interface", "tap0")
-    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("tap9", "rate_in=8mbit"), "tap9"),
-        (("tap0", "rate_in=fast"), "rate_in='fast': expected bits a second"),
-        (("tap0", "no_such=1"), "option='no_such'"),
-        (("tap0", "--unset", "no_such"), "--unset='no_such'"),
-        (("tap0", "rate_in=8mbit", "--for", "soon"), "--for='soon'"),
-        (("tap0", "rate_in=8mbit", "--for", "0s"), "--for='0s'"),
-        (("tap0", "rate_in=8mbit", "rate_in=9mbit"), "once"),
-        (("tap0", "--tags-from", "/no/such"), "--tags-from"),
-        (("tap0", "--tags-from", "-"), "TAGS"),
-    ],
-)
-def test_refused(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
-    """One line, exit 64, nothing touched."""
-    result = cli("change", *arguments, status=64, stdin="netcommon:0:isolatd\n")
-    assert said in result.stderr and len(result.stderr.strip().splitlines()) <= 2
+def test_a_template_that_there_is_not_refuses_all(cli: Cli, dry: tuple[str, ...]) -> None:
+    """One of several NICs needs it: the others are not touched either, and what is said to do next is about the template."""
+    cli.host.add_ovs_bridge("ovs0")
+    cli.host.add_tap("tap2", holder=77)
+    cli("define", "--interface", "tap2", "--mode", "openvswitch", "--link", "ovs0", "--instance", "web1", "--index", "2")
+    cli("up", "tap2")
+    before = cli("show", "tap0", "tap1", "tap2").stdout
+    done = cli("change", "tap0", "tap1", "tap2", "flows=none", "rate_in=8mbit", *dry, status=78)
+    assert "ovs/none.j2" in done.stderr and "plan NIC --resolve" in done.stderr and "netcommon config" not in done.stderr
+    assert "tap0" not in done.stdout and cli("show", "tap0", "tap1", "tap2").stdout == before
     assert not Path(cli.paths.wanted).exists()
+    cli.host.templates["firewall/limited.j2"] = "no; rule"
+    assert "plan NIC --resolve" in cli("change", "tap0", "firewall=limited", *dry, status=78).stderr
 
 
-@pytest.mark.parametrize("arguments", [(), ("tap0",), ("rate_in=8mbit",), ("--all", "tap0", "rate_in=8mbit"), ("tap0", "--for", "2h")])
-def test_not_said_what(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert "Usage: netcommon change" in cli("change", *arguments, status=2).stderr
-
-
-def test_not_root(cli: Cli) -> None:
-    cli.uid = 1000
-    assert "only root" in cli("change", "tap0", "rate_in=8mbit", status=69).stderr
-
-
-def test_what_means_nothing_is_said(two: Cli) -> None:
-    """It is kept, as a site's [nic] is for all of its NICs; and an option is not set and unset at once."""
-    two("up", "--all")
-    done = two("change", "tap0", "gateway_arp=yes")
-    assert "gateway_arp means nothing in mode bridged, only in routed" in done.stderr
-    assert "gateway_arp = true, set by change; nothing in mode bridged" in two("plan", "tap0").stdout
-    refused = two("change", "tap0", "rate_in=8mbit", "--unset", "rate_in", status=64)
-    assert "--unset='rate_in': expected an option that is not set by the same command" in refused.stderr
-
-
-def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cli: Cli) -> None:
-    cli("define", "--uuid", UUIDS[0], "--interface", "tap0", "--mode", "bridged", "--link", "br0")
-    cli("change", "tap0", "rate_in=8mbit")
-    cli("define", "--remove", "--interface", "tap0")
-    assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
-    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
-
-
-def test_an_empty_duration_is_none(cli: Cli) -> None:
-    """A variable of a script that is empty would else set it for good, or take the tags on record."""
-    assert "--for=''" in cli("change", "tap0", "isolated=yes", "--for", "", status=64).stderr
-    assert "--tags-from=''" in cli("change", "--all", "--tags-from", "", status=64).stderr
-    assert "set by change" not in cli("plan", "tap0").stdout
-
-
-def test_how_long_it_holds_is_said_where_nothing_else_changes(cli: Cli) -> None:
-    cli("change", "tap0", "isolated=yes", "--for", "1h")
-    assert cli("change", "tap0", "isolated=yes").stdout == "web1/0 on tap0: isolated holds until it is unset\n"
-    assert cli("change", "tap0", "isolated=yes", "--for", "1h").stdout == "web1/0 on tap0: isolated holds for a while\n"
-    assert cli("change", "tap0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8mbit, was none\n"
-
-
-def test_a_definition_that_there_is_not_takes_no_options_along(cli: Cli) -> None:
-    """The NIC is Ganeti's, or its definition cannot be removed: it goes on, with what was changed of it."""
-    cli("change", "tap0", "isolated=yes")
-    Path(cli.paths.definitions, f"{UUIDS[0]}.toml").unlink()
-    assert "no such definition" in cli("define", "--remove", "--uuid", UUIDS[0]).stdout
-    assert "isolated" in Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text()
-    assert "isolated = true, set by change" in cli("show", "tap0").stdout
-
-
-@pytest.mark.parametrize(
-    "text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}']
-)
-def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str) -> None:
+def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli) -> None:
     """With it go the options that it held, which the NIC has until then: whoever sees that is told why. Before, nothing is touched."""
     cli("change", "tap0", "rate_in=8mbit")
-    kept = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    kept, text = Path(cli.paths.wanted, f"{UUIDS[0]}.json"), "{"
     kept.write_text(text)
     for words in (["tap0", "isolated=yes", "--dry-run"], ["tap0", "none", "isolated=yes"]):
         cli("change", *words, status=0 if "--dry-run" in words else 64)
@@ -295,6 +228,23 @@ def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str
     assert "rate_in is none, was 8mbit; isolated is true" in done.stdout
     assert f"error: web1/0: {kept}" in done.stderr and "quarantine" in done.stderr
     assert [file.read_text() for file in (kept.parent / "quarantine").iterdir()] == [text]
+
+
+def test_an_option_of_a_newer_version_is_taken_back_by_name(cli: Cli) -> None:
+    """Only where one of the NICs has it; until then each change of that NIC is refused, in one line."""
+    cli("change", "tap0", "tap1", "rate_in=8mbit")
+    kept = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    stored = json.loads(kept.read_text())
+    stored["local"]["no_such"] = {"value": "1", "end": None, "then": None}
+    kept.write_text(json.dumps(stored))
+    for words in (["isolated=yes"], ["isolated=yes", "--dry-run"], ["--unset", "rate_in"]):
+        (line,) = cli("change", "tap0", *words, status=69).stderr.splitlines()
+        assert "no_such" in line and f"netcommon change {UUIDS[0]} --unset no_such" in line
+        assert json.loads(kept.read_text()) == stored
+    cli("change", "tap1", "--unset", "no_such", status=64)
+    cli("change", "tap0", "--unset", "nor_such", status=64)
+    cli("change", UUIDS[0], "--unset", "no_such")
+    assert list(json.loads(kept.read_text())["local"]) == ["rate_in"] and "rate_in = 8mbit" in cli("show", "tap0").stdout
 
 
 def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:
