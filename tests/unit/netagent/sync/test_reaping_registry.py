@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netagent.sync.jobs import Jobs
-from netagent.sync.messages import Answered, Apply, Ask, Did, Failed, Failure, List, Local, Looked, Retain, Send, Surveyed, Wanted
+from netagent.sync.messages import Answered, Apply, Ask, Did, Failed, Failure, List, Local, Looked, Marked, Retain, Send, Surveyed, Wanted
 from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
@@ -180,6 +180,30 @@ def test_what_is_added_first_is_of_the_latest_reports() -> None:
     turned.passes(20.0)
     turned.asked = [each for each in turned.asked if isinstance(each, Ask)]
     assert turned.asked == [] or turned.asked == [asked], "the same again"
+
+
+def test_a_nic_that_its_former_node_has_still_is_taken_over_as_soon_as_that_has_not() -> None:
+    """A guest has migrated, and the node that it has left says so a moment later: nobody tells that, so it is asked again."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun(nic(0, master=f"node:{OTHER}"), reports=({"nic": NICS[0], "state": "incoming"},))
+    turned.up(0)
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Answered(None, "e:11"))
+    turned.passes(1.0)
+    for _ in range(20):
+        asked = turned.take(Ask)
+        assert (asked.method, asked.uuid) == ("POST", NICS[0])
+        turned.tell(Failed(Failure("exists", "there is a NIC")))
+        turned.passes(20.0)
+        assert [each for each in turned.asked if isinstance(each, Ask)] == [], "not on and on, while it runs on both"
+        turned.passes(20.0)
+    turned.take(Ask)
+    turned.tell(Answered(None, "e:12"))
+    turned.told(nic(0, "e:12", "change"), ready="e:12")
+    turned.passes(100.0)
+    assert [each for each in turned.asked if isinstance(each, Ask)] == []
 
 
 def test_marks_stand_where_reports_were_refused() -> None:
