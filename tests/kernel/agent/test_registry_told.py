@@ -1,0 +1,103 @@
+"""What a real agent tells its registry beside the ups and downs of NICs: what there is on the node, drift, arrivals; and what it never does."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import Any
+
+from runtime import definitions
+from runtime.environment import nic_from_environment
+from runtime.paths import Paths
+from tests.kernel.agent.test_registry import item, registry, status
+from tests.kernel.test_doors_parallel import environment
+from tests.support.agent import agent
+from tests.support.netns import run
+from tests.support.node import Node
+from tests.support.registry import NODES
+from tests.support.rundoor import rundoor
+from tests.support.service import Served
+
+__all__ = ["registry"]  # a fixture
+
+
+def about(registry: Served) -> dict[str, Any]:
+    """Give what the registry has been told of this node."""
+    said: dict[str, Any] = registry.client().get(f"nodes/{NODES[0]}").body
+    return said
+
+
+def test_what_there_is_on_the_node_and_what_should_be(node: Node, registry: Served) -> None:
+    """Bridges, hardware, addresses and tables as they come and go, by events; what should be there and is not is an alarm."""
+    client = registry.client()
+    client.change("PATCH", f"nodes/{NODES[0]}", {"provides": ["blue"]})
+    with agent(settings="[registry]\ncompare_delay = 3600\n") as running:
+        running.took(lambda: about(registry)["missing"] == ["blue"], 20, "what is missing is known")
+        running.took(lambda: "blue" in status(node)["alarms"].get("registry-provides", ""), 20, "there is an alarm")
+        node.bridge("blue")
+        node.outside("up0", "192.0.2.1/24")
+        node.address("up0", "192.0.2.2/24")
+        run("ip", "rule", "add", "from", "192.0.2.99", "table", "77")
+        took = running.took(lambda: about(registry)["missing"] == [], 20, "what came is told")
+        running.took(lambda: "registry-provides" not in status(node)["alarms"], 20, "the alarm is over")
+
+        def told() -> bool:
+            said = about(registry)["about"]
+            return "blue" in said["bridges"] and "192.0.2.2" in said["addresses"] and "77" in said["tables"]
+
+        running.took(told, 20, "all of it")
+        run("ip", "link", "del", "blue")
+        running.took(lambda: about(registry)["missing"] == ["blue"], 20, "what went is told")
+        assert took < 6, took
+
+
+def test_drift_is_told(node: Node, registry: Served) -> None:
+    """Where nothing is repaired the registry says what does not hold of a NIC; and that it holds again."""
+    node.router()
+    node.tap("tap0")
+    nic = environment(MODE="routed", LINK="main", IP="192.0.2.77")
+    uuid, client = nic["INTERFACE_UUID"], registry.client()
+    definitions.write(Paths(), nic_from_environment(nic))
+
+    def drift() -> list[str]:
+        found = [each["report"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
+        return list(found[0]["drift"]) if found else ["?"]
+
+    with agent(settings='[registry]\ncompare_delay = 3600\n[repair]\nroute = "report"\n') as running:
+        running.rested()
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.took(lambda: item(client, uuid)["shown"]["applied"] == item(client, uuid)["revision"], 20, "it is as the registry wants")
+        assert drift() == []
+        run("ip", "route", "del", "192.0.2.77", "dev", "tap0")
+        took = running.took(lambda: "route" in drift(), 20, "the drift is reported")
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.took(lambda: drift() == [], 20, "it is over")
+        assert took < 6, took
+        assert item(client, uuid)["shown"]["state"] == "running"
+
+
+def test_run_that_was_unmounted_takes_nothing_away(node: Node, registry: Served) -> None:
+    """Nothing can be told of what is on the node: there is an alarm, and not one NIC goes from the registry."""
+    node.bridge("br0")
+    nics = [environment(number, MODE="bridged", LINK="br0", IP="") for number in range(3)]
+    for nic in nics:
+        definitions.write(Paths(), nic_from_environment(nic))
+    node.tap("tap0")
+    client = registry.client()
+    settings = "[registry]\ncompare_delay = 1\ncompare_interval = 60\n"
+    with agent(settings=settings) as running:
+        running.rested()
+        assert rundoor("kvm-ifup", nics[0]).status == 0
+        running.took(lambda: len(list(client.all("nics"))) == 3, 30, "all are known")
+        running.took(lambda: item(client, nics[0]["INTERFACE_UUID"])["shown"]["state"] == "running", 20, "one is up")
+        running.stop(signal.SIGKILL)
+        shutil.rmtree("/run/netcommon")
+        before = sorted(each["nic"]["uuid"] for each in client.all("nics"))
+        running.start()
+        running.took(lambda: "registry-inventory" in status(node)["alarms"], 30, "there is an alarm")
+        running.took(lambda: running.status()["agent"]["registry"] == "in step", 20, "it speaks with the registry")
+        assert sorted(each["nic"]["uuid"] for each in client.all("nics")) == before
+        said = [
+            each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == nics[0]["INTERFACE_UUID"]
+        ]
+        assert said == ["running"], "nobody knows that it has stopped"
