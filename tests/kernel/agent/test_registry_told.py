@@ -1,4 +1,4 @@
-"""What a real agent tells its registry beside the ups and downs of NICs: what there is on the node, drift, arrivals; and what it never does."""
+"""What a real agent tells its registry beside ups and downs: what there is on the node, and drift; and nothing that it cannot know."""
 
 from __future__ import annotations
 
