@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import shutil
 import signal
+import statistics
+import time
+from pathlib import Path
 from typing import Any
 
 from runtime import definitions
 from runtime.environment import nic_from_environment
+from runtime.membership import Membership, write
 from runtime.paths import Paths
 from tests.kernel.agent.test_registry import item, registry, status
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent
-from tests.support.netns import run
+from tests.support.netns import run, slowness
 from tests.support.node import Node
 from tests.support.registry import NODES
+from tests.support.registry_process import Registry
 from tests.support.rundoor import rundoor
 from tests.support.service import Served
 
 __all__ = ["registry"]  # a fixture
+SETTINGS = "[registry]\ncompare_delay = 3600\n"
 
 
 def about(registry: Served) -> dict[str, Any]:
     """Give what the registry has been told of this node."""
+    time.sleep(0.01)  # whoever asks on and on is asked to wait
     said: dict[str, Any] = registry.client().get(f"nodes/{NODES[0]}").body
     return said
 
@@ -31,7 +38,7 @@ def test_what_there_is_on_the_node_and_what_should_be(node: Node, registry: Serv
     """Bridges, hardware, addresses and tables as they come and go, by events; what should be there and is not is an alarm."""
     client = registry.client()
     client.change("PATCH", f"nodes/{NODES[0]}", {"provides": ["blue"]})
-    with agent(settings="[registry]\ncompare_delay = 3600\n") as running:
+    with agent(settings=SETTINGS) as running:
         running.took(lambda: about(registry)["missing"] == ["blue"], 20, "what is missing is known")
         running.took(lambda: "blue" in status(node)["alarms"].get("registry-provides", ""), 20, "there is an alarm")
         node.bridge("blue")
@@ -60,10 +67,11 @@ def test_drift_is_told(node: Node, registry: Served) -> None:
     definitions.write(Paths(), nic_from_environment(nic))
 
     def drift() -> list[str]:
+        time.sleep(0.01)
         found = [each["report"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
         return list(found[0]["drift"]) if found else ["?"]
 
-    with agent(settings='[registry]\ncompare_delay = 3600\n[repair]\nroute = "report"\n') as running:
+    with agent(settings=f'{SETTINGS}[repair]\nroute = "report"\n') as running:
         running.rested()
         assert rundoor("kvm-ifup", nic).status == 0
         running.took(lambda: item(client, uuid)["shown"]["applied"] == item(client, uuid)["revision"], 20, "it is as the registry wants")
@@ -101,3 +109,41 @@ def test_run_that_was_unmounted_takes_nothing_away(node: Node, registry: Served)
             each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == nics[0]["INTERFACE_UUID"]
         ]
         assert said == ["running"], "nobody knows that it has stopped"
+
+
+def test_a_registry_that_stands_still_keeps_no_hook_waiting(node: Node, tmp_path: Path) -> None:
+    """It takes requests and answers none; ups and downs take what they took, and when it goes on it is told of them."""
+    node.bridge("br0")
+    made = Registry(tmp_path)
+    made.start()
+    try:
+        made.here()
+        with made.client() as asked:
+            asked.change("POST", "nodes", {"uuid": NODES[0], "name": "node0"})
+        write(Paths(), Membership(NODES[0], "node0"))
+        nic = environment(MODE="bridged", LINK="br0", IP="")
+        took: dict[bool, list[float]] = {False: [], True: []}
+        with agent(settings=SETTINGS) as running:
+            running.took(lambda: running.status()["agent"]["registry"] == "in step", 20, "it is in step")
+            for frozen in (False, True, False, True):
+                made.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+                for _ in range(10):
+                    tap = node.tap("tap0")
+                    begun = time.monotonic()
+                    assert rundoor("kvm-ifup", nic).status == 0 and rundoor("kvm-ifdown", nic).status == 0
+                    took[frozen].append(time.monotonic() - begun)
+                    tap.close()
+            node.tap("tap0")
+            assert rundoor("kvm-ifup", nic).status == 0
+            made.signal(signal.SIGCONT)
+
+            def state() -> list[str]:
+                with made.client() as asked:
+                    return [item["report"]["state"] for item in asked.all("reports", node=NODES[0])]
+
+            running.took(lambda: state() == ["running"], 40, "it is told when it goes on")
+        middle = {frozen: statistics.median(each) * 1e3 for frozen, each in took.items()}
+        print(f"an up and a down: {middle[False]:.1f} ms, with a registry that stands still {middle[True]:.1f} ms")
+        assert middle[True] < middle[False] * 1.5 + 20 and max(took[True]) < 2 * slowness()
+    finally:
+        made.kill()

@@ -54,8 +54,8 @@ ACTIONS = ["nic.add", "nic.set", "nic.delete"]
 class Turned:
     """A machine, the time, which the test turns, and what is on the node. Requests that nobody has looked at yet are ``asked``."""
 
-    def __init__(self, rules: Rules | None = None, kept: Any = None, check: float = 9e9) -> None:
-        self.now, self.chance = 1000.0, random.Random(1)
+    def __init__(self, rules: Rules | None = None, kept: Any = None, check: float = 9e9, seed: int = 1) -> None:
+        self.now, self.chance = 1000.0, random.Random(seed)
         self.here: dict[str, Local] = {}
         self.machine = Machine(NODE, (rules or Rules())._replace(check=check), self.id, self.chance.random, self.now, kept)
         self.asked: list[Any] = []
