@@ -6,8 +6,12 @@ import uuid
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from netagent.sync.about import about
 from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Link, Rule
+from netregistry.model.codec import read, write
+from netregistry.model.node import About
 from runtime.errors import HostRefused
 from tests.support.registry import NODES
 
@@ -32,10 +36,12 @@ RULES = {
 }
 
 
-def view(switches: Any) -> Any:
+def view(switches: Any, links: list[Link] | None = None) -> Any:
     return cast(
         Any,
-        SimpleNamespace(links=lambda: LINKS, addresses=lambda: ADDRESSES, rules=lambda family: RULES[family], ovs_switches=switches),
+        SimpleNamespace(
+            links=lambda: links or LINKS, addresses=lambda: ADDRESSES, rules=lambda family: RULES[family], ovs_switches=switches
+        ),
     )
 
 
@@ -57,3 +63,13 @@ def test_a_switch_that_does_not_answer_hides_nothing_else() -> None:
         raise HostRefused("no answer")
 
     assert about(view(silent), NODES[0])._replace(provided=()) == about(view(list), NODES[0])._replace(provided=())
+
+
+@pytest.mark.parametrize("name", ["br\x01", "br\udc80", "\u202e", "a b", '"', "br\u00e9", "-"])
+@pytest.mark.parametrize("kind", ["bridge", "", "switch"])
+def test_a_name_that_no_registry_takes_hides_nothing_else(name: str, kind: str) -> None:
+    """The kernel lets whoever makes a device name it nearly as he likes."""
+    odd = [] if kind == "switch" else [Link(9, name, kind=kind, address="52:54:00:00:00:09", up=True)]
+    said = about(view(lambda: [SimpleNamespace(name=name)] if kind == "switch" else [], [*LINKS, *odd]), NODES[0])
+    assert read(About, write(said)) == said, "the registry takes it"
+    assert {"eth0", "eth1"} <= {each.name for each in said.interfaces} and "blue" in said.bridges and "blue" in said.provided
