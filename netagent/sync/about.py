@@ -52,7 +52,7 @@ def _tables(view: View) -> tuple[str, ...]:
 
 
 def _sayable(name: str) -> bool:
-    """Tell whether a registry takes a device's name, of which the kernel allows nearly any bytes: one that it refuses would hide all others."""
+    """Tell whether a registry takes a device's name, of which the kernel allows nearly any: one that it refuses hid all others."""
     try:
         return bool(validate.name(name, ""))
     except NetcommonError:
