@@ -24,6 +24,9 @@ TEMPORARY = ".netcommon-tmp-"
 #: How often a temporary file may be swept away under us before we give up.
 SWEPT = 5
 
+#: The folder in a folder in which lies what was damaged in that.
+QUARANTINE = "quarantine"
+
 #: Bytes read at once behind those that a file was said to hold.
 ROOM = 4096
 
@@ -229,6 +232,13 @@ class Folder:
             return
         except OSError as error:
             raise refused("cannot move", f"{self.path}/{name}", error) from None
+
+    def put_aside(self, name: str) -> str:
+        """Move what is called so into QUARANTINE, beside what was called so earlier; return where it is, below this. Raises HostRefused."""
+        with self.make_sub(QUARANTINE) as aside:
+            free = next(free for number in count() if not aside.exists(free := f"{name}-{number}"))
+            self.move(name, aside, free)
+            return f"{QUARANTINE}/{free}"
 
     def link(self, name: str, target: str) -> None:
         """Replaces the symbolic link (or whatever file) ``name`` at once. Raises HostRefused."""

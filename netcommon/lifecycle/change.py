@@ -191,13 +191,16 @@ def _asked(
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
-    asked = {each.option for each in edit(wanted.NOTHING).local}
+    unfit: list[str] = []
+    told = changed_options.told_of(node, nic, after.network, unfit, look)
+    made = edit(wanted.NOTHING)
+    asked = {each.option for each in (*made.local, *made.registry)}
     list(of_changed(each for each in after.force(now) if each.option in asked))
     has = {each.option for each in standing.nic.wanted}
     # what the NIC came up without keeps no other option from its end
     changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
-    unfit: list[str] = []
-    nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
+    fit = changed_options.fitting(node, nic, after.force(now), unfit, asked)
+    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
     for text in unfit:
         call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
@@ -314,9 +317,9 @@ def _changed(
         raise _alone(record)
     more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
     what = _differing(node, _standing(record), nic)
-    pending = before if after == before else before._replace(pending=after.local)  # what is kept as it is needs no file to be written
+    pending = before if after == before else before._replace(pending=after)  # what is kept as it is needs no file to be written
     _keep(node, nic, before, pending)
-    attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
+    attempt = BringUp(node, nic, call, held, run_scripts=False, changes=True)
     try:
         outcome = attempt.run(record, None)
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing

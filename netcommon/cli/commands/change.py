@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
 from netcommon.options.shown import shown
 from netcommon.options.tags import KINDS, value_of
-from runtime import wanted
+from runtime import membership, wanted
 from runtime.environment import is_twin
 from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.nic import Nic
@@ -51,9 +52,10 @@ def command(
     """Change options of NICs that are up: only what differs is done, and if it cannot be done, nothing is.
 
     Every option of `netcommon plan` will do. What is set holds until it is unset: over restarts of the guest and reboots of this node,
-    and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. --unset alone takes
-    it back of a NIC that is not up too, which is named by its UUID, or as it is defined. --all without options, and --tags-from, do what
-    has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
+    and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. On a node that has
+    joined a registry options are set with --for alone. --unset alone takes it back of a NIC that is not up too, which is named by its
+    UUID, or as it is defined. --all without options, and --tags-from, do what has been changed in the settings, or in the instance's
+    tags, which a hypervisor tells only at the next start.
 
     A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
@@ -73,6 +75,8 @@ def command(
     for name in unset:
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
+    if sets and not seconds:
+        _refuse_for_good(app, sets)
     tags = None if tags_from is None else _tags(tags_from)
     down = _down(node, known, view, names) if unset and not (sets or tags is not None or seconds) else {}
     up = [name for name in names if not down.get(name)]
@@ -162,6 +166,16 @@ def _defined(app: App, word: str) -> set[str]:
     with suppress(NicInvalid):
         return {defined(app.paths, word).uuid}
     return set()
+
+
+def _refuse_for_good(app: App, sets: Mapping[str, str]) -> None:
+    """Raise HostRefused on a node that has joined a registry: what holds for good is set there, for every node that the guest comes to."""
+    if membership.read(app.paths) is not None:
+        there = " ".join(f"options.{name}={shlex.quote(value)}" for name, value in sets.items())
+        raise HostRefused(
+            "this node has joined a registry, where options are set for good: here they are set for a while",
+            f"give --for, such as --for 2h, or set them there: netcommon registry nic set NIC {there}",
+        )
 
 
 def _tags(path: str) -> list[str]:

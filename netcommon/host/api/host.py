@@ -247,6 +247,10 @@ class View(Protocol):
         """What every device has carried, by its index."""
         ...
 
+    def queue_drops(self) -> Mapping[int, int]:
+        """Return what the root qdiscs have dropped since they were put there, by the device's index; no device counts that as dropped."""
+        ...
+
     def sysctl(self, path: str) -> str | None:
         """The value of /proc/sys/``path``, or None where there is no such file. ``path`` uses slashes: "net/ipv4/ip_forward"."""
         ...

@@ -220,6 +220,9 @@ class Snapshot:
     def counters(self) -> Mapping[int, Counters]:
         return self._once("counters", self._view.counters)
 
+    def queue_drops(self) -> Mapping[int, int]:
+        return self._once("queue drops", self._view.queue_drops)
+
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))
 

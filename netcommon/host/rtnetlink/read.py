@@ -148,6 +148,11 @@ class KernelView:
 
         return _sane(counters.counters, self._dump("counters", counters.dump()))
 
+    def queue_drops(self) -> Mapping[int, int]:
+        from netcommon.host.rtnetlink import counters  # no hook asks
+
+        return _sane(counters.queue_drops, self._dump("qdiscs", counters.dump_queues()))
+
     # -- bridge ports and forwarding databases
 
     def port(self, index: int) -> Port | None:

@@ -198,6 +198,9 @@ class MemoryView:
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
         return {}
 
+    def queue_drops(self) -> Mapping[int, int]:
+        return dict(self._kernel.tc.drops)
+
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
 

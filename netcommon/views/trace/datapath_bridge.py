@@ -50,6 +50,8 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     if not master.up:
         trail.drops(port.name, name, "the bridge is switched off")
         return
+    if _bridge(walk, master).mst:
+        trail.doubt(port.name, name, "with multiple spanning trees (mst_enabled) which ports forward is not told here", KERNEL)
     state = _port(walk, port).state
     if state not in (FORWARDING, LEARNING):
         trail.drops(port.name, f"port {port.name} of {name}", f"the port is {STATES.get(state, state)}")
@@ -62,6 +64,7 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
         if why:
             trail.drops(master.name, f"br_netfilter of {name}", why)
             return
+        walk.hooks.gathered(master.name, packet)
         if packet.protocol == IPV6 and packet.network[6] == HOP_BY_HOP:
             trail.doubt(master.name, f"br_netfilter of {name}", "what it makes of options of IPv6 is not followed", KERNEL)
     crossing = _classified(walk, port, master, state)
@@ -130,8 +133,6 @@ def _classified(walk: Walk, port: Link, master: Link, state: int) -> Crossing | 
     if packet.tag and int.from_bytes(packet.tag[:2], "big") != master.protocol:
         trail.lost(port.name, name, "its tag is not of the bridge's vlan_protocol, stays in it, and is not followed", KERNEL)
         return None
-    if _bridge(walk, master).mst:
-        trail.doubt(port.name, meets, "with multiple spanning trees (mst_enabled) which ports forward is not told here", KERNEL)
     if vid and vid not in there:
         trail.drops(port.name, meets, f"the port is not in VLAN {vid}: it has {words.ranges(there) or 'none'}")
         return None

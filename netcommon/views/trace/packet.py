@@ -89,6 +89,13 @@ class Packet:
         return self._upper[0]
 
     @property
+    def whole(self) -> bool:
+        """Tell whether it is no fragment, the first one neither."""
+        if self.protocol == IPV4:
+            return not int.from_bytes(self.network[6:8], "big") & 0x3FFF
+        return self.extension(FRAGMENT) is None
+
+    @property
     def fragment(self) -> bool:
         """A later fragment: what is above IP lies in the first."""
         return self._upper[2]

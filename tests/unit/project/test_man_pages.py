@@ -67,7 +67,7 @@ def test_every_command_door_and_format_has_its_page() -> None:
     doors = {path.name for path in (ROOT / "hooks").iterdir() if not path.is_dir()} - {"launcher"}
     assert {f"{door}.8" for door in doors} == {name for name in names if name.endswith(".8")}
     assert {name for name in names if name.endswith(".5")} == {
-        f"netcommon-{name}.5" for name in ("config", "definition", "options", "record", "wanted")
+        f"netcommon-{name}.5" for name in ("config", "definition", "network", "node", "options", "record", "wanted")
     }
 
 
