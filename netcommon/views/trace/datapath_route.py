@@ -12,6 +12,7 @@ from netcommon.operations.table import MAIN
 from netcommon.views.trace.datapath_device import taken
 from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
 from netcommon.views.trace.headers import malformed4, malformed6
+from netcommon.views.trace.kinds import swallowed
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
@@ -234,7 +235,7 @@ def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
 
     One that nobody has asked for is taken for one that answers.
     """
-    if out.address and not walk.device(out).arp:
+    if out.address and not walk.device(out).arp and not swallowed(out):
         does = "nobody is asked for a MAC there (arp off): it goes to the device's own where no entry tells another"
         walk.trail.doubt(out.name, f"device {out.name}", does, KERNEL)
     network = walk.packet.network

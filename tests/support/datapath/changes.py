@@ -215,8 +215,7 @@ def _uplink_off(dice: random.Random, place: Place) -> Change:
 
 def _of_bridge(dice: random.Random, place: Place) -> Change:
     words = ("group_fwd_mask 0x4000", "group_fwd_mask 8", "mcast_querier 1", "mcast_snooping 0", "nf_call_iptables 1", "stp_state 1")
-    words = (*words, "ageing_time 0")
-    chosen = dice.choice((*words, "promisc"))
+    chosen = dice.choice((*words, "ageing_time 0", "promisc"))
     if chosen == "promisc":
         return Change("br0 promisc", ("link set br0 promisc on",))
     return Change(f"br0 {chosen}", (f"link set br0 type bridge {chosen}",))
