@@ -11,8 +11,8 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
-from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
-from runtime import validate
+from netcommon.cli.registry_client import as_root, client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
+from runtime import membership, validate
 
 F = TypeVar("F", bound=Callable[..., object])
 GIVEN = "FIELD=VALUE"
@@ -325,6 +325,30 @@ def node_show(app: App, name: str, as_json: bool) -> None:
     """Show everything about a node."""
     with client(app) as asked:
         show_one(node_of(asked, name), "node", as_json)
+
+
+@node.command("join")
+@click.argument("name", metavar="NODE")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Let this machine join, by a UUID that it keeps.
+
+    For example netcommon registry node join node1 cluster=prod. The UUID is in /var/lib/netcommon/node.json, which is not to be copied to
+    another machine. One that has joined already joins again under the same UUID, where the registry has forgotten it.
+    """
+    as_root(app)
+    there = membership.read(app.paths)
+    me = membership.Membership(there.uuid if there is not None else app.new_uuid(), name)
+    with client(app) as asked:
+        body = {"uuid": me.uuid, "name": name, **_body("nodes", given, asked)}
+        asked.change("POST", "nodes", body, dry_run=True)  # what is refused is refused before anything is kept
+        if not dry_run:
+            membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
+        said = asked.change("POST", "nodes", body, dry_run=dry_run)
+    show_change(said, f"node {name} joined: {me.uuid}", dry_run, as_json)
 
 
 @node.command("set")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 
+from netcommon.host.api.requests import AddVlan, DeleteVlan
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 EVERY: frozenset[str] = frozenset()  #: all sets of a table (View.nft_elements)
@@ -363,6 +364,19 @@ class Answer(NamedTuple):
 
 DONE = Answer()
 NOT_TRIED = Answer(errno.ECANCELED, "not tried")
+
+
+def is_behind(request: Request) -> bool:
+    """Tell whether the answers to the requests before it say if it is carried out (AddVlan)."""
+    return isinstance(request, AddVlan) and request.behind
+
+
+def held_up(request: Request, requests: Iterable[Request], answers: Iterable[Answer]) -> bool:
+    """Tell whether it is not to be tried, by ``answers`` to the ``requests`` before it."""
+    return is_behind(request) and any(
+        isinstance(before, DeleteVlan) and before.index == request.index and not (said.ok or said.errno in before.gone)
+        for before, said in zip(requests, answers, strict=False)
+    )
 
 
 class Service(Protocol):

@@ -451,7 +451,7 @@ def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
     sim = machine(tmp_path, "bridged")
     to(sim, rate_in="8mbit")
     path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = path.read_text().replace('"schema":1', '"schema":2').replace('"schema": 1', '"schema": 2')
+    newer = path.read_text().replace('"schema":2', '"schema":3')
     assert newer != path.read_text()
     path.write_text(newer)
     was = sim.picture()
@@ -796,7 +796,7 @@ def test_unset_of_a_nic_that_is_not_up(tmp_path: Path) -> None:
     assert kept(sim) == [("rate_in", "8mbit")]
     assert not take_back(sim.node, UUIDS[0], ("node_access",), sim.call()).changed
     file = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = json.dumps({**json.loads(file.read_text()), "schema": 2})
+    newer = json.dumps({**json.loads(file.read_text()), "schema": wanted.SCHEMA + 1})
     file.write_text(newer)
     with pytest.raises(RecordTooNew):
         take_back(sim.node, UUIDS[0], ("rate_in",), sim.call())

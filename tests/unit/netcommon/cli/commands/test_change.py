@@ -90,6 +90,28 @@ def test_dry_run_touches_nothing(cli: Cli) -> None:
     assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
 
 
+def test_what_changes_its_record_alone_is_foretold(cli: Cli) -> None:
+    """Tags that are overruled, an option that only holds for another time, or of which the NIC has the same without."""
+    tags = cli.root / "tags"
+    tags.write_text("netcommon:0:rate_in:4mbit")
+    cli("change", "tap0", "rate_in=8mbit")
+    tagged = ("change", "tap0", "--tags-from", str(tags))
+    for words in (
+        tagged,
+        ("change", "tap0", "rate_in=8mbit", "--for", "1h"),
+        ("change", "tap0", "isolated=no"),
+        ("change", "tap0", "rate_in=8mbit"),
+    ):
+        said = cli(*words, "--dry-run").stdout
+        (ahead,) = cli.json(*words, "--dry-run")
+        assert ahead["changed"] == ("is so already" not in said) and not ahead["options"] and not ahead["done"]
+        (row,) = cli.json(*words)
+        assert row["changed"] == ahead["changed"], words
+        assert ahead["kept"] in row["text"]
+        (again,) = cli.json(*words, "--dry-run")
+        assert not again["changed"]
+
+
 def test_dry_run_says_what_would_become_of_the_others(cli: Cli) -> None:
     """One that cannot have the option (the first has no MAC for an entry) hides no other, and the exit status is that of the change."""
     done = cli("change", "--all", "static_fdb=yes", "--dry-run", status=64)
@@ -193,11 +215,142 @@ def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: 
     assert ("expected" in said) is bool(status) and "several" not in said
 
 
+def test_a_nic_that_is_only_defined_is_called_so_too(cli: Cli) -> None:
+    """What is kept of it is taken back by its name. One that is called as the word of an option is named by its UUID."""
+    uuid = called(cli, "vm=3")
+    cli("change", "vm=3", "rate_in=8mbit")
+    cli("down", "--force", "vm=3")
+    assert "rate_in" in cli("change", "vm=3", "--unset", "rate_in").stdout and not Path(cli.paths.wanted, f"{uuid}.json").exists()
+    for name in ("vm=3", "db=1/0"):
+        assert "not only defined" in cli("change", name, "rate_in=8mbit", status=64).stderr
+    cli("define", "--interface", "isolated=yes", "--mode", "bridged", "--link", "br0")
+    assert UUIDS[3] in cli("change", "isolated=yes", status=64).stderr
+    done = cli("change", "tap0", "isolated=yes")
+    assert UUIDS[3] in done.stderr and "web1/0 on tap0: isolated is true" in done.stdout
+
+
 def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
     called(cli, "vm=3")
     for word in ("vm=4", "vm=", "=3", "VM=3"):
         assert "option" in cli("change", "tap0", word, status=64).stderr
     assert not Path(cli.paths.wanted).exists()
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_all_passes_over_a_nic_whose_device_is_gone(cli: Cli, dry: tuple[str, ...]) -> None:
+    """As repair does; one that is named is refused."""
+    cli.host.remove_link("tap0")
+    done = cli("change", "--all", "rate_in=8mbit", *dry)
+    assert "web1/0: its device tap0 is gone, which gc cleans up after" in done.stdout
+    assert "web1/1 on tap1: " in done.stdout and done.stderr == ""
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+    assert Path(cli.paths.wanted, f"{UUIDS[1]}.json").exists() is not bool(dry)
+    assert [row["error"] for row in cli.json("change", "--all", "rate_in=8mbit", *dry)] == ["", ""]
+    assert "a NIC that is up" in cli("change", "tap0", "rate_in=8mbit", *dry, status=64).stderr
+
+
+def test_new_tags(cli: Cli) -> None:
+    assert cli("change", "web1", "--tags-from", "-", stdin="netcommon:0:isolated\nrole:web\n").exit_code == 0
+    assert "isolated = true, from TAGS: netcommon:0:isolated" in cli("plan", "tap0").stdout
+
+
+@pytest.mark.parametrize("names", [("--all",), ("tap0", "tap1")])
+def test_tags_are_those_of_one_instance(cli: Cli, names: tuple[str, ...]) -> None:
+    """Those of two would have the tags of one of them."""
+    file = Path(cli.paths.state, "nics", f"{UUIDS[1]}.json")
+    stored = json.loads(file.read_bytes())
+    stored["nic"]["INSTANCE"] = "web2"
+    file.write_text(json.dumps(stored))
+    refused = cli("change", *names, "--tags-from", "-", stdin="netcommon:*:isolated", status=64)
+    assert "NICs of one instance, whose tags these are, not of web1, web2" in refused.stderr
+    assert "isolated" not in cli("plan", "tap0").stdout
+
+
+def test_a_pipe_that_gave_nothing(cli: Cli) -> None:
+    """The command in front of it may have failed: that takes no tag away. An empty file does."""
+    cli("change", "web1", "--tags-from", "-", stdin="netcommon:*:isolated\n")
+    assert "--tags-from='-'" in cli("change", "web1", "--tags-from", "-", stdin=" \n", status=64).stderr
+    assert "isolated = true" in cli("plan", "tap0").stdout
+    cli("change", "web1", "--tags-from", "/dev/null")
+    assert "isolated = true" not in cli("plan", "tap0").stdout
+
+
+def test_it_goes_with_the_definition(cli: Cli) -> None:
+    cli("change", "tap0", "rate_in=8mbit")
+    cli("define", "--remove", "--interface", "tap0")
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tap9", "rate_in=8mbit"), "tap9"),
+        (("tap0", "rate_in=fast"), "rate_in='fast': expected bits a second"),
+        (("tap0", "no_such=1"), "option='no_such'"),
+        (("tap0", "--unset", "no_such"), "--unset='no_such'"),
+        (("tap0", "rate_in=8mbit", "--for", "soon"), "--for='soon'"),
+        (("tap0", "rate_in=8mbit", "--for", "0s"), "--for='0s'"),
+        (("tap0", "rate_in=8mbit", "rate_in=9mbit"), "once"),
+        (("tap0", "--tags-from", "/no/such"), "--tags-from"),
+        (("tap0", "--tags-from", "-"), "TAGS"),
+    ],
+)
+def test_refused(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    """One line, exit 64, nothing touched."""
+    result = cli("change", *arguments, status=64, stdin="netcommon:0:isolatd\n")
+    assert said in result.stderr and len(result.stderr.strip().splitlines()) <= 2
+    assert not Path(cli.paths.wanted).exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("tap0",), ("rate_in=8mbit",), ("--all", "tap0", "rate_in=8mbit"), ("tap0", "--for", "2h")])
+def test_not_said_what(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert "Usage: netcommon change" in cli("change", *arguments, status=2).stderr
+
+
+def test_not_root(cli: Cli) -> None:
+    cli.uid = 1000
+    assert "only root" in cli("change", "tap0", "rate_in=8mbit", status=69).stderr
+
+
+def test_what_means_nothing_is_said(two: Cli) -> None:
+    """It is kept, as a site's [nic] is for all of its NICs; and an option is not set and unset at once."""
+    two("up", "--all")
+    done = two("change", "tap0", "gateway_arp=yes")
+    assert "gateway_arp means nothing in mode bridged, only in routed" in done.stderr
+    assert "gateway_arp = true, set by change; nothing in mode bridged" in two("plan", "tap0").stdout
+    refused = two("change", "tap0", "rate_in=8mbit", "--unset", "rate_in", status=64)
+    assert "--unset='rate_in': expected an option that is not set by the same command" in refused.stderr
+
+
+def test_a_definition_that_is_removed_takes_the_options_from_a_nic_that_is_up(cli: Cli) -> None:
+    cli("define", "--uuid", UUIDS[0], "--interface", "tap0", "--mode", "bridged", "--link", "br0")
+    cli("change", "tap0", "rate_in=8mbit")
+    cli("define", "--remove", "--interface", "tap0")
+    assert "set by change" not in cli("explain", "tap0").stdout and "good" in cli("check", "tap0").stdout
+    assert not Path(cli.paths.wanted, f"{UUIDS[0]}.json").exists()
+
+
+def test_an_empty_duration_is_none(cli: Cli) -> None:
+    """A variable of a script that is empty would else set it for good, or take the tags on record."""
+    assert "--for=''" in cli("change", "tap0", "isolated=yes", "--for", "", status=64).stderr
+    assert "--tags-from=''" in cli("change", "--all", "--tags-from", "", status=64).stderr
+    assert "set by change" not in cli("plan", "tap0").stdout
+
+
+def test_how_long_it_holds_is_said_where_nothing_else_changes(cli: Cli) -> None:
+    cli("change", "tap0", "isolated=yes", "--for", "1h")
+    assert cli("change", "tap0", "isolated=yes").stdout == "web1/0 on tap0: isolated holds until it is unset\n"
+    assert cli("change", "tap0", "isolated=yes", "--for", "1h").stdout == "web1/0 on tap0: isolated holds for a while\n"
+    assert cli("change", "tap0", "rate_in=8mbit").stdout == "web1/0 on tap0: rate_in is 8mbit, was none\n"
+
+
+def test_a_definition_that_there_is_not_takes_no_options_along(cli: Cli) -> None:
+    """The NIC is Ganeti's, or its definition cannot be removed: it goes on, with what was changed of it."""
+    cli("change", "tap0", "isolated=yes")
+    Path(cli.paths.definitions, f"{UUIDS[0]}.toml").unlink()
+    assert "no such definition" in cli("define", "--remove", "--uuid", UUIDS[0]).stdout
+    assert "isolated" in Path(cli.paths.wanted, f"{UUIDS[0]}.json").read_text()
+    assert "isolated = true, set by change" in cli("show", "tap0").stdout
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
