@@ -24,6 +24,18 @@ START = "systemctl start netcommon-registry starts it, netcommon registry init m
 LONGEST_LINE = 4 << 20  #: bytes
 
 
+def served(path: str) -> bool:
+    """Tell whether somebody listens on a socket: its file alone may be left of one that was killed."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as asking:
+        try:
+            asking.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # somebody does, and cannot be spoken to now: who asks is told why
+    return True
+
+
 def request_id() -> str:
     """Make the id of a request: whatever is sent with it is done once."""
     return new_id(time.time(), secrets.randbits(74))
