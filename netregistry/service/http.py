@@ -192,7 +192,7 @@ class Service:
             await self.turn(self._registry.misplace, target)
         given = request.headers.get("Idempotency-Key", "").strip('"')
         call = Call(
-            given or new_id(time.time(), secrets.randbits(74)),
+            given or new_id(self._registry.local.core.moment, secrets.randbits(74)),
             route.action,
             "" if route.action == "report" else target,
             body,
