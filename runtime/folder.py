@@ -55,6 +55,23 @@ def plain(found: os.stat_result, path: str) -> None:
     trusted(found, path)
 
 
+def refuse_unwritable(path: str) -> None:
+    """Raise FileRefused where nothing can be written into the folder at ``path``, which need not be there: read-only, or full. A look."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    try:
+        about = os.statvfs(path)
+    except OSError as error:
+        raise refused("cannot look at", path, error) from None
+    if not os.access(path, os.W_OK):  # also what chattr(1) has made immutable
+        code = errno.EROFS if about.f_flag & os.ST_RDONLY else errno.EACCES
+    elif not about.f_bfree or (about.f_files and not about.f_ffree):
+        code = errno.ENOSPC
+    else:
+        return
+    raise refused("cannot write into", path, OSError(code, os.strerror(code)))
+
+
 class Folder:
     """One folder, held open. ``path`` is for messages only."""
 
@@ -243,10 +260,12 @@ class Folder:
                     swept += 1
                     if swept == SWEPT:
                         raise
-        except OSError as error:
+        except BaseException as error:  # a signal too
             if temporary:
                 self._discard(temporary)
-            raise refused("cannot write", f"{self.path}/{name}", error) from None
+            if isinstance(error, OSError):
+                raise refused("cannot write", f"{self.path}/{name}", error) from None
+            raise
 
     def _discard(self, temporary: str) -> None:
         """Remove what was made on the way, if that can be done: why the file cannot be written is what matters, and the rest is swept."""

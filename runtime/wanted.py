@@ -288,12 +288,6 @@ def quarantine(folder: Folder, name: str, why: str) -> str:
     return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the NIC has its tags' and settings' options"
 
 
-def set_aside(paths: Paths, uuid: str, why: str) -> str:
-    """The same for a file that parses and says what no NIC can have."""
-    with Folder.make(paths.wanted) as folder:
-        return quarantine(folder, f"{uuid}.json", why)
-
-
 def write(paths: Paths, uuid: str, wanted: Wanted) -> None:
     """Writes it, to outlive a power failure; nothing to say means no file. Raises HostRefused."""
     validate.uuid(uuid)

@@ -480,10 +480,9 @@ class BringUp:
     def _take_back(self, before: Record | None, record: Record) -> None:
         """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""
         try:
-            if before is not None:
-                self.node.store.write(before)
-            else:
-                self.node.store.remove(record)
+            self.node.store.write(before) if before is not None else self.node.store.remove(record)
+            had = execute.decode(before)[0] if before is not None else []
+            execute.settle_owners(self.node, record.key, execute.decode(record)[0], had)
         except (OSError, NetcommonError) as error:
             self.log.error(f"the record could not be put back: {error}")
 

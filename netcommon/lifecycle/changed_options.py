@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from runtime.environment import described_uuid, emulated_uuid, is_twin
-from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
@@ -31,7 +31,8 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     """Give ``nic`` with what was changed of it and has not ended, and with what a registry says of its network.
 
     A file that is damaged is put aside, and that is an error in the log. Nothing counts where others could have written it, or where it
-    cannot be read; that is an error in the log too.
+    cannot be read; that is an error in the log too. An option or a value that this version does not know, such as a newer one's, stays in
+    the file, and keeps no other from the NIC (``fitting``).
     """
     nic = nic._replace(wanted=(), revision="", told=None)
     if not any_changed(node):
@@ -42,18 +43,7 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     except HostRefused as error:
         log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
         return nic
-    force = found.force(moment(node))
-    if force:
-        from netcommon.options.tags import of_changed  # of most NICs of a registry it wants no option
-
-        try:
-            list(of_changed(force))
-        except NicInvalid as error:
-            from runtime import wanted
-
-            problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
-            force, found = (), wanted.NOTHING
-        force = fitting(node, nic, force, problems)
+    force = fitting(node, nic, found.force(moment(node)), problems)
     try:
         told = told_of(node, nic, found.network, problems)
     except HostRefused as error:
@@ -105,6 +95,22 @@ def fitting(node: Node, nic: Nic, found: tuple[Changed, ...], problems: list[str
             who = "change" if each.source == LOCAL else "the registry"
             problems.append(f"{nic.label} is without {each.option}={each.value}, set by {who}: {error}{remedy}")
     return tuple(each for each in found if each in kept)
+
+
+def refuse_unknown(node: Node, uuid: str, changed: Iterable[Changed]) -> None:
+    """Raise HostRefused for an option or a value that this version does not know, of what is kept of the NIC ``uuid``.
+
+    A newer version may have set it, and may have done for it on the host what this one would not do again.
+    """
+    from netcommon.options.tags import of_changed
+
+    for each in changed:
+        try:
+            list(of_changed((each,)))
+        except NicInvalid:
+            what = f"{node.paths.wanted}/{uuid}.json has {each.option}={escaped(each.value)}, which this version does not know"
+            remedy = f"nothing is changed; netcommon change {uuid} --unset {each.option} takes it back" if each.source == LOCAL else ""
+            raise HostRefused(what, remedy) from None
 
 
 def _refusal(node: Node, nic: Nic, changed: tuple[Changed, ...]) -> NicInvalid | None:

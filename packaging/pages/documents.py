@@ -55,6 +55,8 @@ class Foretold(NamedTuple):
     replaced: tuple[str, ...]  #: in whose place something that would be done comes: it holds until then
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
     error: str = ""  #: why it cannot be told, and would fail; "" where it can
+    changed: bool = False  #: anything would be changed, on the host, on record, or of what is kept
+    kept: str = ""  #: what would be kept otherwise, such as for a while, though no option becomes another by that
 
 
 class Change(NamedTuple):

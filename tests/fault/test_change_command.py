@@ -9,6 +9,7 @@ no longer than the one beside it, and nothing passes that both the old rules and
 from __future__ import annotations
 
 import itertools
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 
@@ -125,6 +126,28 @@ def test_killed(changed: Changed, mode: str, way: str) -> None:
             failures.append((str(moment), wrong))
     print(f"{mode}, {way}: {len(chosen)} kills of {len(every)}; silent at most {longest * 1e3:.0f} ms longer than the guest beside it")
     figures.add("change-command", len(chosen), len(failures), len(failures), "killed", len(every))
+    assert failures == []
+
+
+@pytest.mark.parametrize("way", WAYS[:1])  # an agent that is told to end does not end what it is at
+@pytest.mark.parametrize("mode", WORDS)
+def test_told_to_end(changed: Changed, mode: str) -> None:
+    """SIGTERM before any system call that changes something: it ends by itself what it has begun, or takes it back."""
+    every = strace.moments(NETCOMMON, {}, changed.there)
+    changed.run(*changed.back)
+    failures = []
+    chosen = sample(every, SAMPLED)
+    for moment in chosen:
+        with Streams(changed.taps, mode) as streams:
+            ended = strace.told_to_end(NETCOMMON, {}, changed.there, moment)
+            wrong = changed.unlike()
+            late = ended.status == 0 and "after the NIC's own work" in ended.stderr
+            wrong += [] if "ended by signal 15" in ended.stderr and (late or ended.status == -signal.SIGTERM) else [str(ended)]
+            changed.run(*changed.back)
+            streams.passes()
+        if wrong := [*wrong, *changed.unlike(), *silent(streams)]:
+            failures.append((str(moment), wrong))
+    figures.add("change-command", len(chosen), len(failures), len(failures), "told to end", len(every))
     assert failures == []
 
 

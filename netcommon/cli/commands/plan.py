@@ -62,7 +62,7 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
         # a plan asks nothing of the host, but which of several NICs with one INSTANCE/INDEX is there
         found = single(records, name, node.host.view() if labelled else None)
         if found is not None:
-            return found.nic
+            return with_wanted(node, found.nic, app.log)
         node.store.refuse_newer(name)
         return _with_changes(node, app, name)
     if given:

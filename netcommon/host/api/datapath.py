@@ -42,6 +42,7 @@ class Way(NamedTuple):
     paths: tuple[int, ...] = ()  #: of a route with several, the output interfaces of all
     #: id of the nexthop by which it goes, where the kernel does not say by which of the routes that name it; then of no route
     nexthop: int = 0
+    wrapped: bool = False  #: it is put into another packet, or handed to a program, by the route (ip-route(8), encap)
 
 
 class PortState(NamedTuple):
@@ -55,6 +56,7 @@ class PortState(NamedTuple):
     proxy_arp: bool = False
     proxy_arp_wifi: bool = False
     group_fwd_mask: int = 0
+    backup: bool = False  #: another port takes what it cannot send for want of a carrier
 
 
 class BridgeState(NamedTuple):
@@ -65,6 +67,19 @@ class BridgeState(NamedTuple):
     snooping: bool = True
     querier: bool = False  #: it asks for members of groups itself, or hears somebody who does
     nf_call: tuple[bool, bool] = (False, False)  #: it calls iptables, ip6tables by itself
+    ageing: bool = True  #: it learns; False: entries would be of age at once (ageing_time 0), and are not made
+    vlan_snooping: bool = False  #: each VLAN has groups of its own (mcast_vlan_snooping)
+    mst: bool = False  #: each VLAN has a state by its tree (mst_enabled)
+    local_vlan_0: bool = False  #: local addresses have one entry, without a VLAN, for all VLANs (fdb_local_vlan_0, since Linux 6.18)
+
+
+class OvsForwarding(NamedTuple):
+    """Tell how a real bridge of Open vSwitch takes frames on; without arguments as ovs-vswitchd makes a new one."""
+
+    #: by the numbers of ports: words of their configuration, such as NO_RECV, NO_FWD (ovs-ofctl(8), mod-port)
+    config: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    #: the numbers of the ports whose frames some flow takes on that is no spoof guard's, 0: of all; None: there are too many flows to tell
+    taken: frozenset[int] | None = frozenset({0})
 
 
 class DeviceState(NamedTuple):
@@ -74,3 +89,5 @@ class DeviceState(NamedTuple):
     xdp: bool = False  #: a program sees each frame before all else
     port: PortState | None = None
     bridge: BridgeState | None = None
+    arp: bool = True  #: False: nobody asks or answers there (IFF_NOARP)
+    promiscuous: bool = False  #: it hands up what is for others, too

@@ -140,17 +140,18 @@ class FdbEntry(NamedTuple):
     vid: int = 0  #: 0: of a bridge that is not VLAN-aware
     kind: str = STATIC
     sticky: bool = False  #: a frame from that address at another port does not move it there
+    locked: bool = False  #: a locked port has noted who asks to be let in there (mab): what comes from that address is dropped
 
 
 class Qdisc(NamedTuple):
-    """A queueing discipline that somebody has put on a device (tc(8)). Of a token bucket (tbf) the numbers too."""
+    """A queueing discipline that somebody has put on a device (tc(8)). Of a token bucket (tbf) and of a fifo the numbers too."""
 
     index: int  # type: ignore[assignment]
     kind: str
     handle: int
     rate: int = 0  #: bits a second
     buffer: int = 0  #: how long a burst may last, in the scheduler's ticks of 64 ns
-    limit: int = 0  #: bytes that wait
+    limit: int = 0  #: bytes that wait, of a pfifo packets
 
 
 class Filter(NamedTuple):
@@ -179,6 +180,7 @@ class OvsPort(NamedTuple):
     policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
+    protected: bool = False  #: read only: it exchanges nothing with other ports that are
     internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
 
     @property

@@ -11,7 +11,8 @@ from netcommon.operations.table import LOCAL as LOCAL_TABLE
 from netcommon.operations.table import MAIN
 from netcommon.views.trace.datapath_device import taken
 from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
-from netcommon.views.trace.frame import checksum
+from netcommon.views.trace.headers import malformed4, malformed6
+from netcommon.views.trace.kinds import swallowed
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
@@ -31,7 +32,7 @@ REFUSING = {
     UNREACHABLE: "an unreachable route: refused by ICMP",
     PROHIBIT: "a prohibit route: refused by ICMP",
 }
-SMALLEST4, SMALLEST6, DONT_FRAGMENT, MORE_OR_OFFSET = 20, 1280, 0x4000, 0x3FFF
+SMALLEST6, DONT_FRAGMENT, MORE_OR_OFFSET = 1280, 0x4000, 0x3FFF
 NEIGHBOUR_MESSAGES = range(133, 138)  #: of ICMPv6 (RFC 4861)
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -65,6 +66,7 @@ def _ip4(walk: Walk, link: Link) -> None:
         return
     if packet.network[0] & 15 > 5:
         trail.doubt("node", "options of IPv4", "what they ask of a router is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     way = walk.way(AF_INET, packet.target, packet.source, link, packet.network[1], whole=True)
@@ -82,17 +84,6 @@ def _ip4(walk: Walk, link: Link) -> None:
         _delivered(walk, link, way)
     else:
         _forwarded(walk, link, way, AF_INET)
-
-
-def malformed4(network: bytes) -> str:
-    """Tell why the kernel takes no such header (ip_rcv_core()); "" where it does."""
-    length = (network[0] & 15) * 4 if network else 0
-    if len(network) < SMALLEST4 or network[0] >> 4 != 4 or length < SMALLEST4 or len(network) < length:
-        return "its IP header is cut off, or no header of IPv4"
-    if checksum(network[:length]):
-        return "the checksum of its IP header is wrong"
-    total = int.from_bytes(network[2:4], "big")
-    return "it is shorter than its IP header says" if not length <= total <= len(network) else ""
 
 
 def _refused(walk: Walk, link: Link, number: int) -> str:
@@ -139,6 +130,7 @@ def _ip6(walk: Walk, link: Link) -> None:
         return
     if packet.network[6] == HOP_BY_HOP:
         trail.doubt("node", "options of IPv6", "what they ask of each hop is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     target = ipaddress.IPv6Address(packet.target)
@@ -164,9 +156,12 @@ def _ip6(walk: Walk, link: Link) -> None:
 
 
 def _malformed6(walk: Walk, link: Link) -> str:
-    network, packet = walk.packet.network, walk.packet
-    if len(network) < 40 or network[0] >> 4 != 6 or len(network) < 40 + int.from_bytes(network[4:6], "big"):
-        return "its IP header is cut off, or no header of IPv6"
+    packet = walk.packet
+    if link.mtu < SMALLEST6:
+        return f"the MTU of {link.name} is {link.mtu}: below {SMALLEST6} there is no IPv6 on a device"
+    why = malformed6(packet.network)
+    if why:
+        return why
     if walk.value(link, AF_INET6, "disable_ipv6", all_too=False):
         return f"IPv6 is off on {link.name} (disable_ipv6)"
     source, target = ipaddress.IPv6Address(packet.source), ipaddress.IPv6Address(packet.target)
@@ -203,6 +198,11 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
     if way.type != UNICAST:
         trail.drops("node", "the kernel's lookup", f"a route of type {way.type} leads nowhere")
         return
+    if way.wrapped:
+        _looked_up(walk, link, way, family)
+        does = "it puts the packet into another one, or hands it to a program (encap): where that goes is not followed"
+        trail.lost("node", f"route {way.destination}".rstrip(), does, KERNEL)
+        return
     if walk.aim != TO_US:
         trail.drops("node", "the node's stack", "what came to all, or to a group, is not routed on")
         return
@@ -235,6 +235,9 @@ def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
 
     One that nobody has asked for is taken for one that answers.
     """
+    if out.address and not walk.device(out).arp and not swallowed(out):
+        does = "nobody is asked for a MAC there (arp off): it goes to the device's own where no entry tells another"
+        walk.trail.doubt(out.name, f"device {out.name}", does, KERNEL)
     network = walk.packet.network
     hop = way.gateway or str(ipaddress.ip_address(network[24:40] if family == AF_INET6 else network[16:20]))
     if walk.view.unanswered(AF_INET6 if ":" in hop else AF_INET, out.index, hop):

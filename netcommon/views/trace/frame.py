@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
 
 def build(wanted: Wanted) -> bytes:
-    """The frame. Raises NicInvalid for what fits no frame: addresses of two families, ports beyond 65535."""
+    """The frame. Raises NicInvalid for what fits no frame: addresses of two families or of another than its type, ports beyond 65535."""
     mac = wanted.target_mac or BROADCAST
     if _solicits(wanted) and not wanted.target_mac:
         mac = "33:33:ff:" + _address("--dst", wanted.target).packed[-3:].hex(":")
@@ -49,16 +49,18 @@ def build(wanted: Wanted) -> bytes:
     if wanted.vlan >= 0:
         head += b"\x81\x00" + wanted.vlan.to_bytes(2, "big")
     families = {name: _address(name, text) for name, text in (("--src", wanted.source), ("--dst", wanted.target)) if text}
-    version = {each.version for each in families.values()} or {4}
-    if len(version) > 1:
+    if len({each.version for each in families.values()}) > 1:
         raise NicInvalid("--dst", wanted.target, f"an address of the family of --src, {wanted.source}")
-    six = version == {6}
+    six = wanted.ethertype == IPV6 or any(each.version == 6 for each in families.values())
     if wanted.arp:
         body, ethertype = _arp(wanted, six), ARP
     elif wanted.ethertype not in (-1, IPV4, IPV6):
         body, ethertype = b"", wanted.ethertype
     else:
-        body, ethertype = (_ip6(wanted), IPV6) if six or wanted.ethertype == IPV6 else (_ip4(wanted), IPV4)
+        for name, each in families.items():
+            if wanted.ethertype >= 0 and (each.version == 6) != (wanted.ethertype == IPV6):
+                raise NicInvalid(name, str(each), f"an address of the family of --ethertype {wanted.ethertype:#06x}")
+        body, ethertype = (_ip6(wanted), IPV6) if six else (_ip4(wanted), IPV4)
     return (head + ethertype.to_bytes(2, "big") + body).ljust(SMALLEST, b"\0")
 
 

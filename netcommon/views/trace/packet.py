@@ -40,6 +40,11 @@ class Packet:
         return int.from_bytes(self.tag[2:], "big") & 0xFFF if self.tag else 0
 
     @property
+    def tag_protocol(self) -> int:
+        """The EtherType of the tag; 0: none, or a priority alone."""
+        return int.from_bytes(self.tag[:2], "big") if self.vid else 0
+
+    @property
     def source_mac(self) -> str:
         return self.link[6:12].hex(":")
 
@@ -82,6 +87,13 @@ class Packet:
     def upper(self) -> int | None:
         """The number of the protocol above IP; None where nftables does not know it (nft_set_pktinfo_ipv4_validate() and _ipv6_)."""
         return self._upper[0]
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether it is no fragment, the first one neither."""
+        if self.protocol == IPV4:
+            return not int.from_bytes(self.network[6:8], "big") & 0x3FFF
+        return self.extension(FRAGMENT) is None
 
     @property
     def fragment(self) -> bool:

@@ -14,7 +14,7 @@ from netcommon.views.topology.nics import nic_view
 from netcommon.views.topology.segments import segments
 from netcommon.views.trace.datapath import enter
 from netcommon.views.trace.frame import FROM_GUEST, Wanted, build, told
-from netcommon.views.trace.packet import Packet
+from netcommon.views.trace.packet import IPV4, IPV6, Packet
 from netcommon.views.trace.trail import Path
 from netcommon.views.trace.walk import Walk
 from runtime.errors import HostRefused
@@ -54,13 +54,14 @@ def frame(view: View, of: Subject, way: str, wanted: Wanted, uplinks: Named_upli
 def _from(view: View, of: Subject, wanted: Wanted) -> Wanted:
     seen = of.seen
     link, routed = view.link(seen.device), seen.mode == "routed"
+    like = wanted.source or _family(wanted)
     if wanted.arp:
-        target, mac = wanted.target or _outside(wanted.source or _own(seen, "")), ""
+        target, mac = wanted.target or _outside(like or _own(seen, "")), ""
     else:
-        target = wanted.target or (_outside(wanted.source or _own(seen, "")) if routed else "")
+        target = wanted.target or (_outside(like or _own(seen, "")) if routed else "")
         mac = (link.address if link is not None else "") if routed else of.macs.get(target, "")
     return wanted._replace(
-        source=wanted.source or _own(seen, target),
+        source=wanted.source or _own(seen, target or like),
         target=target,
         source_mac=wanted.source_mac or seen.mac or OUTSIDE_MAC,
         target_mac=wanted.target_mac or mac,
@@ -69,18 +70,24 @@ def _from(view: View, of: Subject, wanted: Wanted) -> Wanted:
 
 def _to(view: View, of: Subject, wanted: Wanted, uplinks: Named_uplinks) -> Wanted:
     seen, link = of.seen, _uplink(view, of, uplinks)
-    target = wanted.target or _own(seen, wanted.source)
+    like = wanted.source or _family(wanted)
+    target = wanted.target or _own(seen, like)
     vlan = wanted.vlan
     if vlan < 0 and seen.mode == "bridged":
         vlan = _tag(view, link, seen.access)
     mac = "" if wanted.arp else link.address if seen.mode == "routed" else seen.mac
     return wanted._replace(
-        source=wanted.source or _outside(target),
+        source=wanted.source or _outside(target or like),
         target=target,
         source_mac=wanted.source_mac or OUTSIDE_MAC,
         target_mac=wanted.target_mac or mac,
         vlan=vlan,
     )
+
+
+def _family(wanted: Wanted) -> str:
+    """Return the unspecified address of the family that the frame's type asks for; "" where it asks for none."""
+    return {IPV4: "0.0.0.0", IPV6: "::"}.get(-1 if wanted.arp else wanted.ethertype, "")  # noqa: S104 - it only tells the family
 
 
 def _tag(view: View, uplink: Link, access: int | None) -> int:

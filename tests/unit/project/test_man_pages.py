@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,6 +30,20 @@ def made(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_they_are_as_the_program_is() -> None:
     done = made(ROOT, "--check")
     assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_names_every_document_of_a_command() -> None:
+    """Also that of an option which makes it another one, such as --dry-run: the schemas say by what they are printed."""
+    rows = dict(re.findall(r"^\| \[`([a-z -]+)`\].*\| ([^|]*) \|$", (ROOT / "docs/reference/commands.md").read_text(), re.M))
+    seen = 0
+    for path in (ROOT / "docs/schemas").glob("*.json"):
+        by = json.loads(path.read_text())["description"].partition("Printed by: ")[2].rstrip(".")
+        for command in re.findall(r"netcommon ([a-z -]+?) --json", by):
+            words, _, option = command.partition(" --")
+            cell = f"[{path.stem}](../schemas/{path.name})" + (f" with `--{option}`" if option else "")
+            assert cell in rows[words].split(", "), (command, rows[words])
+            seen += 1
+    assert seen > 40
 
 
 def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:

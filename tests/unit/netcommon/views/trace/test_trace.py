@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netcommon.host.api.datapath import BridgeState
 from netcommon.host.api.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.api.nftables import BRIDGE, INET, NETDEV, NftChain, NftElement, NftRule, NftSet, NftTable, Put
 from netcommon.host.api.requests import AddFdb, NftChange, SetLink, SetPort
@@ -39,6 +40,7 @@ def placed(sim: Sim, mode: str, setting: Setting) -> None:
     host = sim.host
     bridge = host.add_bridge("br9")
     host.kernel.set_link(SetLink(bridge.index, address=HOST_MAC))
+    host.kernel.bridge_states[bridge.index] = BridgeState(snooping=False)
     uplink = host.add_link(Link(0, "up0", up=True, master=bridge.index if mode == "bridged" else 0))
     peer = host.add_tap("tap1", 77, master=bridge.index if mode == "bridged" else 0)
     host.kernel.set_link(SetLink(peer.index, up=True))
@@ -169,6 +171,33 @@ def test_what_a_bridge_knows_goes_nowhere_else(sim: Sim) -> None:
     assert sim.host.execute([AddFdb(tap.index, PEER_MAC, 10)], stop=True)[0].ok
     way = walked(sim, build(Wanted(MAC, PEER_MAC, "10.0.0.5", "10.0.0.6")))
     assert way.ends == ("the guest of tap5 receives it, untagged",)
+
+
+def with_state(sim: Sim, bridge: str, state: BridgeState) -> None:
+    sim.host.kernel.bridge_states[sim.index(bridge)] = state
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [(BridgeState(mst=True), "multiple spanning trees"), (BridgeState(vlan_snooping=True), "it snoops by VLAN")]
+)
+def test_bridges_of_which_not_all_is_told(sim: Sim, state: BridgeState, why: str) -> None:
+    aware(sim)
+    data = build(Wanted(MAC, "01:00:5e:01:01:01", "10.0.0.5", "239.1.1.1"))
+    assert walked(sim, data).untold == ()
+    with_state(sim, "brv", state)
+    assert [why in each for each in walked(sim, data).untold] == [True]
+
+
+def test_the_bridges_own_address_in_each_vlan(sim: Sim) -> None:
+    """Where the bridge is not in the VLAN its MAC is unknown there; unless its entries count for all VLANs (fdb_local_vlan_0)."""
+    aware(sim)
+    sim.host.kernel.set_link(SetLink(sim.index("brv"), address=HOST_MAC))
+    data = build(Wanted(MAC, HOST_MAC, "10.0.0.5", "10.0.0.1"))
+    assert walked(sim, data).ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
+    with_state(sim, "brv", BridgeState(local_vlan_0=True))
+    assert walked(sim, data).ends == ("dropped at brv: the bridge's own device is not in VLAN 10",)
+    sim.host.kernel.vlans[sim.index("brv")] = {10: BridgeVlan(10, untagged=True)}
+    assert "the bridge's own device gets it untagged" in [step.does for step in walked(sim, data).steps]
 
 
 def test_the_node_behind_its_bridge(sim: Sim) -> None:
