@@ -5,6 +5,7 @@ No hook loads them; netcommon.host.api.facts has what hooks need.
 
 from __future__ import annotations
 
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from runtime.typed import NamedTuple
 
 #: Types of routes (RTN_*, linux/rtnetlink.h).
@@ -12,6 +13,10 @@ UNICAST, LOCAL, BROADCAST, ANYCAST, MULTICAST, BLACKHOLE, UNREACHABLE, PROHIBIT,
 
 #: States of a bridge port (BR_STATE_*, linux/if_bridge.h).
 DISABLED, LISTENING, LEARNING, FORWARDING, BLOCKING = range(5)
+
+#: Protocols above IP that the kernel takes in a question (rtm_getroute_parse_ip_proto()): ICMP, and TCP and UDP, which have ports.
+WITH_PORTS = (6, 17)
+ASKABLE = {AF_INET: (1, *WITH_PORTS), AF_INET6: (58, *WITH_PORTS)}
 
 
 class Question(NamedTuple):
@@ -23,7 +28,7 @@ class Question(NamedTuple):
     iif: int = 0  #: index of the device it comes in by; 0: the node itself sends it
     mark: int = 0
     tos: int = 0
-    protocol: int = 0  #: above IP; 0: any
+    protocol: int = 0  #: above IP, one of ASKABLE; another, or 0: the kernel takes one that it chooses itself
     source_port: int = 0
     target_port: int = 0
 

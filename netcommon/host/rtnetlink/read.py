@@ -184,6 +184,11 @@ class KernelView:
         if not isinstance(found, bytes):
             return chosen._replace(destination="")
         route = _sane(encode_datapath.way, found)
+        shared = _sane(encode_datapath.shared, found)
+        if shared and not route.paths:  # with net.ipv4.nexthop_compat_mode=0 a route tells the id alone
+            from netcommon.host.rtnetlink import nexthop
+
+            route = route._replace(paths=_sane(lambda asked: nexthop.devices(self._netlink, asked), shared))
         if route.nexthop:
             # IPv6 keeps one cached way in a nexthop for all routes that name it, and shows the route that it was first made for
             return chosen._replace(table=0, destination="", protocol=0, paths=route.paths, nexthop=route.nexthop)

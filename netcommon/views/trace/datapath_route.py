@@ -12,6 +12,7 @@ from netcommon.operations.table import MAIN
 from netcommon.views.trace.datapath_device import taken
 from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
 from netcommon.views.trace.headers import malformed4, malformed6
+from netcommon.views.trace.inside import spread
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
@@ -220,8 +221,10 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
     if why:
         trail.drops("node", "the node's stack", why)
         return
-    if family == AF_INET6 and len(way.paths) > 1:
-        trail.doubt("node", f"route {way.destination}", "by which of its ways a flow goes the kernel tells for IPv4 alone", KERNEL)
+    policy = walk.view.sysctl("net/ipv4/fib_multipath_hash_policy") or "0"
+    why = spread(packet, int(policy) if policy.isdigit() else 0, family) if len(way.paths) > 1 else ""
+    if why:
+        trail.doubt("node", f"route {way.destination}" if way.destination else f"nexthop {way.nexthop}", why, KERNEL)
     if walk.hooks.stack(FORWARD, link, packet, out) and walk.hooks.stack(POSTROUTING, link, packet, out):
         _asked_in_vain(walk, out, way, family)
         walk.leave(out, f" to {way.gateway}" if way.gateway else "")

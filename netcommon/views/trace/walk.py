@@ -10,6 +10,7 @@ from netcommon.host.api.host import View
 from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
+from netcommon.views.trace.inside import asked
 from netcommon.views.trace.kinds import handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
 from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
@@ -38,9 +39,10 @@ class Walk:
 
     def way(self, family: int, target: str, source: str, iif: Link | None, tos: int = 0, whole: bool = False) -> Way:
         """Ask the kernel for the way of this frame. ``whole``: rules may look at what is in the packet too."""
-        packet = self.packet
-        ports = packet.ports if whole else (0, 0)
-        upper = (packet.upper or 0) if whole else 0
+        inside = asked(self.packet if whole else None, self.view.rules(family), family)
+        if inside.untold:
+            self.trail.doubt("node", "ip rule", inside.untold)
+        upper, ports = inside.upper, inside.ports
         origin = "" if source in ("0.0.0.0", "::") else source  # noqa: S104 - it has none
         return self.view.way(Question(family, target, origin, iif.index if iif else 0, self.hooks.mark, tos, upper, *ports))
 
