@@ -73,7 +73,7 @@ def _ip4() -> Iterator[Kind]:
     yield kind("IPv4, later fragment", piece(OWN4, plain(), 16))
     yield kind("IPv4, foreign address, first fragment", piece(FOREIGN4, plain(), 0, 16), "ip4")
     yield kind("IPv4, foreign address, later fragment", piece(FOREIGN4, plain(), 16), "ip4")
-    yield kind("IGMP report", ip4(OWN4, Raw(b"\x16\0\x09\xfc\xe0\1\1\1"), proto=2, dst="224.1.1.1", options=[IPOption_Router_Alert()]))
+    yield kind("IGMP report", ip4(OWN4, Raw(b"\x16\0\x08\xfd\xe0\1\1\1"), proto=2, dst="224.1.1.1", options=[IPOption_Router_Alert()]))
     for name, group in (("IGMP query", "0.0.0.0"), ("IGMP query of a group", "224.1.1.1")):
         query = IGMP(type=0x11, mrcode=100, gaddr=group)
         to_all = "224.0.0.1" if group == "0.0.0.0" else group

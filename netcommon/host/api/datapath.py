@@ -61,6 +61,7 @@ class PortState(NamedTuple):
     proxy_arp: bool = False
     proxy_arp_wifi: bool = False
     group_fwd_mask: int = 0
+    backup: bool = False  #: another port takes what it cannot send for want of a carrier
 
 
 class BridgeState(NamedTuple):
@@ -71,6 +72,10 @@ class BridgeState(NamedTuple):
     snooping: bool = True
     querier: bool = False  #: it asks for members of groups itself, or hears somebody who does
     nf_call: tuple[bool, bool] = (False, False)  #: it calls iptables, ip6tables by itself
+    ageing: bool = True  #: it learns; False: entries would be of age at once (ageing_time 0), and are not made
+    vlan_snooping: bool = False  #: each VLAN has groups of its own (mcast_vlan_snooping)
+    mst: bool = False  #: each VLAN has a state by its tree (mst_enabled)
+    local_vlan_0: bool = False  #: local addresses have one entry, without a VLAN, for all VLANs (fdb_local_vlan_0, since Linux 6.18)
 
 
 class DeviceState(NamedTuple):
@@ -80,3 +85,5 @@ class DeviceState(NamedTuple):
     xdp: bool = False  #: a program sees each frame before all else
     port: PortState | None = None
     bridge: BridgeState | None = None
+    arp: bool = True  #: False: nobody asks or answers there (IFF_NOARP)
+    promiscuous: bool = False  #: it hands up what is for others, too

@@ -143,17 +143,18 @@ class FdbEntry(NamedTuple):
     vid: int = 0  #: 0: of a bridge that is not VLAN-aware
     kind: str = STATIC
     sticky: bool = False  #: a frame from that address at another port does not move it there
+    locked: bool = False  #: a locked port has noted who asks to be let in there (mab): what comes from that address is dropped
 
 
 class Qdisc(NamedTuple):
-    """A queueing discipline that somebody has put on a device (tc(8)). Of a token bucket (tbf) the numbers too."""
+    """A queueing discipline that somebody has put on a device (tc(8)). Of a token bucket (tbf) and of a fifo the numbers too."""
 
     index: int  # type: ignore[assignment]
     kind: str
     handle: int
     rate: int = 0  #: bits a second
     buffer: int = 0  #: how long a burst may last, in the scheduler's ticks of 64 ns
-    limit: int = 0  #: bytes that wait
+    limit: int = 0  #: bytes that wait, of a pfifo packets
 
 
 class Filter(NamedTuple):

@@ -146,6 +146,10 @@ class View(Protocol):
         """The VLANs of a port of a bridge, VIDs rising."""
         ...
 
+    def vlan_states(self, index: int) -> Mapping[int, int]:
+        """Return by VID the states (netcommon.host.api.datapath) of those VLANs of a bridge or a port that are not forwarding."""
+        ...
+
     def carriers(self, vid: int) -> Sequence[int]:
         """The indices of all bridges and bridge ports that carry the VLAN."""
         ...

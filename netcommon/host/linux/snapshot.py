@@ -48,6 +48,10 @@ class Source(View, Protocol):
         """Pairs of device index and VLAN of all bridge ports."""
         ...
 
+    def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
+        """States of the VLANs of all bridges and ports that are not forwarding, by device index and VID."""
+        ...
+
     def every_ovs_port(self) -> Sequence[OvsPort]:
         """All ports, with our mark or without."""
         ...
@@ -139,6 +143,9 @@ class Snapshot:
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))
         return self._once(("vlans", index), lambda: [vlan for _, vlan in by_index.get(index, [])])
+
+    def vlan_states(self, index: int) -> Mapping[int, int]:
+        return self._once("vlan states", self._view.every_vlan_state).get(index, {})
 
     def carriers(self, vid: int) -> Sequence[int]:
         return self._once(("carriers", vid), lambda: self._view.carriers(vid))

@@ -5,6 +5,7 @@ Held against pyroute2's encoding in tests/unit/netcommon/host/rtnetlink/test_enc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct, error
 
 from netcommon.host.api.datapath import ASKABLE, FORWARDING, WITH_PORTS, BridgeState, DeviceState, PortState, Question, Way
@@ -15,6 +16,7 @@ from netcommon.host.rtnetlink.attributes import (
     MalformedError,
     attribute,
     attributes,
+    each,
     number,
     pack_address,
     show_address,
@@ -23,6 +25,9 @@ from netcommon.host.rtnetlink.attributes import (
 )
 from netcommon.host.rtnetlink.decode import (
     ANYWHERE,
+    ENTRY,
+    ENTRY_INFO,
+    ENTRY_RANGE,
     IFLA_CARRIER,
     INFO_DATA,
     INFO_SLAVE_KIND,
@@ -32,6 +37,7 @@ from netcommon.host.rtnetlink.decode import (
     nexthops,
 )
 from netcommon.host.rtnetlink.encode import (
+    BRVLAN,
     IFINFO,
     IFLA_LINKINFO,
     INFO_KIND,
@@ -44,6 +50,7 @@ from netcommon.host.rtnetlink.encode import (
     RTM_GETNEIGH,
     RTM_GETROUTE,
     RTMSG,
+    VLAN_INFO,
 )
 from netcommon.host.rtnetlink.encode_port import INFO_SLAVE_DATA
 
@@ -60,8 +67,12 @@ IFADDR = Struct("=BBBBI")  #: struct ifaddrmsg: family, length, flags, scope, in
 IFA_MULTICAST = 7
 
 IFLA_XDP, XDP_ATTACHED = 43, 2
-STATE, HAIRPIN, PROXY_ARP, PROXY_ARP_WIFI, BCAST_FLOOD, PORT_GROUPS, NEIGH_SUPPRESS, LOCKED = 1, 4, 10, 12, 30, 31, 32, 39
-STP, BRIDGE_GROUPS, SNOOPING, QUERIER, CALL4, CALL6, QUERIER_STATE = 5, 9, 23, 25, 36, 37, 47
+STATE, HAIRPIN, PROXY_ARP, PROXY_ARP_WIFI, BCAST_FLOOD, PORT_GROUPS, NEIGH_SUPPRESS, BACKUP, LOCKED = 1, 4, 10, 12, 30, 31, 32, 34, 39
+AGEING, STP, BRIDGE_GROUPS, SNOOPING, QUERIER, CALL4, CALL6, OPTIONS, QUERIER_STATE = 4, 5, 9, 23, 25, 36, 37, 46, 47
+VLAN_SNOOPING, MST, LOCAL_VLAN_0 = 2, 4, 16  #: bits of OPTIONS (enum br_boolopt_id)
+IFF_NOARP, IFF_PROMISC = 0x80, 0x100
+LAST_VID, VID = 4094, Struct("=H")
+ENTRY_STATE = 3  #: of a VLAN (BRIDGE_VLANDB_ENTRY_STATE)
 
 
 def question(asked: Question, match: bool = False) -> Encoded:
@@ -129,7 +140,9 @@ def device(body: bytes) -> DeviceState:
     port = _port(attributes(info.get(INFO_SLAVE_DATA, b""))) if string(info.get(INFO_SLAVE_KIND)) == "bridge" else None
     bridge = _bridge(attributes(info.get(INFO_DATA, b""))) if string(info.get(INFO_KIND)) == "bridge" else None
     xdp = attributes(found.get(IFLA_XDP, b"")).get(XDP_ATTACHED, b"\0")
-    return DeviceState(found.get(IFLA_CARRIER, b"\1") != b"\0", xdp != b"\0", port, bridge)
+    flags = IFINFO.unpack_from(body)[3]
+    carrier, noarp, promiscuous = found.get(IFLA_CARRIER, b"\1") != b"\0", bool(flags & IFF_NOARP), bool(flags & IFF_PROMISC)
+    return DeviceState(carrier, xdp != b"\0", port, bridge, not noarp, promiscuous)
 
 
 def _port(data: dict[int, bytes]) -> PortState:
@@ -138,7 +151,7 @@ def _port(data: dict[int, bytes]) -> PortState:
 
     state = data.get(STATE, bytes((FORWARDING,)))[0]
     flags = on(NEIGH_SUPPRESS), on(PROXY_ARP), on(PROXY_ARP_WIFI)
-    return PortState(state, on(HAIRPIN), on(LOCKED), on(BCAST_FLOOD, True), *flags, _mask(data.get(PORT_GROUPS)))
+    return PortState(state, on(HAIRPIN), on(LOCKED), on(BCAST_FLOOD, True), *flags, _mask(data.get(PORT_GROUPS)), BACKUP in data)
 
 
 def _bridge(data: dict[int, bytes]) -> BridgeState:
@@ -147,12 +160,33 @@ def _bridge(data: dict[int, bytes]) -> BridgeState:
 
     snooping = data.get(SNOOPING, b"\0") != b"\0"
     querier = on(QUERIER) or bool(data.get(QUERIER_STATE))
-    return BridgeState(on(STP), _mask(data.get(BRIDGE_GROUPS)), snooping, querier, (on(CALL4), on(CALL6)))
+    options = _mask(data.get(OPTIONS))
+    more = (bool(options & bit) for bit in (VLAN_SNOOPING, MST, LOCAL_VLAN_0))
+    ageing = AGEING not in data or on(AGEING)
+    return BridgeState(on(STP), _mask(data.get(BRIDGE_GROUPS)), snooping, querier, (on(CALL4), on(CALL6)), ageing, *more)
 
 
 def _mask(value: bytes | None) -> int:
     """Read a number of 16 bits in the machine's order, which is little endian on all that run this."""
     return int.from_bytes((value or b"")[:2], "little")
+
+
+def vlan_states(bodies: Iterable[bytes]) -> dict[int, dict[int, int]]:
+    """Read RTM_NEWVLAN messages: by device and VID the states of VLANs that are not forwarding. Raises MalformedError."""
+    states: dict[int, dict[int, int]] = {}
+    try:
+        for body in bodies:
+            _, index = BRVLAN.unpack_from(body)
+            for kind, one in each(body, BRVLAN.size):
+                found = attributes(one) if kind == ENTRY else {}
+                state = found.get(ENTRY_STATE, bytes((FORWARDING,)))[0]
+                if ENTRY_INFO in found and state != FORWARDING:
+                    first = VLAN_INFO.unpack(found[ENTRY_INFO])[1]
+                    last = VID.unpack(found[ENTRY_RANGE])[0] if ENTRY_RANGE in found else first
+                    states.setdefault(index, {}).update(dict.fromkeys(range(first, min(last, LAST_VID) + 1), state))
+    except (error, IndexError):
+        raise MalformedError("a VLAN of an unexpected form") from None
+    return states
 
 
 def get_neighbour(family: int, index: int, address: str) -> Encoded:

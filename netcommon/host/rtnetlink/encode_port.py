@@ -20,6 +20,7 @@ from netcommon.host.rtnetlink.attributes import (
     each,
     number,
     string,
+    u32,
 )
 from netcommon.host.rtnetlink.decode import ENTRY, ENTRY_INFO, ENTRY_RANGE, INFO_SLAVE_KIND
 from netcommon.host.rtnetlink.encode import (
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 NLA_F_NESTED = 0x8000
 IFLA_PROTINFO = 12
 INFO_SLAVE_DATA = 5
-NDA_LLADDR, NDA_VLAN, NDA_MASTER = 2, 5, 9
+NDA_LLADDR, NDA_VLAN, NDA_MASTER, NDA_FLAGS_EXT = 2, 5, 9, 15
+NTF_EXT_LOCKED = 0x02
 NTF_MASTER, NTF_STICKY = 0x04, 0x40
 NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
 
@@ -117,8 +119,9 @@ def entry(body: bytes) -> FdbEntry:
         vid = U16.unpack(found[NDA_VLAN])[0] if NDA_VLAN in found else 0
     except error:
         raise MalformedError("a message shorter than its header") from None
+    more = u32(found.get(NDA_FLAGS_EXT))
     kind = LOCAL if state & NUD_PERMANENT else STATIC if state & NUD_NOARP else LEARNED
-    return FdbEntry(found.get(NDA_LLADDR, b"").hex(":"), index, vid, kind, bool(flags & NTF_STICKY))
+    return FdbEntry(found.get(NDA_LLADDR, b"").hex(":"), index, vid, kind, bool(flags & NTF_STICKY), bool(more & NTF_EXT_LOCKED))
 
 
 def carriers(bodies: Iterable[bytes], vid: int) -> Iterator[int]:

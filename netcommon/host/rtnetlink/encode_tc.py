@@ -53,6 +53,7 @@ TCA_MATCHALL_ACT = 2
 TCA_ACT_KIND, TCA_ACT_OPTIONS = 1, 2
 TCA_POLICE_TBF, TCA_POLICE_RATE, TCA_POLICE_RESULT, TCA_POLICE_RATE64 = 1, 2, 5, 8
 
+FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")  #: their options are a limit alone (struct tc_fifo_qopt)
 LINKLAYER_ETHERNET = 1
 CONTINUE, DROP = -1, 2  #: TC_ACT_UNSPEC: the site's own filters come next; TC_ACT_SHOT
 TICK = 64  #: nanoseconds (PSCHED_SHIFT)
@@ -141,6 +142,8 @@ def qdisc(body: bytes) -> Qdisc:
     _, index, handle, _, _ = _unpack(TCMSG, body)
     found = attributes(body, TCMSG.size)
     kind = found.get(TCA_KIND, b"").rstrip(b"\0").decode("ascii", "replace")
+    if kind in FIFOS and TCA_OPTIONS in found:
+        return Qdisc(index, kind, handle, limit=_unpack(U32, found[TCA_OPTIONS])[0])
     if kind != "tbf" or TCA_OPTIONS not in found:
         return Qdisc(index, kind, handle)
     options = attributes(found[TCA_OPTIONS])

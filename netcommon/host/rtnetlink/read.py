@@ -129,6 +129,20 @@ class KernelView:
         """Pairs of device index and VLAN of all bridge ports."""
         return self._vlans(0)
 
+    def vlan_states(self, index: int) -> Mapping[int, int]:
+        return self.every_vlan_state().get(index, {})
+
+    def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
+        """Return what ``vlan_states`` tells, by device index."""
+        from netcommon.host.rtnetlink import encode_datapath
+
+        found = self._netlink.dump(encode.dump_vlans())
+        if isinstance(found, list):
+            return _sane(encode_datapath.vlan_states, found)
+        if found.errno == errno.EOPNOTSUPP:  # a kernel without VLAN filtering
+            return {}
+        raise untold("VLANs", found)
+
     def counters(self) -> Mapping[int, Counters]:
         from netcommon.host.rtnetlink import counters  # no hook asks
 

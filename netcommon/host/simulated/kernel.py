@@ -14,6 +14,7 @@ from netcommon.host.simulated.tc import TrafficControl
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from netcommon.host.api.datapath import BridgeState
     from netcommon.host.api.facts import Address, Counters, Neighbour, Route
     from netcommon.host.api.requests import SetLink
 
@@ -60,6 +61,7 @@ class Kernel:
         ]
         self.routes: list[Route] = []
         self.neighbours: list[Neighbour] = []
+        self.bridge_states: dict[int, BridgeState] = {}  #: of bridges that are not as the kernel makes them
         self.unanswered: set[tuple[int, int, str]] = set()  #: family, index and address of neighbours that do not answer
         self.counters: dict[int, Counters] = {}  #: what devices have carried, as a test says
         self.addresses: list[Address] = []

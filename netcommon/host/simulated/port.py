@@ -41,11 +41,12 @@ class BridgePorts:
         return self.flags.get(index, Port()) if self._bridge(index) else None
 
     def entry(self, bridge: int, mac: str, vid: int) -> FdbEntry | None:
-        """Somebody's, or that of a port's own address, which is in all of its VLANs."""
+        """Somebody's, or that of the bridge's or a port's own address, which is in all of its VLANs."""
         made = self.entries.get((bridge, vid, mac.lower()))
         if made is not None:
             return made
-        for port in self._kernel.ports(bridge):
+        own = [self._kernel.links[bridge]] if bridge in self._kernel.links else []
+        for port in (*own, *self._kernel.ports(bridge)):
             if port.address == mac.lower() and (not vid or vid in self._kernel.vlans.get(port.index, ())):
                 return FdbEntry(port.address, port.index, vid, LOCAL)
         return None

@@ -77,7 +77,8 @@ class Routing:
         if link is None:
             return None
         port = PortState() if link.port_kind == "bridge" else None
-        return DeviceState(port=port, bridge=BridgeState() if link.kind == "bridge" else None)
+        bridge = self._kernel.bridge_states.get(index, BridgeState()) if link.kind == "bridge" else None
+        return DeviceState(port=port, bridge=bridge)
 
     def _forwards(self, index: int) -> bool:
         link = self._kernel.links.get(index)

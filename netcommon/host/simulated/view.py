@@ -8,7 +8,7 @@ from netcommon.host.api.datapath import ANYCAST, BROADCAST
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.host import EVERY, Listed, least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import number_of
-from netcommon.host.rtnetlink.attributes import show_address
+from netcommon.host.rtnetlink.attributes import LENGTHS, show_address
 from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -97,9 +97,10 @@ class MemoryView:
         return [rule for rule in self._kernel.rules if rule.family == family and iif in (None, rule.iif)]
 
     def routes(self, family: int, table: int | None = None, destination: str | None = None, metric: int | None = None) -> Sequence[Route]:
+        own = [Route(each.family, LOCAL, f"{each.address}/{LENGTHS[family] * 8}", each.index, 2, type=2) for each in self._kernel.addresses]
         return [
             route
-            for route in self._kernel.routes
+            for route in (*self._kernel.routes, *(own if table == LOCAL else ()))
             if route.family == family and table in (None, route.table) and destination in (None, route.destination)
         ]
 
@@ -136,6 +137,9 @@ class MemoryView:
     def every_vlan(self) -> Sequence[tuple[int, BridgeVlan]]:
         """Pairs of device index and VLAN of all bridge ports."""
         return [(index, vlan) for index in self._kernel.vlans for vlan in self.vlans(index)]
+
+    def vlan_states(self, index: int) -> Mapping[int, int]:
+        return {}
 
     def carriers(self, vid: int) -> Sequence[int]:
         return [index for index, vlans in self._kernel.vlans.items() if vid in vlans]
@@ -175,6 +179,9 @@ class MemoryView:
 
         kernel = self._kernel
         return {index: kernel.counters.get(index, Counters()) for index in kernel.links}
+
+    def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
+        return {}
 
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)

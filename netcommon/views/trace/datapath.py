@@ -24,6 +24,7 @@ def enter(walk: Walk, link: Link) -> None:
         return
     trail.passes(link.name, f"device {link.name}", "it receives the frame")
     walk.aimed(link)
+    walk.way_in = link
     if not ingress(walk, link):
         return
     port = view.ovs_port(link.name)

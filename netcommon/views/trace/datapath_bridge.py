@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from netcommon.host.api.datapath import BLOCKING, DISABLED, FORWARDING, LEARNING, LISTENING, BridgeState, PortState
-from netcommon.host.api.facts import LOCAL, FdbEntry, Link
+from netcommon.host.api.facts import DOT1AD, LOCAL, FdbEntry, Link
 from netcommon.views import format as words
 from netcommon.views.trace.datapath_device import fits, ingress
 from netcommon.views.trace.datapath_route import stack
@@ -19,6 +19,7 @@ from netcommon.views.trace.walk import Walk
 #: The groups that IEEE 802.1D keeps to one link: these, and the last octet from 00 to 0f.
 LINK_GROUPS = "01:80:c2:00:00:0"
 SPANNING_TREE, PAUSE, LLDP = LINK_GROUPS + "0", LINK_GROUPS + "1", LINK_GROUPS + "e"
+PROVIDERS = 0xB801  #: those that a bridge of providers (802.1ad) hands on as any other (BR_GROUPFWD_8021AD)
 NOBODY = "00:00:00:00:00:00"
 STATES = {DISABLED: "disabled", LISTENING: "listening", LEARNING: "learning", BLOCKING: "blocking"}
 DONT_FRAGMENT = 0x40  #: of the byte in IPv4's header that has it
@@ -35,6 +36,7 @@ class Crossing(NamedTuple):
     bridge: Link
     vid: int  #: 0: the bridge knows no VLANs
     tagged: bool  #: it came with a tag
+    state: int = FORWARDING  #: of the port, or of the VLAN there
 
 
 def bridge(walk: Walk, port: Link, master: Link) -> None:
@@ -62,14 +64,16 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
             return
         if packet.protocol == IPV6 and packet.network[6] == HOP_BY_HOP:
             trail.doubt(master.name, f"br_netfilter of {name}", "what it makes of options of IPv6 is not followed", KERNEL)
-    crossing = _classified(walk, port, master)
+    crossing = _classified(walk, port, master, state)
     if crossing is None or not _admitted(walk, crossing):
         return
     flags = walk.view.port(port.index)
-    if flags is None or flags.learning:
+    if (flags is None or flags.learning) and _bridge(walk, master).ageing:
         trail.passes(port.name, name, f"learns that {packet.source_mac} is behind {port.name}")
-    if state == LEARNING:
-        trail.drops(port.name, f"port {port.name} of {name}", "the port learns only")
+    if packet.to_group and packet.target_mac != BROADCAST and not _snooped(walk, master):
+        return
+    if crossing.state == LEARNING:
+        trail.drops(port.name, f"port {port.name} of {name}", "the port learns only" if state == LEARNING else "its VLAN learns only")
         return
     _forward(walk, crossing)
 
@@ -90,7 +94,8 @@ def _kept(walk: Walk, port: Link, master: Link) -> bool:
         return False
     here, there = _bridge(walk, master), _port(walk, port)
     bit = 1 << int(target[-1], 16)
-    if bit & (there.group_fwd_mask | (here.group_fwd_mask if target != SPANNING_TREE else 0)):
+    of_providers = PROVIDERS if master.protocol == DOT1AD else 0
+    if bit & (of_providers | there.group_fwd_mask | (here.group_fwd_mask if target != SPANNING_TREE else 0)):
         return True
     if target == SPANNING_TREE and not here.stp:
         return True
@@ -114,17 +119,19 @@ def _called(walk: Walk, hooks: Sequence[int], master: Link, tagged: bool) -> boo
     return True
 
 
-def _classified(walk: Walk, port: Link, master: Link) -> Crossing | None:
-    """In which VLAN it is; None where it may be in none (br_allowed_ingress())."""
+def _classified(walk: Walk, port: Link, master: Link, state: int) -> Crossing | None:
+    """In which VLAN it is; None where it may be in none (br_allowed_ingress()). ``state``: the port's."""
     trail, packet, name = walk.trail, walk.packet, f"bridge {master.name}"
     if not master.vlan_filtering:
-        return Crossing(port, master, 0, bool(packet.tag))
+        return Crossing(port, master, 0, bool(packet.tag), state)
     there = {vlan.vid: vlan for vlan in walk.view.vlans(port.index)}
     meets = f"bridge vlan of {port.name}"
     vid = packet.vid
-    if packet.tag and packet.tag[:2] != b"\x81\x00":
-        trail.lost(port.name, name, "whether its tag counts depends on the bridge's vlan_protocol", KERNEL)
+    if packet.tag and int.from_bytes(packet.tag[:2], "big") != master.protocol:
+        trail.lost(port.name, name, "its tag is not of the bridge's vlan_protocol, stays in it, and is not followed", KERNEL)
         return None
+    if _bridge(walk, master).mst:
+        trail.doubt(port.name, meets, "with multiple spanning trees (mst_enabled) which ports forward is not told here", KERNEL)
     if vid and vid not in there:
         trail.drops(port.name, meets, f"the port is not in VLAN {vid}: it has {words.ranges(there) or 'none'}")
         return None
@@ -135,7 +142,12 @@ def _classified(walk: Walk, port: Link, master: Link) -> Crossing | None:
             return None
         vid = untagged[0].vid
     trail.passes(port.name, meets, f"it is in VLAN {vid}" + ("" if packet.vid else ", the port's pvid"))
-    return Crossing(port, master, vid, bool(packet.vid))
+    if state == FORWARDING:
+        state = walk.view.vlan_states(port.index).get(vid, FORWARDING)
+    if state not in (FORWARDING, LEARNING):
+        trail.drops(port.name, meets, f"VLAN {vid} of that port is {STATES.get(state, state)}")
+        return None
+    return Crossing(port, master, vid, bool(packet.vid), state)
 
 
 def _admitted(walk: Walk, crossing: Crossing) -> bool:
@@ -145,9 +157,10 @@ def _admitted(walk: Walk, crossing: Crossing) -> bool:
         return True
     source = walk.packet.source_mac
     entry = walk.view.fdb_entry(crossing.bridge.index, source, crossing.vid)
-    if entry is not None and entry.index == port.index and entry.kind != LOCAL:
+    if entry is not None and entry.index == port.index and entry.kind != LOCAL and not entry.locked:
         return True
-    trail.drops(port.name, f"port {port.name} of bridge {crossing.bridge.name}", f"it is locked, and {source} is not known to be behind it")
+    why = f"{source} has not been let in" if entry is not None and entry.locked else f"{source} is not known to be behind it"
+    trail.drops(port.name, f"port {port.name} of bridge {crossing.bridge.name}", f"it is locked, and {why}")
     return False
 
 
@@ -158,13 +171,12 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
     if packet.to_group:
         kind = "broadcast" if packet.target_mac == BROADCAST else "multicast"
         trail.passes(crossing.port.name, name, f"{kind}: to the node, and to every port")
-        if kind == "multicast" and not _snooped(walk, crossing.bridge):
-            return
         _flood(walk, crossing)
         _local(walk, crossing)
         return
     entry = _entry(walk, crossing)
-    if packet.target_mac == crossing.bridge.address or (entry is not None and entry.kind == LOCAL):
+    _overheard(walk, crossing.bridge)
+    if entry is not None and entry.kind == LOCAL:
         trail.passes(crossing.port.name, name, f"{packet.target_mac} is the node itself")
         _local(walk, crossing)
         return
@@ -174,11 +186,25 @@ def _forward(walk: Walk, crossing: Crossing) -> None:
         _flood(walk, crossing)
         return
     trail.passes(crossing.port.name, name, f"{packet.target_mac} is behind {where.name} ({_told(entry)})")
+    if _port(walk, where).backup and not (where.up and walk.device(where).carrier):
+        meets = f"port {where.name} of bridge {crossing.bridge.name}"
+        trail.lost(where.name, meets, "it cannot send, and its backup port takes it, which is not followed", KERNEL)
+        return
     why = _not_to(walk, crossing, where, known=True)
     if why:
         trail.drops(where.name, f"port {where.name} of bridge {crossing.bridge.name}", why)
     else:
         _out(walk, crossing, where)
+
+
+def _overheard(walk: Walk, master: Link) -> None:
+    """Doubt a bridge whose own device takes all: a VLAN interface on it with a MAC of its own then gets what is for that."""
+    if walk.device(master).promiscuous and walk.packet.target_mac != master.address:
+        mine = (each for each in walk.view.links() if each.kind == "vlan" and each.lower == master.index and not each.foreign_lower)
+        for each in mine:
+            if each.address == walk.packet.target_mac:
+                does = f"{master.name} is promiscuous: {each.name} may get it too, which is not followed"
+                walk.trail.doubt(master.name, f"VLAN interface {each.name}", does, KERNEL)
 
 
 def _snooped(walk: Walk, master: Link) -> bool:
@@ -192,7 +218,9 @@ def _snooped(walk: Walk, master: Link) -> bool:
         return False
     if untold:
         trail.doubt(master.name, meets, untold, KERNEL)
-    if state.querier and walk.packet.protocol in (IPV4, IPV6):
+    if state.vlan_snooping:
+        trail.doubt(master.name, meets, "it snoops by VLAN (mcast_vlan_snooping): which ports have asked is not looked at", KERNEL)
+    elif state.querier and walk.packet.protocol in (IPV4, IPV6):
         said = "it snoops, and somebody asks for members: which ports have asked for the group, and alone get it, is not looked at"
         trail.doubt(master.name, meets, said, KERNEL)
     return True
@@ -201,9 +229,13 @@ def _snooped(walk: Walk, master: Link) -> bool:
 def _entry(walk: Walk, crossing: Crossing) -> FdbEntry | None:
     """Find that of the target; the frame itself has just moved that of its source to the port."""
     packet = walk.packet
+    state = _bridge(walk, crossing.bridge)
     entry = walk.view.fdb_entry(crossing.bridge.index, packet.target_mac, crossing.vid)
+    if entry is None and state.local_vlan_0:
+        everywhere = walk.view.fdb_entry(crossing.bridge.index, packet.target_mac, 0)
+        entry = everywhere if everywhere is not None and everywhere.kind == LOCAL else None
     flags = walk.view.port(crossing.port.index)
-    learns = flags is None or flags.learning
+    learns = (flags is None or flags.learning) and state.ageing
     if packet.source_mac == packet.target_mac and learns and (entry is None or (entry.kind != LOCAL and not entry.sticky)):
         return (entry or FdbEntry(packet.target_mac, 0, kind="learned"))._replace(index=crossing.port.index)
     return entry
@@ -246,6 +278,9 @@ def _not_to(walk: Walk, crossing: Crossing, out: Link, known: bool) -> str:
         return "both ports are isolated"
     if crossing.vid and crossing.vid not in {vlan.vid for vlan in walk.view.vlans(out.index)}:
         return f"that port is not in VLAN {crossing.vid}"
+    blocked = walk.view.vlan_states(out.index).get(crossing.vid) if crossing.vid else None
+    if blocked is not None:
+        return f"VLAN {crossing.vid} of that port is {STATES.get(blocked, blocked)}"
     if known or there is None:
         return ""
     if state.proxy_arp:
@@ -320,13 +355,20 @@ def _too_long(walk: Walk, out: Link, called: bool) -> str:
 
 def _local(walk: Walk, crossing: Crossing) -> None:
     """The bridge's own device receives it (br_pass_frame_up())."""
-    master = crossing.bridge
-    if crossing.vid and crossing.vid not in {vlan.vid for vlan in walk.view.vlans(master.index)}:
-        why = f"not to the node: the bridge's own device is not in VLAN {crossing.vid}"
-        walk.trail.passes(master.name, f"bridge vlan of {master.name}", why)
-        if not walk.packet.to_group:
-            walk.trail.ends.append(f"dropped at {master.name}: the node itself is not in VLAN {crossing.vid}")
-        return
+    master, vid, meets = crossing.bridge, crossing.vid, f"bridge vlan of {crossing.bridge.name}"
+    if vid:
+        vlan = next((each for each in walk.view.vlans(master.index) if each.vid == vid), None)
+        blocked = walk.view.vlan_states(master.index).get(vid)
+        why = f"the bridge's own device is not in VLAN {vid}" if vlan is None else ""
+        why = why or ("" if blocked is None else f"VLAN {vid} of the bridge's own device is {STATES.get(blocked, blocked)}")
+        if why and not walk.device(master).promiscuous:
+            walk.trail.passes(master.name, meets, f"not to the node: {why}")
+            if not walk.packet.to_group:
+                walk.trail.ends.append(f"dropped at {master.name}: {why}")
+            return
+        untagged = vlan is not None and vlan.untagged
+        walk.tag = (0, 0) if untagged else (master.protocol, vid)
+        walk.trail.passes(master.name, meets, f"the bridge's own device gets it {'untagged' if untagged else f'tagged VLAN {vid}'}")
     if not walk.hooks.bridge(INPUT, crossing.port, walk.packet) or not ingress(walk, master):
         return
     above = walk.view.link_at(master.master) if master.master else None

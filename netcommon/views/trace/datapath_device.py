@@ -20,9 +20,10 @@ def ingress(walk: Walk, link: Link) -> bool:
             walk.filter(link, found.preference, found.rate)
     if not walk.hooks.device(link, packet):
         return False
-    if packet.tag and packet.vid:
-        places = {(each.lower, each.vlan): each for each in view.links() if each.kind == "vlan" and not each.foreign_lower}
-        above = places.get((link.index, packet.vid))
+    protocol, vid = walk.tag
+    if vid:
+        interfaces = (each for each in view.links() if each.kind == "vlan" and not each.foreign_lower)
+        above = {(each.lower, each.protocol, each.vlan): each for each in interfaces}.get((link.index, protocol, vid))
         if above is not None:
             trail.lost(link.name, f"VLAN interface {above.name}", "the frame goes on there, which is not followed", KERNEL)
             return False
@@ -37,8 +38,8 @@ def fits(walk: Walk, link: Link) -> bool:
 def taken(walk: Walk, link: Link) -> bool:
     """Tell whether the node's own stack takes what ``link`` hands up: for a MAC that is its own, or a group's, and without a VLAN tag."""
     packet, trail = walk.packet, walk.trail
-    if packet.tag and packet.vid:
-        trail.drops(link.name, f"device {link.name}", f"nothing on the node is in VLAN {packet.vid} of it")
+    if walk.tag[1]:
+        trail.drops(link.name, f"device {link.name}", f"nothing on the node is in VLAN {walk.tag[1]} of it")
         return False
     if walk.aim == TO_OTHERS:
         why = f"{packet.target_mac} is not the device's MAC ({link.address}): the stack does not take it"

@@ -235,6 +235,9 @@ def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
 
     One that nobody has asked for is taken for one that answers.
     """
+    if out.address and not walk.device(out).arp:
+        does = "nobody is asked for a MAC there (arp off): it goes to the device's own where no entry tells another"
+        walk.trail.doubt(out.name, f"device {out.name}", does, KERNEL)
     network = walk.packet.network
     hop = way.gateway or str(ipaddress.ip_address(network[24:40] if family == AF_INET6 else network[16:20]))
     if walk.view.unanswered(AF_INET6 if ":" in hop else AF_INET, out.index, hop):

@@ -42,6 +42,11 @@ class Packet:
         return int.from_bytes(self.tag[2:], "big") & 0xFFF if self.tag else 0
 
     @property
+    def tag_protocol(self) -> int:
+        """The EtherType of the tag; 0: none, or a priority alone."""
+        return int.from_bytes(self.tag[:2], "big") if self.vid else 0
+
+    @property
     def source_mac(self) -> str:
         return self.link[6:12].hex(":")
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from netcommon.host.api.datapath import DeviceState, Question, Way
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.host.api.host import View
-from netcommon.host.rtnetlink.encode_tc import HANDLE, PREFERENCE
+from netcommon.host.rtnetlink.encode_tc import PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
+from netcommon.views.trace.egress_queue import queued
 from netcommon.views.trace.inside import asked
 from netcommon.views.trace.kinds import handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
@@ -27,6 +28,8 @@ class Walk:
         self.trail = Trail()
         self.hooks = Hooks(view, self.trail)
         self.aim = TO_GROUP if packet.to_group else TO_OTHERS
+        self.tag = packet.tag_protocol, packet.vid  #: EtherType and VID of the tag that it has by now; (0, 0): none
+        self.way_in: Link | None = None  #: the device by which it has come
 
     def aimed(self, link: Link) -> None:
         """Note that ``link`` has taken it from the wire, or is the bridge in which it is: a frame for its MAC is for the node's stack."""
@@ -63,23 +66,8 @@ class Walk:
     def leave(self, link: Link, how: str = "") -> None:
         """The node hands the frame to a device: of a tap, its guest receives it."""
         trail, view = self.trail, self.view
-        if not link.up:
-            trail.drops(link.name, f"device {link.name}", "it is switched off")
+        if not self.sends(link, self.packet):
             return
-        for found in view.filters(link.index):
-            if found.egress:
-                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
-                trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
-        if not self.hooks.device(link, self.packet, egress=True):
-            return
-        if not self.device(link).carrier:
-            trail.drops(link.name, f"device {link.name}", "it has no carrier: nothing is sent by it")
-            return
-        queue = view.root_qdisc(link.index)
-        if queue is not None:
-            whose = OURS if queue.handle == HANDLE else FOREIGN
-            does = f"sends at most {words.rate(queue.rate)}; what is more waits, then is dropped" if queue.rate else "queues it"
-            trail.passes(link.name, f"qdisc {queue.kind} {queue.handle >> 16:x}: of {link.name}", does, whose)
         swallows, hands = swallowed(link), handed(link)
         if swallows:
             trail.drops(link.name, f"device {link.name}", swallows)
@@ -97,6 +85,23 @@ class Walk:
         end = self.end(link)
         trail.arrives(link.name, f"device {link.name}", f"sends it{how}: {end}", end + how)
         trail.arrivals.append(self.arrival(link))
+
+    def sends(self, link: Link, packet: Packet) -> bool:
+        """Tell whether the device sends ``packet`` (__dev_queue_xmit()): its egress, then its queue; say what it meets there."""
+        trail = self.trail
+        if not link.up:
+            trail.drops(link.name, f"device {link.name}", "it is switched off")
+            return False
+        for found in self.view.filters(link.index):
+            if found.egress:
+                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
+                trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
+        if not self.hooks.device(link, packet, egress=True):
+            return False
+        if not self.device(link).carrier:
+            trail.drops(link.name, f"device {link.name}", "it has no carrier: nothing is sent by it")
+            return False
+        return queued(trail, link, self.view.root_qdisc(link.index), packet.body)
 
     def arrival(self, link: Link) -> Arrival:
         """Tell where a frame is that has left the node by the device."""

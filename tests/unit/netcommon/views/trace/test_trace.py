@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netcommon.host.api.datapath import BridgeState
 from netcommon.host.api.facts import AF_INET, AF_INET6, Address, BridgeVlan, Link, Neighbour, Route, Rule
 from netcommon.host.api.nftables import BRIDGE, INET, NETDEV, NftChain, NftElement, NftRule, NftSet, NftTable, Put
 from netcommon.host.api.requests import AddFdb, NftChange, SetLink, SetPort
@@ -39,6 +40,7 @@ def placed(sim: Sim, mode: str, setting: Setting) -> None:
     host = sim.host
     bridge = host.add_bridge("br9")
     host.kernel.set_link(SetLink(bridge.index, address=HOST_MAC))
+    host.kernel.bridge_states[bridge.index] = BridgeState(snooping=False)
     uplink = host.add_link(Link(0, "up0", up=True, master=bridge.index if mode == "bridged" else 0))
     peer = host.add_tap("tap1", 77, master=bridge.index if mode == "bridged" else 0)
     host.kernel.set_link(SetLink(peer.index, up=True))
