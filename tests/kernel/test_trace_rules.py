@@ -12,7 +12,7 @@ from netcommon.host.rtnetlink import encode
 from netcommon.host.rtnetlink.attributes import attribute, message, number
 from tests.support.datapath import places as at
 from tests.support.datapath.frames import ICMP, UDP, ip4, ip6, summed, upper
-from tests.support.datapath.said import Frames, Said, said
+from tests.support.datapath.said import Frames, Said, outcome, said
 from tests.support.frames import IPV4, IPV6, checksum
 
 pytestmark = pytest.mark.no_agent("trace asks no agent")
@@ -40,12 +40,6 @@ def inside(*protocols: int) -> Frames:
 
 def rules(selector: str) -> list[str]:
     return [f"{family}rule add {selector} lookup {at.TABLE} preference 200" for family in ("", "-6 ")] + [TABLE4, TABLE6]
-
-
-def outcome(found: list[Said]) -> list[tuple[str, bool]]:
-    """Where each arrived, and whether trace told it for sure; what it told for sure is right."""
-    assert all(each.right or each.reserved for each in found)
-    return [("".join(each.arrived), not each.reserved) for each in found]
 
 
 @pytest.mark.parametrize("protocol", ["gre", "esp", "sctp"])

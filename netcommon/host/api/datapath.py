@@ -87,3 +87,21 @@ class DeviceState(NamedTuple):
     bridge: BridgeState | None = None
     arp: bool = True  #: False: nobody asks or answers there (IFF_NOARP)
     promiscuous: bool = False  #: it hands up what is for others, too
+
+
+class Upper(NamedTuple):
+    """Describe a device that lies upon another one, and takes frames from it before anything else does."""
+
+    name: str
+    kind: str  #: one of UPPERS
+    address: str = ""
+    up: bool = True
+    protocol: int = 0  #: VLAN interfaces only: the EtherType of their tag, and its VID
+    vid: int = 0
+    mode: int = 0  #: macvlan and macvtap only: one of those below
+    elsewhere: bool = False  #: it is in another network namespace
+
+
+#: Kinds of devices that take frames from the one that they lie upon (IFLA_LINK), and modes of macvlan (linux/if_link.h).
+UPPERS = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"})
+PASSTHRU, BY_SOURCE = 8, 16

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -176,6 +176,14 @@ class View(Protocol):
 
     def device_state(self, index: int) -> DeviceState | None:
         """Return how a device takes frames and hands them on; None where there is none."""
+        ...
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        """Return the devices that take frames from this one, also those in other network namespaces that this one has an id for."""
+        ...
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        """Return the MAC addresses, beside its own, that somebody has had the device take from the wire."""
         ...
 
     def root_qdisc(self, index: int) -> Qdisc | None:

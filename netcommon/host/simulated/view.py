@@ -17,7 +17,7 @@ LOCAL = 255  #: RT_TABLE_LOCAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -179,6 +179,21 @@ class MemoryView:
 
         kernel = self._kernel
         return {index: kernel.counters.get(index, Counters()) for index in kernel.links}
+
+    def every_upper(self) -> Mapping[int, Sequence[Upper]]:
+        from netcommon.host.api.datapath import UPPERS, Upper
+
+        found: dict[int, list[Upper]] = {}
+        for each in self._kernel.links.values():
+            if each.kind in UPPERS and each.lower and not each.foreign_lower:
+                found.setdefault(each.lower, []).append(Upper(each.name, each.kind, each.address, each.up, each.protocol, each.vlan))
+        return found
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        return self.every_upper().get(index, [])
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        return frozenset()
 
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
         return {}

@@ -13,6 +13,7 @@ from netcommon.views.trace.datapath_device import taken
 from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
 from netcommon.views.trace.headers import malformed4, malformed6
 from netcommon.views.trace.inside import spread
+from netcommon.views.trace.kinds import swallowed
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
@@ -235,6 +236,8 @@ def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
 
     One that nobody has asked for is taken for one that answers.
     """
+    if swallowed(out):  # whatever MAC it goes to
+        return
     if out.address and not walk.device(out).arp:
         does = "nobody is asked for a MAC there (arp off): it goes to the device's own where no entry tells another"
         walk.trail.doubt(out.name, f"device {out.name}", does, KERNEL)

@@ -87,3 +87,9 @@ def said(
         print(steps(path))
     assert len(found) == len(frames.made)
     return found
+
+
+def outcome(found: Sequence[Said]) -> list[tuple[str, bool]]:
+    """Return where each frame arrived, and whether trace told that for sure: then it must be right."""
+    assert all(each.right or each.reserved for each in found)
+    return [("".join(sorted(each.arrived)), not each.reserved) for each in found]
