@@ -186,6 +186,10 @@ class View(Protocol):
         """Return the MAC addresses, beside its own, that somebody has had the device take from the wire."""
         ...
 
+    def programs(self, index: int, egress: bool) -> int | None:
+        """Return how many programs see what the device receives, or sends, by TCX; None where the kernel does not say."""
+        ...
+
     def root_qdisc(self, index: int) -> Qdisc | None:
         """The root qdisc that somebody has put on the device; None where it has its default one."""
         ...

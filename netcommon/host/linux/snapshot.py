@@ -178,6 +178,9 @@ class Snapshot:
     def addresses_taken(self, index: int) -> frozenset[str]:
         return self._once(("taken", index), lambda: self._view.addresses_taken(index))
 
+    def programs(self, index: int, egress: bool) -> int | None:
+        return self._once(("programs", index, egress), lambda: self._view.programs(index, egress))
+
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._once(("root", index), lambda: self._view.root_qdisc(index))
 

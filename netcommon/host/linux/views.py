@@ -66,6 +66,11 @@ class LiveView(KernelView, NftView):
         except OSError:
             return mtu_below(bridge, self.ports(bridge.index))
 
+    def programs(self, index: int, egress: bool) -> int | None:
+        from netcommon.host.linux import bpf  # asked by people's commands alone
+
+        return bpf.programs(index, egress)
+
     def legacy_tables(self) -> Sequence[str]:
         return self._sockets.proc.legacy_tables()
 

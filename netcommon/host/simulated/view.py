@@ -201,6 +201,9 @@ class MemoryView:
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
 
+    def programs(self, index: int, egress: bool) -> int | None:
+        return 0
+
     def legacy_tables(self) -> Sequence[str]:
         return ()
 

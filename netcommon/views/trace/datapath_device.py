@@ -15,6 +15,7 @@ def ingress(walk: Walk, link: Link) -> bool:
     trail, view, packet = walk.trail, walk.view, walk.packet
     if walk.device(link).xdp:
         trail.doubt(link.name, f"XDP program of {link.name}", "what it does is not known here: bpftool net")
+    walk.programs(link)
     for found in view.filters(link.index):
         if not found.egress:
             walk.filter(link, found.preference, found.rate)

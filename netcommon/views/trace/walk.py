@@ -63,6 +63,15 @@ class Walk:
         else:
             self.trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it ingress", whose)
 
+    def programs(self, link: Link, egress: bool = False) -> None:
+        """Doubt what programs of TCX at the device do."""
+        found, side = self.view.programs(link.index, egress), "egress" if egress else "ingress"
+        meets = f"TCX programs of {link.name}, {side}"
+        if found is None:
+            self.trail.doubt(link.name, meets, "the kernel does not say whether there are any: bpftool net")
+        elif found:
+            self.trail.doubt(link.name, meets, "what they do is not known here: bpftool net")
+
     def leave(self, link: Link, how: str = "") -> None:
         """The node hands the frame to a device: of a tap, its guest receives it."""
         trail, view = self.trail, self.view
@@ -92,6 +101,7 @@ class Walk:
         if not link.up:
             trail.drops(link.name, f"device {link.name}", "it is switched off")
             return False
+        self.programs(link, egress=True)
         for found in self.view.filters(link.index):
             if found.egress:
                 meets = f"tc filter of {link.name}, egress, preference {found.preference}"
