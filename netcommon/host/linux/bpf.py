@@ -10,9 +10,7 @@ from struct import Struct
 #: bpf()'s number by machine (asm/unistd.h).
 NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "loongarch64": 280, "ppc64le": 361, "s390x": 351, "i686": 357, "armv7l": 386}
 PROG_QUERY, INGRESS, EGRESS = 16, 46, 47  #: BPF_PROG_QUERY, BPF_TCX_INGRESS, BPF_TCX_EGRESS (linux/bpf.h)
-QUERY = Struct(
-    "=IIIIQIIQQQQ"
-)  #: union bpf_attr, query: device, place, flags, attach_flags, ids, count, pad, three arrays, revision
+QUERY = Struct("=IIIIQIIQQQQ")  #: union bpf_attr, query: device, place, flags, attach_flags, ids, count, pad, three arrays, revision
 COUNT = 5
 NONE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENODEV})  #: the kernel is older, or has no TCX, or no such device
 
