@@ -50,6 +50,31 @@ class Way(NamedTuple):
     wrapped: bool = False  #: it is put into another packet, or handed to a program, by the route (ip-route(8), encap)
 
 
+class Connection(NamedTuple):
+    """Name a connection by what one packet of it has, as connection tracking does."""
+
+    family: int
+    source: str
+    target: str
+    protocol: int
+    ports: tuple[int, int] = (0, 0)
+    identifier: int = 0  #: of ICMP, as its type and its code
+    kind: int = 0
+    code: int = 0
+
+
+class Transform(NamedTuple):
+    """Describe a policy of IPsec: it drops packets that it is for, or puts them into others, or has them come so."""
+
+    direction: str  #: "in": to the node; "fwd": by it; "out": from it, the forwarded included
+    family: int
+    source: str = ""  #: a network, "10.0.0.0/8"; "" any
+    target: str = ""
+    protocol: int = 0  #: above IP; 0 any
+    mark: int = 0  #: of a packet, in the bits of ``mask``
+    mask: int = 0
+
+
 class PortState(NamedTuple):
     """Hold what Port does not tell of a port of a Linux bridge; without arguments as the kernel makes a new one."""
 

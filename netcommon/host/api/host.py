@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -184,6 +184,14 @@ class View(Protocol):
 
     def addresses_taken(self, index: int) -> frozenset[str]:
         """Return the MAC addresses, beside its own, that somebody has had the device take from the wire."""
+        ...
+
+    def translated(self, connection: Connection) -> bool:
+        """Tell whether connection tracking changes addresses or ports of a connection's packets, as NAT has it do."""
+        ...
+
+    def transforms(self) -> Sequence[Transform]:
+        """Return the policies of IPsec."""
         ...
 
     def programs(self, index: int, egress: bool) -> int | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -177,6 +177,12 @@ class Snapshot:
 
     def addresses_taken(self, index: int) -> frozenset[str]:
         return self._once(("taken", index), lambda: self._view.addresses_taken(index))
+
+    def translated(self, connection: Connection) -> bool:
+        return self._once(connection, lambda: self._view.translated(connection))
+
+    def transforms(self) -> Sequence[Transform]:
+        return self._once("transforms", self._view.transforms)
 
     def programs(self, index: int, egress: bool) -> int | None:
         return self._once(("programs", index, egress), lambda: self._view.programs(index, egress))

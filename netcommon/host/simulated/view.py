@@ -17,7 +17,7 @@ LOCAL = 255  #: RT_TABLE_LOCAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -200,6 +200,12 @@ class MemoryView:
 
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
+
+    def translated(self, connection: Connection) -> bool:
+        return False
+
+    def transforms(self) -> Sequence[Transform]:
+        return ()
 
     def programs(self, index: int, egress: bool) -> int | None:
         return 0

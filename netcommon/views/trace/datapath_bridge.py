@@ -13,6 +13,7 @@ from netcommon.views.trace.datapath_route import stack
 from netcommon.views.trace.headers import malformed4, malformed6, unsnooped
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, BROADCAST, HOP_BY_HOP, IPV4, IPV6, SOLICITATION
+from netcommon.views.trace.tracking import tracked_in_bridge
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
@@ -57,7 +58,9 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     walk.aimed(master)
     if not walk.hooks.bridge(PREROUTING, port, packet):
         return
-    if _called(walk, (PREROUTING,), master, bool(packet.tag)):
+    called = _called(walk, (PREROUTING,), master, bool(packet.tag))
+    tracked_in_bridge(walk, master.name, called)
+    if called:
         why = malformed4(packet.network) if packet.protocol == IPV4 else malformed6(packet.network)
         if why:
             trail.drops(master.name, f"br_netfilter of {name}", why)
