@@ -17,6 +17,7 @@ from netagent.events import INDEX, INSTANCE, SWITCH, TABLE, Came, Changed, Event
 from netagent.ganeti_doors import Doors
 from netagent.hooks.server import Serving
 from netagent.index import Nics, entry_of
+from netagent.joined import Joined
 from netagent.loop import Loop
 from netagent.reap.reaper import RECORDS
 from netagent.reconcile.dirty_set import DirtySet
@@ -82,6 +83,8 @@ class Agent:
         self._doors = Doors(self._paths, self._jobs.launcher, service.alarms, self._now)
         self._switches = Switches(self._paths.ovsdb, self._now, self._loop, self._nics, self._ready, self._jobs.sweep_flows)
         self._jobs.doubted = self._switches.ask
+        self._joined = Joined(service, self._loop, self._jobs, self._log, chance)
+        self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
         self._sources: list[Source] = [KernelEvents()]
         try:
             self._sources.append(NftEvents(self._jobs.ports))
@@ -106,6 +109,7 @@ class Agent:
         self._jobs.end_due()
         self._serve(self._service.settings)
         self._watch_place()
+        self._joined.look()
         self._service.ready(f"{len(self._nics)} NICs on record")
 
     def run(self) -> None:
@@ -119,6 +123,7 @@ class Agent:
     def close(self) -> None:
         """Ends the workers, and closes what is open."""
         self._serving.close(GRACE)
+        self._joined.close(GRACE)
         self._jobs.close(GRACE)
         self._switches.close()
         for source in (*self._sources, self._files):
@@ -134,6 +139,7 @@ class Agent:
         self._dirty.everything(self._now())
         self._jobs.schedule()
         self._serve(settings)
+        self._joined.look()
 
     def status(self) -> Mapping[str, object]:
         now, jobs = self._now(), self._jobs
@@ -150,6 +156,7 @@ class Agent:
             "seconds since those were counted": "never" if differing is None else round(now - differing.counted, 1),
             "connected to Open vSwitch": self._switches.connected or ("not needed" if not self._nics.switched() else False),
             **self._serving.status(),
+            **self._joined.status(),
         }
 
     def hanging(self) -> str:
@@ -177,6 +184,8 @@ class Agent:
         for event in events:
             if not isinstance(event, Changed):
                 self._take(event, now)
+        if events:
+            self._joined.changed()
         self._jobs.schedule()
 
     def _read_files(self) -> None:
@@ -193,6 +202,7 @@ class Agent:
             self._journal.lost(event.source)
             self._service.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
+            self._joined.lost()
             if event.source == SOURCE:
                 self._loop.after(REWATCH, self._watch_again)
         if isinstance(event, Came):
@@ -205,6 +215,7 @@ class Agent:
 
     def _reread(self, key: str, parse: Parse | None = None) -> None:
         """The record may have changed on disk. ``parse``: see Store.read."""
+        self._joined.marked(key)
         try:
             record = self._store.read(key, parse)
         except NetcommonError as error:
@@ -239,6 +250,7 @@ class Agent:
         files.watch("locks", self._store.folder("locks").descriptor, inotify.IN_CLOSE, _lock_closed)
         files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._socket_came)
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
+        files.watch("definitions", self._paths.definitions, names, self._defined)
 
     def _look_at_doors(self) -> None:
         """Ganeti's links may lead elsewhere than before, into a folder that is not watched yet."""
@@ -261,6 +273,12 @@ class Agent:
         """A daemon of Open vSwitch makes one; not in the midst of reading events."""
         self._loop.after(0.0, lambda: self._switches.appeared(name))
 
+    def _defined(self, name: str) -> None:
+        """A definition came, changed or went: no event, for that is nothing to a NIC that is up."""
+        uuid, dot, suffix = name.rpartition(".")
+        if dot and suffix == "toml" and is_key(uuid):
+            self._joined.marked(uuid)
+
     def _runtime_written(self, name: str) -> Event | None:
         instance, dot, suffix = name.rpartition(".")
         if not dot or suffix != "runtime":
@@ -280,6 +298,7 @@ class Agent:
             self._look_at_doors()
             self._switches.again()
             self._jobs.end_due()
+            self._joined.look()
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():

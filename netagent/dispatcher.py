@@ -44,7 +44,9 @@ OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 
 #: Threads at most, and how many may do the same sort of work: scripts that hang, and a switch that is frozen, leave threads for the others.
 THREADS = 6
-LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1}
+#: What is read, and done, for a registry: neither keeps the other waiting, nor the node's own work.
+TOLD, ASKED = "registry-look", "registry-do"
+LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1, TOLD: 1, ASKED: 2}
 
 #: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
 ADOPT_AFTER = 15.0
@@ -80,7 +82,10 @@ DROPPED = "netcommon_guard_dropped_total"
 
 
 class Dispatcher:
-    """``reread``: the record of this key may have changed on disk. ``doubted``: Open vSwitch has not done what it was to do."""
+    """``reread``: the record of this key may have changed on disk. ``seen``: a record was looked at, and may have been repaired.
+
+    ``doubted``: Open vSwitch has not done what it was to do. ``unworked``: what others let a worker do (``work``) could not be done.
+    """
 
     def __init__(self, service: Service, loop: Loop, nics: Nics, dirty: DirtySet, repairs: Repairs, chance: random.Random) -> None:
         self._service, self._loop, self._nics, self._dirty, self._repairs = service, loop, nics, dirty, repairs
@@ -88,6 +93,8 @@ class Dispatcher:
         self._todays = Todays(service.paths)
         self.reread: Callable[[str], None] = lambda key: None
         self.doubted: Callable[[], None] = lambda: None
+        self.seen: Callable[[str], None] = lambda key: None
+        self.unworked: Callable[[Key, Exception], None] = lambda key, error: None
         self.launcher = launcher(service.environ)
         self._log = service.make_log()
         self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
@@ -160,6 +167,16 @@ class Dispatcher:
 
         self._pool.put(key, run)
 
+    def work(self, key: Key, job: Callable[[Worker], None], today: bool) -> None:
+        """Let a worker do something for others than this; ``today``: with the settings as the file is now, for it may make NICs anew."""
+
+        def run(worker: Worker) -> None:
+            if today:
+                worker.use(self._todays.usable(self._service.settings))
+            job(worker)
+
+        self._put(key, run)
+
     # -- records
 
     def _look(self, key: str, since: float, scripts: bool = False) -> None:
@@ -184,6 +201,7 @@ class Dispatcher:
             self._dirty.again(key, result.again)
         elif result.did == BUSY:
             self._dirty.at_work(key, self._now())
+        self.seen(key)
         entry = self._nics.get(key)
         if result.did in (BUSY, FAILURE) and entry and entry.switched:
             self.doubted()
@@ -413,6 +431,8 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
+        elif key.sort in (TOLD, ASKED):
+            self._loop.tell(partial(self.unworked, key, error))
         elif key == Key(SURVEY):
             self._loop.tell(self._not_surveyed)
         elif key == Key(REAP):

@@ -14,7 +14,7 @@ from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
 SOCKET = "/run/netregistry/socket"
 SECONDS = 60.0  #: for one answer
@@ -45,6 +45,10 @@ class Problem(NetcommonError):
             self.advice = "the same may succeed later: try again"
         elif document.get("command"):
             self.advice = str(document["command"])
+
+
+class Garbled(TryAgain):
+    """What came is nothing that a registry says."""
 
 
 class Answer(NamedTuple):
@@ -82,7 +86,10 @@ class Client:
     # -- looking
 
     def get(self, place: str, **query: Any) -> Answer:
-        """Look at something: ``place`` is a path below /v1, such as "nics". Raises Problem; HostRefused, TryAgain where nobody answers."""
+        """Look at something: ``place`` is a path below /v1, such as "nics"; "": what the service can do.
+
+        Raises Problem; HostRefused, TryAgain where nobody answers.
+        """
         return self._asked("GET", _target(place, query), None, {})
 
     def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
@@ -119,7 +126,7 @@ class Client:
 
     # -- streams
 
-    def watch(self, node: str, start: str = "", incarnation: str = "") -> Iterator[dict[str, Any]]:
+    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
         query = {"node": node, "from": start, "incarnation": incarnation}
         connection = _Connection(self._path, SILENT)
@@ -229,14 +236,14 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 def _target(place: str, query: Mapping[str, Any]) -> str:
     """Give the path of a request; ``place`` is encoded but for its slashes."""
     shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items() if value is not None}
-    return f"/v1/{quote(place, safe='/:')}" + (f"?{urlencode(shown)}" if shown else "")
+    return f"/v1/{quote(place, safe='/:')}".rstrip("/") + (f"?{urlencode(shown)}" if shown else "")
 
 
 def _decoded(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError:
-        raise TryAgain(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
+    except (ValueError, RecursionError):
+        raise Garbled(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
 
 
 def _problem(status: int, data: bytes) -> Problem:

@@ -64,7 +64,9 @@ class Leader:
         """Ask for what has ended; for so much at a turn that others have theirs."""
         core, who = self._core, Identity("leader", "", self._name)
         for _ in range(AT_A_TURN):
-            for action in ends.wanted(core.view, core.now()):
+            if not (due := tuple(ends.wanted(core.view, core.now()))):
+                return
+            for action in due:
                 # of one state of the registry there is one such request, whoever makes it
                 request = new_id(core.now(), hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)

@@ -79,6 +79,12 @@ class TryAgain(NetcommonError):
     advice = "the same may succeed later: try again; netcommon doctor if it goes on"
 
 
+class WaitsForUs(TryAgain):
+    """Whoever holds a lock runs the script that asks for it, and waits for that to end: neither would before its time is over."""
+
+    advice = "leave that NIC to the call that runs this script, or do it when the script has ended"
+
+
 class Interrupted(BaseException):
     """A signal, or the end of its time, ends the whole call: who goes on after a failure, whichever it is, must not go on after this.
 
@@ -93,6 +99,14 @@ class SettingsInvalid(NetcommonError):
 
     status = CONFIG
     advice = "correct it; netcommon config then reads the settings without touching anything"
+
+
+class TemplateInvalid(SettingsInvalid):
+    """A template that the settings or an option name cannot be used, or there is none."""
+
+    advice = (
+        "correct the template, or the option that names it; netcommon plan NIC --resolve then says what it makes, without touching anything"
+    )
 
 
 class RecordUnreadable(NetcommonError):

@@ -24,6 +24,9 @@ TEMPORARY = ".netcommon-tmp-"
 #: How often a temporary file may be swept away under us before we give up.
 SWEPT = 5
 
+#: The folder in a folder in which lies what was damaged in that.
+QUARANTINE = "quarantine"
+
 #: Bytes read at once behind those that a file was said to hold.
 ROOM = 4096
 
@@ -50,6 +53,23 @@ def plain(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise HostRefused(f"{escaped(path)} is not a plain file")
     trusted(found, path)
+
+
+def refuse_unwritable(path: str) -> None:
+    """Raise FileRefused where nothing can be written into the folder at ``path``, which need not be there: read-only, or full. A look."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    try:
+        about = os.statvfs(path)
+    except OSError as error:
+        raise refused("cannot look at", path, error) from None
+    if not os.access(path, os.W_OK):  # also what chattr(1) has made immutable
+        code = errno.EROFS if about.f_flag & os.ST_RDONLY else errno.EACCES
+    elif not about.f_bfree or (about.f_files and not about.f_ffree):
+        code = errno.ENOSPC
+    else:
+        return
+    raise refused("cannot write into", path, OSError(code, os.strerror(code)))
 
 
 class Folder:
@@ -213,6 +233,13 @@ class Folder:
         except OSError as error:
             raise refused("cannot move", f"{self.path}/{name}", error) from None
 
+    def put_aside(self, name: str) -> str:
+        """Move what is called so into QUARANTINE, beside what was called so earlier; return where it is, below this. Raises HostRefused."""
+        with self.make_sub(QUARANTINE) as aside:
+            free = next(free for number in count() if not aside.exists(free := f"{name}-{number}"))
+            self.move(name, aside, free)
+            return f"{QUARANTINE}/{free}"
+
     def link(self, name: str, target: str) -> None:
         """Replaces the symbolic link (or whatever file) ``name`` at once. Raises HostRefused."""
         self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor))
@@ -233,10 +260,12 @@ class Folder:
                     swept += 1
                     if swept == SWEPT:
                         raise
-        except OSError as error:
+        except BaseException as error:  # a signal too
             if temporary:
                 self._discard(temporary)
-            raise refused("cannot write", f"{self.path}/{name}", error) from None
+            if isinstance(error, OSError):
+                raise refused("cannot write", f"{self.path}/{name}", error) from None
+            raise
 
     def _discard(self, temporary: str) -> None:
         """Remove what was made on the way, if that can be done: why the file cannot be written is what matters, and the rest is swept."""

@@ -26,7 +26,7 @@ import fcntl
 import os
 from binascii import crc32
 
-from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.errors import HostRefused, TryAgain, WaitsForUs, escaped
 from runtime.folder import plain, refused
 from runtime.typed import TYPE_CHECKING
 
@@ -55,7 +55,8 @@ class Locks:
     """The locks that one hook holds; leaving the context releases them all.
 
     ``deadline``: by ``clock``, in its seconds; ``sleep`` waits between attempts. Raises TryAgain at the deadline.
-    ``gates``: those of this process, where it has several threads.
+    ``gates``: those of this process, where it has several threads. ``kept``: names whose locks a process holds that waits for this one to
+    end: what cannot be had of them at once is refused at once (WaitsForUs).
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Locks:
         sleep: Callable[[float], None],
         proc: str = "/proc",
         gates: Gates | None = None,
+        kept: Iterable[str] = (),
     ) -> None:
+        self._kept = {number(name): name for name in kept}
         self._folder, self._deadline, self._clock, self._sleep, self._proc = folder, deadline, clock, sleep, proc
         self._gates = gates
         self._held: dict[str, list[tuple[int, int]]] = {}  #: of each set the files, with their descriptors
@@ -163,6 +166,8 @@ class Locks:
         """Until the file is locked. Raises TryAgain."""
         pause = SHORTEST
         while not _try(descriptor, fcntl.LOCK_EX):
+            if which != KEY and number(name) in self._kept:
+                raise WaitsForUs(f"whoever is at work on {which} {escaped(self._kept[number(name)])} waits until this script has ended")
             left = self._deadline - self._clock()
             if left <= 0:
                 raise self._too_late(which, name, descriptor)

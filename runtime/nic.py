@@ -8,6 +8,7 @@ from runtime.vlan import NO_VLAN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runtime.networks import NetworkWanted
     from runtime.vlan import Vlan
 
 MODES = ("bridged", "routed", "openvswitch", "ext")
@@ -56,11 +57,13 @@ class Nic(NamedTuple):
     network: Network = Network()
     environment: Mapping[str, str] = {}  #: every variable the caller gave, known or not
     wanted: tuple[Changed, ...] = ()  #: what was changed of it while it ran, weakest first
+    revision: str = ""  #: EPOCH:REVISION of what a registry wants of it, as far as it has that; "" where none has said anything
+    told: NetworkWanted | None = None  #: what a registry says of its network; None where it says nothing
 
     @property
     def description(self) -> Nic:
-        """Give what its hypervisor says of it, and we understand: without what was changed here."""
-        return self._replace(environment={}, wanted=())
+        """Give what its hypervisor says of it, and we understand: without what was changed here, or is told by a registry."""
+        return self._replace(environment={}, wanted=(), revision="", told=None)
 
     @property
     def label(self) -> str:

@@ -7,11 +7,13 @@ from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.jsontext import Decoder, dumps
 from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.validate import is_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from runtime.networks import NetworkWanted
     from runtime.nic import Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
@@ -92,6 +94,12 @@ def _document(record: Record) -> dict[str, object]:
     """Give the record as a JSON object, without what it was before."""
     nic = record.nic
     own = {"schema": SCHEMA, "nic": environment_of(nic), "environment": dict(nic.environment), "wanted": nic.wanted, "before": None}
+    if nic.revision:  # an older version does without this and the next
+        own["revision"] = nic.revision
+    if nic.told is not None:
+        from runtime.networks import document
+
+        own["told"] = document(nic.told)
     return record._asdict() | own
 
 
@@ -198,7 +206,7 @@ def _alone(stored: Mapping[str, Any]) -> Record:
     if not all(isinstance(item, dict) and isinstance(item.get("kind"), str) for item in operations):
         raise RecordUnreadable("operations: not a list of objects with a kind")
     return Record(
-        nic=nic._replace(environment=_texts(stored, "environment"), wanted=_wanted(stored)),
+        nic=nic._replace(environment=_texts(stored, "environment"), wanted=_wanted(stored), revision=_revision(stored), told=_told(stored)),
         ifindex=_number(stored, "ifindex"),
         boot=_typed(stored, "boot", str),
         netns=_number(stored, "netns"),
@@ -239,6 +247,25 @@ def _wanted(stored: Mapping[str, Any]) -> tuple[Changed, ...]:
         if row[2] not in (LOCAL, REGISTRY) or type(row[3]) not in (int, float) or not 0 <= row[3] <= 1e15:
             raise RecordUnreadable("wanted: not a list of options")
     return tuple(Changed(row[0], row[1], row[2], float(row[3])) for row in rows)
+
+
+def _revision(stored: Mapping[str, Any]) -> str:
+    text = stored.get("revision", "")
+    if not (isinstance(text, str) and (not text or is_revision(text))):
+        raise RecordUnreadable("revision: not EPOCH:REVISION")
+    return text
+
+
+def _told(stored: Mapping[str, Any]) -> NetworkWanted | None:
+    if stored.get("told") is None:
+        return None
+    from runtime.networks import network_of  # few NICs' networks are a registry's
+
+    told = _typed(stored, "told", dict)
+    try:
+        return network_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)
+    except NicInvalid as error:
+        raise RecordUnreadable(f"told: {error}") from None
 
 
 def _typed(stored: Mapping[str, Any], field: str, kind: type) -> Any:

@@ -41,6 +41,7 @@ class Store:
         self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
         self.problems: list[str] = []
         self._gates, self._parse = gates, parse
+        self.kept: tuple[str, ...] = ()  #: see runtime.locks
         self._layout = Layout(paths.state, netns, boot, readonly)
         self._links = Links(self._layout)
         self.owners = Owners(self._layout, self.exists)
@@ -57,7 +58,7 @@ class Store:
 
     def locks(self, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> Locks:
         """The locks beside these records; see runtime.locks. Raises HostRefused."""
-        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc, self._gates)
+        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc, self._gates, self.kept)
 
     def folder(self, name: str) -> Folder:
         """The folder ``name`` of the layout, made if need be; it is the store's to close. For those who watch it. Raises HostRefused."""

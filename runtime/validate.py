@@ -16,6 +16,7 @@ INTERFACE_BYTES = 15
 NAME_BYTES = 255
 TAG_CHARACTERS = 128  #: constants.MAX_TAG_LEN of Ganeti
 TABLE_CHARACTERS = 64
+REVISION_CHARACTERS = 128  #: of EPOCH:REVISION
 
 #: Names that /proc/sys/net/*/conf and the kernel itself use for other things than a guest's device.
 RESERVED = frozenset({".", "..", "all", "default", "lo"})
@@ -194,6 +195,13 @@ def _is_table(text: str) -> bool:
     if text in _UNUSABLE_TABLES or text.lower().startswith("0x"):
         return False
     return (len(text) <= TABLE_CHARACTERS and _TABLE.issuperset(text) and text not in (".", "..")) or _is_interface(text)
+
+
+def is_revision(text: str) -> bool:
+    """Tell whether ``text`` is EPOCH:REVISION, as a registry writes it."""
+    epoch, _, number = text.rpartition(":")
+    good = len(text) <= REVISION_CHARACTERS and text.isascii() and text.isprintable() and " " not in text
+    return good and bool(epoch) and number.isdecimal()
 
 
 def is_uuid(text: str) -> bool:

@@ -1,10 +1,12 @@
 """Keep what was changed of a NIC while it ran: /var/lib/netcommon/wanted/<uuid>.json. It is stronger than tags, and outlives a reboot.
 
-One object for each NIC:
+One object for each NIC, also for those of the cluster that are not here: a guest that comes has its values from its first frame on.
 
     local      options that somebody has set on this node (netcommon change), the strongest
     registry   those that a registry has set
-    pending    what local is to become, while a change is under way; null otherwise. Hooks ignore it
+    revision   of what the registry wants, EPOCH:REVISION; "" where it has said nothing
+    network    the UUID of the NIC's network in the registry; "" for none
+    pending    what all of these are to become, while a change is under way; null otherwise. Hooks ignore it
 
 An option has a value, as a tag would give it, and may end by itself: at a time of the boot clock in the boot in which it was set, and in
 every other boot by wall time. Both are kept, so that a clock set forward or back keeps nothing for ever. A link ``ends`` holds the
@@ -12,8 +14,6 @@ first of all ends, or an earlier time: who looks whether something is due reads 
 """
 
 from __future__ import annotations
-
-from itertools import count
 
 from runtime import validate
 from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
     from runtime.paths import Paths
 
-SCHEMA = 1
+SCHEMA = 2
 LONGEST = 1 << 20  #: bytes of a file
 ENDS = "ends"  #: the link that tells when the first option ends
 SEVERAL = "several"  #: the boot of a link where the ends are of several boots
-QUARANTINE = "quarantine"
 BOOT = 64  #: characters of a boot's id
+
+#: The fields of each schema, beside "schema" and "pending".
+FIELDS = {1: ("local", "registry"), SCHEMA: ("local", "registry", "revision", "network")}
 
 
 class Moment(NamedTuple):
@@ -86,11 +88,13 @@ class Entry(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """All that was changed of one NIC."""
+    """All that is wanted of one NIC beyond what its hypervisor says: by somebody on this node, and by a registry."""
 
     local: tuple[Entry, ...] = ()
     registry: tuple[Entry, ...] = ()
-    pending: tuple[Entry, ...] | None = None
+    revision: str = ""
+    network: str = ""
+    pending: Wanted | None = None  #: what it is to become, which has nothing pending
 
     def force(self, now: Moment) -> tuple[Changed, ...]:
         """Give what is in force, weakest first; not what is pending."""
@@ -102,9 +106,14 @@ class Wanted(NamedTuple):
         )
 
     @property
-    def pending_force(self) -> tuple[Changed, ...]:
-        """Give what of this node would be in force if what is pending held, whenever that is."""
-        return tuple(_changed(entry, LOCAL) for entry in self.pending or ())
+    def whole(self) -> tuple[Changed, ...]:
+        """Give what would be in force if nothing had ended, weakest first."""
+        return tuple(_changed(entry, source) for source, entries in ((REGISTRY, self.registry), (LOCAL, self.local)) for entry in entries)
+
+    @property
+    def by_registry(self) -> Wanted:
+        """The same without what was set on this node."""
+        return self._replace(local=(), pending=None)
 
     def without(self, now: Moment) -> Wanted:
         """The same without what has ended; what that had hidden holds again."""
@@ -124,11 +133,21 @@ class Wanted(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        return not (self.local or self.registry or self.pending)
+        return not any(self)
 
 
 def _changed(entry: Entry, source: str) -> Changed:
-    return Changed(entry.option, entry.value, source, entry.end.until.wall if entry.end else 0.0)
+    return Changed(entry.option, entry.value, source, until_of(entry))
+
+
+def until_of(entry: Entry) -> float:
+    """Give when an option ends (seconds since the epoch); 0: never."""
+    return entry.end.until.wall if entry.end else 0.0
+
+
+def is_option(name: str) -> bool:
+    """Tell whether an option may be called so."""
+    return bool(name) and name.isascii() and name.replace("_", "").isalnum()
 
 
 NOTHING = Wanted()
@@ -136,8 +155,13 @@ NOTHING = Wanted()
 
 def to_json(wanted: Wanted) -> bytes:
     """The file's bytes, ASCII."""
-    parts = {name: None if part is None else {one.option: _entry(one) for one in part} for name, part in wanted._asdict().items()}
-    return dumps({"schema": SCHEMA, **parts}).encode("ascii") + b"\n"
+    pending = None if wanted.pending is None else _fields(wanted.pending)
+    return dumps({"schema": SCHEMA, **_fields(wanted), "pending": pending}).encode("ascii") + b"\n"
+
+
+def _fields(wanted: Wanted) -> dict[str, object]:
+    local, registry = ({one.option: _entry(one) for one in part} for part in (wanted.local, wanted.registry))
+    return {"local": local, "registry": registry, "revision": wanted.revision, "network": wanted.network}
 
 
 def _entry(one: Entry) -> dict[str, object]:
@@ -153,12 +177,26 @@ def from_json(data: bytes) -> Wanted:
         raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
     if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
         raise RecordUnreadable("not a JSON object with a schema")
-    if stored["schema"] > SCHEMA:
-        raise RecordTooNew(f"schema {stored['schema']} is newer than {SCHEMA}, the newest this version knows")
-    if stored["schema"] != SCHEMA or set(stored) != {"schema", "local", "registry", "pending"}:
+    if (schema := stored.pop("schema")) > SCHEMA:
+        raise RecordTooNew(f"schema {schema} is newer than {SCHEMA}, the newest this version knows")
+    if schema not in FIELDS or "pending" not in stored:
         raise RecordUnreadable("not the fields of its schema")
-    pending = stored["pending"]
-    return Wanted(_part(stored["local"]), _part(stored["registry"]), None if pending is None else _part(pending))
+    pending = stored.pop("pending")
+    if schema == 1 and pending is not None:  # it was what "local" was to become
+        pending = {"local": pending, "registry": stored.get("registry")}
+    found = _whole(stored, schema)
+    return found if pending is None else found._replace(pending=_whole(pending, schema))
+
+
+def _whole(stored: Any, schema: int) -> Wanted:
+    if not isinstance(stored, dict) or set(stored) != set(FIELDS[schema]):
+        raise RecordUnreadable("not the fields of its schema")
+    revision, network = stored.get("revision", ""), stored.get("network", "")
+    if not (isinstance(revision, str) and (not revision or validate.is_revision(revision))):
+        raise RecordUnreadable("revision: not EPOCH:REVISION")
+    if not (isinstance(network, str) and (not network or validate.is_uuid(network))):
+        raise RecordUnreadable("network: no UUID")
+    return Wanted(_part(stored["local"]), _part(stored["registry"]), revision, network)
 
 
 def _part(stored: Any) -> tuple[Entry, ...]:
@@ -170,7 +208,7 @@ def _part(stored: Any) -> tuple[Entry, ...]:
 def _read_entry(name: str, stored: Any) -> Entry:
     if not (isinstance(stored, dict) and set(stored) == {"value", "end", "then"} and isinstance(stored["value"], str)):
         raise RecordUnreadable(f"{escaped(name)}: not a value, an end, and what holds then")
-    if not (name and name.isascii() and name.replace("_", "").isalnum()):
+    if not is_option(name):
         raise RecordUnreadable(f"{escaped(name)} is no option's name")
     end, then = stored["end"], stored["then"]
     if not (then is None or (isinstance(then, str) and end is not None)):
@@ -186,7 +224,7 @@ def _moment(name: str, stored: Any) -> Moment:
     if not isinstance(stored, dict) or set(stored) != set(Moment._fields) or type(stored["boot"]) is not str:
         raise RecordUnreadable(f"{name}: no time")
     times = [stored[field] for field in ("monotonic", "wall")]
-    if not all(type(each) in (int, float) and _plausible(each) for each in times):
+    if not all(type(each) in (int, float) and plausible(each) for each in times):
         raise RecordUnreadable(f"{name}: no time in seconds")
     boot = stored["boot"]
     if not (boot.isascii() and boot.isprintable() and 0 < len(boot) <= BOOT and " " not in boot):  # it goes into a link
@@ -244,16 +282,10 @@ def _read(folder: Folder, uuid: str, problems: list[str], readonly: bool = False
 def quarantine(folder: Folder, name: str, why: str) -> str:
     """Puts a damaged file aside, or whatever is in its place, bytes intact; returns what is said of it."""
     try:
-        where = _put_aside(folder, name)
+        where = folder.put_aside(name)
     except HostRefused as error:
         return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
     return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the NIC has its tags' and settings' options"
-
-
-def set_aside(paths: Paths, uuid: str, why: str) -> str:
-    """The same for a file that parses and says what no NIC can have."""
-    with Folder.make(paths.wanted) as folder:
-        return quarantine(folder, f"{uuid}.json", why)
 
 
 def write(paths: Paths, uuid: str, wanted: Wanted) -> None:
@@ -317,10 +349,10 @@ def _told(folder: Folder) -> Moment | None:
         found = Moment(boot, float(monotonic), float(wall))
     except ValueError:
         return UNREADABLE
-    return found if boot and _plausible(found.monotonic) and _plausible(found.wall) else UNREADABLE
+    return found if boot and plausible(found.monotonic) and plausible(found.wall) else UNREADABLE
 
 
-def _plausible(seconds: float) -> bool:
+def plausible(seconds: float) -> bool:
     """Tell whether this is a time: NaN and infinity do not pass the comparison."""
     return 0 <= seconds <= 1e15
 
@@ -376,7 +408,7 @@ def _note_ends(folder: Folder) -> None:
     the files are read again after each change, until the link is what they say.
     """
     if not folder.target(ENDS) and folder.exists(ENDS):
-        _put_aside(folder, ENDS)  # such as a folder: no link could replace that
+        folder.put_aside(ENDS)  # such as a folder: no link could replace that
     while True:
         untils = [end.until for uuid in _uuids(folder) for end in ends(_read(folder, uuid, [], readonly=True))]
         if not untils:
@@ -391,18 +423,10 @@ def _note_ends(folder: Folder) -> None:
         folder.link(ENDS, target)
 
 
-def _put_aside(folder: Folder, name: str) -> str:
-    """Move what is called so into QUARANTINE, beside what was called so earlier; return where it is. Raises HostRefused."""
-    with folder.make_sub(QUARANTINE) as aside:
-        free = next(free for number in count() if not aside.exists(free := f"{name}-{number}"))
-        folder.move(name, aside, free)
-        return f"{QUARANTINE}/{free}"
-
-
 def ends(wanted: Wanted) -> Iterator[End]:
     """Give all ends of a NIC, of what is pending too."""
-    parts = (wanted.local, wanted.registry, wanted.pending or ())
-    return (entry.end for part in parts for entry in part if entry.end is not None)
+    pending = wanted.pending or NOTHING
+    return (entry.end for part in (*wanted[:2], *pending[:2]) for entry in part if entry.end is not None)
 
 
 def _uuids(folder: Folder) -> list[str]:

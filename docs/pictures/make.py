@@ -93,6 +93,7 @@ def machine(folder: str, size: int) -> Sim:
     sim = Sim(folder)
     sim.wall = WHEN
     host = sim.host = MemoryHost({"guests": 100})
+    host.kernel.settings.write("net/ipv4/ip_forward", "1")
     lan = host.add_bridge("br-lan", 1500)
     aware = host.add_bridge("br-vlan", 9000, vlan_filtering=True)
     for name, kind, master in (("eno1", "", lan), ("bond0", "bond", aware), ("eno2", "", None), ("eno3", "", None)):

@@ -1,329 +1,441 @@
-"""The node's side of a registry as a state machine: events in, requests out, without a clock, a socket or a file of its own.
+"""Synchronise a node with a registry: events in, requests out; no clock, socket or file of its own, so that every history can be tried.
 
-It has one request in flight and one stream. Where something fails it waits a constant time with some chance in it: a whole cluster comes
-back at a bounded rate. A revision of another epoch begins everything anew: what the registry has of the node is listed, all is reported,
-and the stream tells all that is wanted.
-
-What the stream tells counts from its next ``ready`` on: whoever is cut off before goes on behind the last one.
+Out: whatever changes of a NIC marks it (netagent.sync.outbox). In: what is wanted comes by one stream (netagent.sync.inbox), and is done on
+the node (netagent.sync.jobs), never by halves. NICs that the registry does not know are added before anything goes
+(netagent.sync.ownership), and what may go is found by whole lists (netagent.sync.reaping). One request is in flight; what has no answer is
+sent again until it has one. After an error there is a pause, always as long, but for chance: so a whole cluster comes back by and by.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.sync.marks import Marks
-from netagent.sync.requests import Add, Alarm, Delete, Inventory, Listing, Send, Want, Watch
+from netagent.sync.connection import Connection
+from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
+from netagent.sync.jobs import Jobs
+from netagent.sync.messages import (
+    AboutMarked,
+    Alarm,
+    Answered,
+    Ask,
+    AskNode,
+    Beat,
+    Close,
+    Did,
+    Ended,
+    Failed,
+    Failure,
+    Hello,
+    Line,
+    List,
+    Look,
+    Looked,
+    Lost,
+    Marked,
+    Save,
+    Send,
+    Survey,
+    Surveyed,
+    Tell,
+    Watch,
+)
+from netagent.sync.outbox import Outbox
+from netagent.sync.ownership import Ownership
+from netagent.sync.reading import Lie
+from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
-    from netagent.sync.marks import Here
-    from netagent.sync.requests import Asked, Request, Value
+    from netagent.sync.messages import Asking, Event, Local, Request
+    from netagent.sync.rules import Rules
 
-Name = tuple[str, str]  #: what ("nic", "options", "network") and its UUID
-
-PAUSE = 5.0  #: seconds until something that failed is tried again, and up to twice that, by chance
-SLOW = 3600.0  #: until what this service cannot do, or refuses for good, is tried again; and from one comparison to the next
-FIRST = (120.0, 600.0)  #: seconds after the start within which, by chance, the first comparison is
-NEVER = float("inf")
-MOST_TOLD = 200_000  #: lines without a ``ready``
-MOST = 10  #: NICs that are deleted by one comparison: more is no administrator's doing
-
-#: What the registry refuses that is so again a moment later, by the kinds of its problems.
-LATER = frozenset(("busy", "waiting", "unsure", "too-many", "unavailable", "full"))
-#: And what tells that our picture of it is old.
-STALE = frozenset(("stale", "epoch", "compacted", "match"))
+GATHER = 0.2  #: seconds for which marks gather
+SAVED = 30.0  #: seconds between two documents for the disk
+REFUSED = "registry-refused"  #: the alarm: of NICs that are not what is wanted, or not as the registry takes them
 
 
 class Machine:
-    """``uuid``: the node's; ``new_id``: an id for a request; ``chance``: 0 to 1; ``now``: monotonic seconds, as in all methods.
-
-    ``kept``: what is on disk as last known: what and UUID of each Want that was done.
-    """
+    """See the module. ``request`` gives an id for a request, ``chance`` 0 to 1; ``now``, everywhere, is monotonic seconds."""
 
     def __init__(
-        self, uuid: str, here: Here, new_id: Callable[[], str], chance: Callable[[], float], now: float, kept: Iterable[Name] = ()
+        self,
+        node: str,
+        rules: Rules,
+        request: Callable[[], str],
+        chance: Callable[[], float],
+        now: float,
+        kept: Mapping[str, Any] | None = None,
     ) -> None:
-        self.uuid, self._here, self._new_id, self._chance = uuid, here, new_id, chance
-        self.marks = Marks(here)
-        self.own: dict[str, Value] = {}  #: NICs that are wanted here, as far as the stream has told
-        self.complete = False  #: that is all of them
-        self.asked: Asked | None = None  #: in flight
-        self.at = ""  #: EPOCH:REVISION of the last ``ready``
-        self.since: float | None = now  #: since when the registry cannot be reached; None: it can
-        self.alarms: dict[str, str] = {}
-        self._kept: dict[Name, str] = dict.fromkeys(kept, "")  # -> revision; "": of an earlier life
-        self._told: dict[Name, tuple[str, Value | None]] = {}  # by the stream, and not yet ``ready``
-        self._anew: set[Name] | None = None  # what was told since the stream began anew; None: it did not
-        self._watching = False
-        self._watch_at = self._ask_at = now
-        self._reap_from = now + FIRST[0] + (FIRST[1] - FIRST[0]) * chance()
-        self._compare_at = self._reap_from
-        self._unknown: dict[str, None] = {}  # NICs that came or changed here, of which the registry may not know
-        self._known: dict[str, str] = {}  # NIC -> EPOCH:REVISION at which it was added
-        self._added: dict[str, float] = {}  # NIC -> until when it is not added again
-        self._missing: frozenset[str] = frozenset()  # NICs of which the last comparison has found no definition
-        self._deleting: dict[str, str] = {}  # NIC -> the revision of what is wanted of it
-        self._outdated = False  # what the registry has of this node is another than we know
-        self._repeat: Asked | None = None  # no answer came: it is sent again as it was
-        self._out: list[Request] = []
+        self.node, self.rules, self._request, self._chance = node, rules, request, chance
+        self.outbox = Outbox(self._is_wanted)
+        self.inbox = Inbox(node, self.outbox.mine)
+        if kept is not None:
+            self.inbox.load(kept)
+        self.jobs = Jobs()
+        self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
+        self.line = Connection(now, rules.check)
+        parts = self.outbox, self.inbox, self.line
+        self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
+        self.outbox.about = True
+        self._looking: Looking | None = None
+        self._unclear: dict[str, float] = {}  # NICs of which nothing could be told: when they are looked at again
+        self._gathered = now
+        self._alarms: dict[str, str] = {}
+        self._said: list[Request] = []
+        self._saved = (now, str(self.inbox.ready))
+        self._retried = now + rules.every
 
-    # -- what happens on the node
+    # -- what happens
 
-    def touched(self, nic: str) -> None:
-        """A NIC came, changed or went."""
-        self.marks.mark(nic)
-        self._unknown[nic] = None
-
-    def applied(self, nic: str) -> None:
-        """What is wanted of a NIC was done, or refused: that is reported."""
-        self.marks.mark(nic)
-
-    def changed_about(self) -> None:
-        """Something of the node itself did."""
-        self.marks.mark_about()
-
-    def inventory(self, nics: Iterable[str] | None, now: float) -> None:
-        """Take in all NICs that there are on the node, up or defined; None: that could not be told, or not for sure.
-
-        What the registry has beside these is gone: reports, and wanted NICs that this node alone decides on.
-        """
-        self._compare_at = now + SLOW if now >= self._reap_from else self._reap_from
-        if nics is None:
-            self._alarm("inventory", "which NICs there are on this node cannot be told: nothing is deleted in the registry")
-            return
-        self._alarm("inventory", "")
-        there = frozenset(nics)
-        for nic in [*sorted(there), *self.marks.reported]:
-            self.touched(nic)
-        if not self.complete or now < self._reap_from:
-            return
-        gone = [nic for nic, value in self.own.items() if value.get("master") == f"node:{self.uuid}" and nic not in there]
-        # one that was never reported may be about to come: its definition is written after the registry has given it an address
-        missing, self._missing = self._missing, frozenset(gone)
-        gone = [nic for nic in gone if nic in self.marks.reported or nic in missing]
-        if len(gone) > MOST or (gone and not there):
-            self._alarm("reaping", f"{len(gone)} NICs of this node are defined no more, which is too much to be meant: none is deleted")
-            return
-        self._alarm("reaping", "")
-        self._deleting = {nic: self._kept.get(("nic", nic), "") for nic in gone}
-
-    # -- what the stream tells
-
-    def opened(self) -> None:
-        """The stream is open."""
-        self.since = None
-
-    def line(self, event: str, what: str, uuid: str, revision: str, value: Value | None) -> str:
-        """Take in a line of the stream; give what is wrong with it ("": nothing): then the stream is to be ended."""
-        if event == "ready":
-            wrong = self._ready(revision)
-        elif event not in ("enter", "change", "leave") or what not in ("nic", "network", "options") or not uuid:
-            wrong = f"a line says {event!a:.20} {what!a:.20}"
+    def take(self, event: Event, now: float) -> None:
+        """Take what has happened."""
+        if isinstance(event, Marked):
+            self.mark(event.uuid, now)
+        elif isinstance(event, AboutMarked):
+            self.outbox.about = True
+            self._gathered = max(self._gathered, now + GATHER)
+        elif isinstance(event, Lost):
+            self.ownership.begin(now)
+        elif isinstance(event, Looked):
+            self._looked(event, now)
+        elif isinstance(event, Surveyed):
+            self.wishes.retry(False)
+            self._settle(event.nics)
+            self.ownership.surveyed(event, now)
+        elif isinstance(event, Did):
+            uuid = self.wishes.did(event, now + self._pause())
+            if uuid is not None:
+                self.mark(uuid, now)
+        elif isinstance(event, Line):
+            self._line(event, now)
+        elif isinstance(event, Ended):
+            self._ended(event.failure, now)
+        elif isinstance(event, Answered):
+            self._answered(event, now)
         else:
-            self._told[what, uuid] = revision, value if event != "leave" else None
-            wrong = f"more than {MOST_TOLD} things at once" if len(self._told) > MOST_TOLD else ""
-        if wrong:
-            self._alarm("registry", f"what the registry tells cannot be so, and does not count: {wrong}")
-        elif event == "ready":
-            self._alarm("registry", "")
-        return wrong
+            self._failed(event, now)
 
-    def ended(self, why: str, now: float) -> None:
-        """The stream has ended, was refused for a while, or was not to be had. What it has told since its last ``ready`` does not count."""
-        self._told.clear()
-        self._watching, self._watch_at = False, self._later(now)
-        if self.since is None:
-            self.since = now
+    def mark(self, uuid: str, now: float) -> None:
+        """Note that a NIC is to be told."""
+        if not self.outbox.dirty:
+            self._gathered = now + GATHER
+        self.outbox.mark(uuid)
 
-    def compacted(self, now: float) -> None:
-        """The stream cannot go on where it was: it begins anew."""
-        self._begin_anew()
-        self._watching, self._watch_at = False, now
-
-    def _begin_anew(self) -> None:
-        self._told.clear()
-        self.at, self.complete, self._anew = "", False, set()
-
-    def _ready(self, revision: str) -> str:
-        """Let what was told count."""
-        epoch, _, number = revision.rpartition(":")
-        before, _, last = self.at.rpartition(":")
-        if not epoch or not (number.isascii() and number.isdecimal()):
-            return f"a line is of the revision {revision!a:.80}"
-        if self.at and epoch != before:
-            return f"its epoch was {before!a:.40} and is {epoch!a:.40} within one stream"
-        if self.at and int(number) < int(last):
-            return f"its revision was {last} and is {number}, in one epoch"
-        told, self._told = self._told, {}
-        if self._anew is not None:
-            self._anew |= {name for name, (_at, value) in told.items() if value is not None}
-            told |= {name: (revision, None) for name in self._kept if name not in self._anew}
-            self._anew, fresh = None, True
-        else:
-            fresh = not self.complete
-        self.at, self.complete = revision, True
-        self._outdated = self._outdated or self.marks.at.rpartition(":")[0] not in ("", epoch)
-        self._take(told)
-        if fresh:
-            for nic in self.marks.reported:
-                self.marks.mark(nic)
-        return ""
-
-    def _take(self, told: Mapping[Name, tuple[str, Value | None]]) -> None:
-        for (what, uuid), (at, value) in told.items():
-            if what == "nic":
-                if value is None:
-                    self.own.pop(uuid, None)
-                else:
-                    self.own[uuid] = value
-                self._deleting.pop(uuid, None)
-                self.marks.mark(uuid)  # what was stopped may go now, and what is here may be another's
-            other = {"nic": "options", "options": "nic"}.get(what, "")
-            if value is None and (there := told.get((other, uuid))) is not None and there[1] is not None:
-                self._kept.pop((what, uuid), None)  # it is told otherwise now: what is kept of it stays, without a moment in between
-                continue
-            if value is None and (what, uuid) not in self._kept:
-                continue
-            if value is not None and self._kept.get((what, uuid)) == at:
-                continue
-            if value is None:
-                self._kept.pop((what, uuid), None)
-            else:
-                self._kept[what, uuid] = at
-            self._out.append(Want(what, uuid, at, value))
-
-    # -- what comes of requests
-
-    def listed(self, at: str, reports: Iterable[Value], now: float) -> None:
-        """Take in what the registry has of the node's reports."""
-        if isinstance(self.asked, Listing):
-            self.asked = None
-            self._reached(now)
-            if at.rpartition(":")[0] != self.marks.at.rpartition(":")[0]:
-                self._known.clear()
-            self.marks.listed(at, reports)
-            self._out.append(Inventory())  # it may know less than it did, of any of them
-
-    def done(self, at: str, now: float) -> None:
-        """Take in that what was asked for was done, at EPOCH:REVISION."""
-        asked, self.asked = self.asked, None
-        self._reached(now)
-        if isinstance(asked, Send):
-            self.marks.done(asked, at)
-            why = next(iter(self.marks.refused.values()), "")
-            self._alarm("refused", f"what this node reports is refused: {why}" if why else "")
-        elif isinstance(asked, Add):
-            self._known[asked.nic] = at
-            self._alarm("unknown", "")
-        elif isinstance(asked, Delete):
-            self.marks.mark(asked.nic)
-
-    def refused(self, kind: str, why: str, now: float) -> None:
-        """Take in that what was asked for was refused: the kind of problem, and what it says."""
-        asked, self.asked = self.asked, None
-        self._reached(now)
-        if kind in LATER:
-            self._repeat, self._ask_at = asked, self._later(now)
-        elif isinstance(asked, Delete):
-            pass  # the next comparison looks again
-        elif isinstance(asked, Add) and kind in STALE:
-            self._unknown[asked.nic] = None
-            self._outdated = True
-        elif isinstance(asked, Add):
-            if kind != "exists":
-                self._alarm("unknown", f"NIC {asked.nic} is here, and the registry does not take it: {why}")
-            self._added[asked.nic] = now + SLOW
-        elif kind in STALE:
-            self._outdated = True
-        elif kind == "invalid" and isinstance(asked, Send):
-            self.marks.invalid(why)
-            self._alarm("refused", f"what this node reports is refused: {why}")
-        else:
-            if isinstance(asked, Send):
-                self.marks.undone()
-            self._alarm("refused", f"the registry refuses this node: {why}")
-            self._ask_at = now + SLOW if kind == "forbidden" else self._later(now)
-
-    def unanswered(self, now: float) -> None:
-        """Take in that no answer came, and none will: it may be done. The same is asked again, by the same id."""
-        self._repeat, self.asked = self.asked, None
-        self._ask_at = self._later(now)
-        if self.since is None and not self._watching:
-            self.since = now
-
-    def _reached(self, now: float) -> None:
-        self._ask_at = now
+    def _is_wanted(self, uuid: str) -> bool:
+        return uuid in self.inbox.nics or not self.inbox.complete
 
     # -- what is to be done
 
-    def requests(self, now: float) -> list[Request]:
-        """Give what is to be done now; each once."""
-        if not self._watching and now >= self._watch_at:
-            self._watching = True
-            if not self.at:
-                self._begin_anew()
-            self._out.append(Watch(self.at))
-        if now >= self._compare_at:
-            self._compare_at = NEVER
-            self._out.append(Inventory())
-        if self.asked is None and now >= self._ask_at and (following := self._following(now)) is not None:
-            self.asked = following
-            self._out.append(following)
-        found, self._out = self._out, []
+    def turn(self, now: float) -> list[Request]:
+        """Give what is to be asked for and done now."""
+        for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
+            del self._unclear[uuid]
+            self.outbox.mark(uuid)
+        if now >= self._retried:
+            self._retry(now)
+        self.ownership.turn(now)
+        found: list[Request] = [*self.jobs.start(now)]
+        if self._looking is None and (wanted := self._next_look(now)) is not None:
+            self._looking = wanted
+            found.append(Look(wanted.uuids, wanted.about))
+        if self.ownership.survey_due:
+            self.ownership.survey_due = False
+            found.append(Survey())
+        if (asking := self._next_asking(now)) is not None:
+            self.line.flight = asking
+            found.append(asking)
+        if self.line.close and not self.line.closing:
+            self.line.closing = True
+            found.append(Close())
+        if self.line.may_watch(now):
+            self.line.stream = True
+            self.wishes.begin()
+            found.append(Watch(self.inbox.begin()))
+        self._notice(now)
+        if self._to_save(now):
+            self._saved = now, str(self.inbox.ready)
+            found.append(Save(self.inbox.document()))
+        found += self._said
+        self._said = []
         return found
 
-    def next(self) -> float:
-        """Give the time at which ``requests`` is to be called again, if nothing happens before."""
-        times = [self._compare_at]
-        times += [] if self._watching else [self._watch_at]
-        times += [self._ask_at] if self.asked is None and not self._said else []
-        return min(times)
+    def due(self, now: float) -> float:
+        """Give when ``turn`` has something to do if nothing happens before."""
+        line = self.line
+        times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
+        if line.flight is None and line.greeted and line.ready:
+            if self.outbox.flight is not None or self.ownership.asks:
+                times.append(line.rest)
+            elif self.outbox.due and self._looking is None and line.can("reports", now):
+                times.append(max(self._gathered, line.rest))
+        if self._saveable:
+            times.append(self._saved[0] + SAVED)
+        return min((*times, *self._unclear.values()))
 
-    @property
-    def clean(self) -> bool:
-        """Tell whether everything was said, and nothing is under way."""
-        return self._said and self.asked is None and not self._deleting
-
-    @property
-    def _said(self) -> bool:
-        return self.marks.clean and bool(self.marks.at) and self._repeat is None and not self._outdated
-
-    def _following(self, now: float) -> Asked | None:
-        if self._outdated:  # it was restored, or an operator has fenced the node
-            self.marks.undone()
-            self.marks.at, self._repeat, self._outdated = "", None, False
-        if self._repeat is not None:
-            repeat, self._repeat = self._repeat, None
-            return repeat
-        if not self.marks.at:
-            return Listing()
-        sent = self.marks.send(self._new_id(), self.own, self.complete)
-        if sent is not None:
-            return sent
-        for nic in list(self._unknown):
-            if nic in self.own and self.own[nic].get("master") in (f"node:{self.uuid}", "registry"):
-                del self._unknown[nic]
-            elif self._heard(nic):
-                del self._unknown[nic]
-                body = self._here.definition(nic) if self._added.get(nic, 0.0) <= now else None
-                if body is not None:
-                    return Add(self._new_id(), nic, self.marks.at, body)
-        if self._deleting:
-            nic = next(iter(self._deleting))
-            return Delete(self._new_id(), nic, self._deleting.pop(nic))
+    def _next_look(self, now: float) -> Looking | None:
+        if (uuids := self.ownership.look(now)) is not None:
+            return Looking(uuids, False, True)
+        if self.outbox.due and now >= self._gathered and self.line.may_report(now):
+            return Looking(self.outbox.batch(), self.outbox.about, False)
         return None
 
-    def _heard(self, nic: str) -> bool:
-        """Tell whether the stream would have told by now that the NIC is wanted, had the registry known it when it got its report."""
-        said = [each.rpartition(":") for each in (self.marks.reported.get(nic), self._known.get(nic)) if each]
-        epoch, _, ready = self.at.rpartition(":")
-        return self.complete and all(at == epoch and int(ready) >= int(number) for at, _, number in said)
+    def _next_asking(self, now: float) -> Asking | None:
+        line = self.line
+        if line.flight is not None or now < line.rest:
+            return None
+        if not line.greeted:
+            return Hello()
+        if not line.known:
+            return AskNode()
+        if not line.listed:
+            return List("reports")
+        if self.outbox.flight is not None and line.can("reports", now):
+            return self.outbox.flight
+        if (asked := self.ownership.asking(now)) is not None:
+            return asked
+        if line.beats(now):
+            return Beat()
+        return AskNode() if line.checks(now) else None
 
-    def _later(self, now: float) -> float:
-        return now + PAUSE * (1 + self._chance())
+    def _retry(self, now: float) -> None:
+        """Let what was refused be tried again, also what an older service could not do."""
+        self._retried = now + self.rules.every
+        self.outbox.retry()
+        self.line.again()
+        self.ownership.retry()
+        self.wishes.retry(True)
 
-    def _alarm(self, name: str, text: str) -> None:
-        if self.alarms.get(name, "") != text:
-            self.alarms = {**{known: said for known, said in self.alarms.items() if known != name}, **({name: text} if text else {})}
-            self._out.append(Alarm(name, text))
+    # -- answers of the registry
+
+    def _answered(self, event: Answered, now: float) -> None:
+        asked, self.line.flight = self.line.flight, None
+        if asked is None:
+            return
+        self.line.heard(now)
+        try:
+            if isinstance(asked, Hello):
+                if self.line.hello(event.body):
+                    self._another_epoch(now)
+                    self.line.greeted = True
+            elif isinstance(asked, AskNode):
+                self._known(self.line.node(event.body, now))
+            elif isinstance(asked, List):
+                self._listed(asked, event.body, now)
+            elif isinstance(asked, Send):
+                self._sent(event.revision, now)
+            elif isinstance(asked, Ask):
+                self.ownership.done(asked, event.revision)
+            else:
+                self.line.beaten(now)
+        except (Lie, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._lied(f"an answer that is none: {error}", now)
+
+    def _known(self, after: str) -> None:
+        """Take after which reports the next ones come. Where these are others than our latest, somebody has removed what we had said."""
+        if self.outbox.flight is not None:
+            return  # it may be that; sent again it tells
+        if after != self.outbox.after:
+            self.line.listed = False
+        self.outbox.after = after
+
+    def _listed(self, asked: List, body: Any, now: float) -> None:
+        if not self.line.listed and asked.what == "reports":
+            self.outbox.listed([item["report"] for item in body if item["node"] == self.node])
+            self.line.listed = True
+            self.ownership.begin(now)
+        else:
+            self.ownership.listed(asked.what, body, now)
+
+    def _sent(self, revision: str, now: float) -> None:
+        about = self.outbox.tells_about
+        said = self.outbox.done(revision)
+        self.line.known = self.line.known and not about  # what the registry misses on the node may be another
+        self.ownership.reported(said, revision)
+        if self.inbox.complete and self.inbox.ready is not None:  # the stream may have told more than that already
+            self.ownership.told(self.inbox.ready)
+
+    def _failed(self, event: Failed, now: float) -> None:
+        asked, self.line.flight = self.line.flight, None
+        failure = event.failure
+        if failure.kind:
+            self.line.heard(now)
+        self.line.failed(failure, now, self._pause())
+        if failure.lie:
+            self._lied(failure.text, now)
+        elif failure.kind == "epoch":
+            self._another_epoch(now)
+        elif self._is_lacking(asked, failure):
+            self.line.lacks("reports" if isinstance(asked, Send) else "beat", now + self.rules.every)
+            self.outbox.not_done()
+        elif isinstance(asked, Send):
+            self._not_sent(failure, now)
+        elif isinstance(asked, Ask):
+            self.ownership.failed(asked, failure, now)
+            self.line.known = self.line.known and failure.kind != "stale"  # our reports may be others than we know
+        elif isinstance(asked, List) and self.line.listed:
+            self.ownership.not_listed()
+        elif isinstance(asked, AskNode) and failure.kind == "missing":
+            self.line.stranger("the registry knows no such node: netcommon registry join lets it join")
+
+    def _is_lacking(self, asked: Asking | None, failure: Failure) -> bool:
+        return isinstance(asked, Send | Beat) and failure.kind in ("missing", "method")
+
+    def _not_sent(self, failure: Failure, now: float) -> None:
+        """Reports were refused. Where nobody has answered, or all are asked to wait, the same is sent again."""
+        if failure.kind == "stale":
+            self.outbox.not_done()
+            self.line.known = self.line.listed = False  # an operator has fenced the node, or a copy of it is at work
+        elif failure.kind == "forbidden":
+            self.outbox.not_done()
+            self.line.known = False
+            self.line.stranger(failure.text)
+        elif failure.kind in ("invalid", "too-large"):
+            self.outbox.not_taken(failure.text)
+            self.line.rest = now
+
+    def _another_epoch(self, now: float) -> None:
+        """The registry was restored or moved: what it has from us, and what was told of it, is to be compared as a whole."""
+        self.line.begin_anew()
+        self.inbox.forget()
+        self.outbox.forget()
+        self.ownership.forget()
+        self._gathered = now + self._chance() * self.rules.pause
+        if self.line.stream:
+            self.line.close = True
+
+    # -- the stream
+
+    def _line(self, event: Line, now: float) -> None:
+        if not self.line.stream or self.line.close:
+            return
+        self.line.heard(now)
+        try:
+            found = self.inbox.line(event.said, event.size)
+        except Foreign as lie:
+            whole = self.inbox.beginning
+            self.inbox.forget()
+            self.line.close = True
+            if whole:
+                self._lied(str(lie), now)
+            return
+        except Lie as lie:
+            self._lied(str(lie), now)
+            return
+        if isinstance(found, Beside):
+            self.wishes.beside(found)
+        elif found is not None:
+            self._changes(found, now)
+
+    def _changes(self, found: Changes, now: float) -> None:
+        for uuid in self.wishes.take(found):
+            self.mark(uuid, now)
+        if any(uuid in self.outbox.told for uuid in found.left):
+            self.line.known = False  # the node may be fenced
+        self.line.honest()
+        self.ownership.told(found.revision, found)
+
+    def _ended(self, failure: Failure, now: float) -> None:
+        line = self.line
+        line.stream = line.close = line.closing = False
+        self.inbox.complete = False
+        line.greeted = False
+        if failure.kind == "epoch":
+            self._another_epoch(now)
+        elif failure.kind == "compacted":
+            self.inbox.forget()
+            self.line.listed = False
+        elif failure.lie:
+            self._lied(failure.text, now)
+        elif failure.kind == "twin":
+            line.stranger(failure.text)
+        elif failure.kind in ("missing", "forbidden"):
+            line.known = False
+        line.rewatch = max(line.rewatch, now + self._pause())
+
+    def _lied(self, text: str, now: float) -> None:
+        """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
+        self.line.lied(text, now + self._pause())
+        self.inbox.forget()
+        if self.line.stream:
+            self.line.close = True
+
+    def _pause(self) -> float:
+        return self.rules.pause * (0.5 + self._chance())
+
+    # -- on the node
+
+    def _looked(self, event: Looked, now: float) -> None:
+        looking, self._looking = self._looking, None
+        if looking is None:
+            return
+        if looking.owning:
+            self.ownership.looked(event)
+            return
+        for uuid in event.unclear:
+            self._unclear[uuid] = now + self._pause()
+        self._settle(event.nics)
+        if self.line.ready:
+            self.outbox.looked(event, self._request)
+        else:
+            self.outbox.not_done()  # it was cut off, or is another, while we looked
+
+    def _settle(self, nics: Mapping[str, Local]) -> None:
+        for uuid, local in nics.items():
+            own = self.inbox.nics.get(uuid)
+            if own is not None:
+                self.ownership.seen(uuid, local, own)
+        self.wishes.settle(nics)
+
+    # -- what people are told
+
+    def _notice(self, now: float) -> None:
+        untold = {uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}
+        refused = {**untold, **self.ownership.refused, **self.wishes.refused, **self.outbox.refused}
+        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
+        more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
+        self.alarm(REFUSED, shown + more)
+        for name, text in self.line.alarms(now).items():
+            self.alarm(name, text)
+
+    def alarm(self, name: str, text: str) -> None:
+        """Turn an alarm on, or off with the text ""."""
+        if self._alarms.get(name, "") != text:
+            self._alarms[name] = text
+            self._said.append(Alarm(name, text))
+
+    def tell(self, text: str) -> None:
+        """Say something in the log."""
+        self._said.append(Tell(text))
+
+    # -- on disk
+
+    @property
+    def _saveable(self) -> bool:
+        return self.inbox.complete and not self.jobs and str(self.inbox.ready) != self._saved[1]
+
+    def _to_save(self, now: float) -> bool:
+        return self._saveable and now >= self._saved[0] + SAVED
+
+    def last(self) -> Save | None:
+        """Give what is to be kept on disk at the end."""
+        return Save(self.inbox.document()) if self._saveable else None
+
+    @property
+    def marks(self) -> int:
+        """How much is to be told."""
+        return self.outbox.marks + len(self._unclear)
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is left to be told, done or decided."""
+        return self.inbox.complete and not (self.marks or len(self.jobs) or self.line.flight or self._looking or self.ownership.busy)
+
+
+class Looking(NamedTuple):
+    """A look that is under way. ``owning``: for a change of what is wanted, not for reports."""
+
+    uuids: tuple[str, ...]
+    about: bool
+    owning: bool

@@ -8,9 +8,11 @@ def main() -> None:
     import signal
     import sys
 
-    from netcommon.cli import streams
+    from netcommon.cli import signals, streams
+    from runtime.errors import Interrupted
 
     streams.take()
+    signals.take()
     from netcommon.cli.group import netcommon
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
@@ -18,3 +20,5 @@ def main() -> None:
         netcommon.main(prog_name="netcommon")
     except streams.UnwrittenError as error:
         sys.exit(streams.end(error))
+    except Interrupted:
+        signals.end()

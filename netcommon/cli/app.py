@@ -12,6 +12,7 @@ import click
 from netcommon.host.api.host import Host
 from netcommon.lifecycle.context import START, Call, Clock, Node, linux, open_node
 from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog
+from netcommon.scripts.site import held
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
 from runtime.errors import HostRefused, SettingsInvalid
@@ -118,6 +119,7 @@ class App:
         if not (readonly or self.is_root):
             raise HostRefused("this changes the host, which only root can do", "run it as root")
         node = open_node(self.paths, self.settings(strict), self.clock, self._make_host, readonly, closes=self.log.close)
+        node.store.kept = held(self.environ)
         self._stores.append(node.store)
         return node
 

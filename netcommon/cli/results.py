@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from netcommon.cli import signals
 from netcommon.cli.output import answer, say
 from netcommon.lifecycle.context import Outcome
 from runtime.errors import OK, NetcommonError
@@ -21,7 +22,11 @@ class Results:
 
     @contextmanager
     def of(self, nic: Nic | None, name: str = "") -> Iterator[None]:
-        """Work for one NIC, or for one that is only a ``name``; its failure is kept, and the first one's exit status."""
+        """Work for one NIC, or for one that is only a ``name``; its failure is kept, and the first one's exit status.
+
+        Raises Interrupted where the command was told to end meanwhile.
+        """
+        signals.between()
         known = {"nic": nic.label, "uuid": nic.uuid, "device": nic.interface} if nic else {"nic": name}
         self.rows.append(known | {"changed": False, "text": "", "error": ""})
         try:

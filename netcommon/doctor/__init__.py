@@ -24,6 +24,8 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("uplinks", uplinks.check),
     ("uplinks", uplinks.probes),
     ("reverse path", dropped.reverse_path),
+    ("gateways", dropped.gateways),
+    ("uplinks", dropped.without_uplink),
     ("bridges", dropped.bridges),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),

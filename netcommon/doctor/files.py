@@ -15,6 +15,7 @@ from netcommon.install.versions import PKGLIBDIR
 from netcommon.scripts import site as custom
 from netcommon.scripts.door_files import executables, is_door
 from netcommon.settings.model import Settings
+from runtime import membership, networks
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 from runtime.folder import Folder
 from runtime.layout import OWED
@@ -55,14 +56,21 @@ def permissions(patient: Patient) -> Iterator[Finding]:
     for folder in (patient.paths.state, patient.paths.etc, patient.paths.definitions):
         if os.path.lexists(folder) and (reason := distrust_folder(folder)):
             yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
+    for folder, what in (
+        (patient.paths.wanted, "options that were changed on this node count for nothing"),
+        (f"{patient.paths.wanted}/{networks.FOLDER}", "what a registry says of networks counts for nothing"),
+    ):
+        try:
+            kept = Folder.find(folder)
+        except HostRefused as error:
+            yield Finding("error", "permissions", f"{error}; {what}", f"make {folder} a folder: chown root, chmod 755")
+        else:
+            if kept is not None:
+                kept.close()
     try:
-        kept = Folder.find(patient.paths.wanted)
+        membership.read(patient.paths)
     except HostRefused as error:
-        text = f"{error}; options that were changed on this node count for nothing"
-        yield Finding("error", "permissions", text, f"make {patient.paths.wanted} a folder: chown root, chmod 755")
-    else:
-        if kept is not None:
-            kept.close()
+        yield Finding("error", "permissions", str(error), "put the file back from a copy, or remove it and join the registry anew")
     try:
         os.listdir(patient.hooks)
     except OSError as error:

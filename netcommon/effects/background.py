@@ -50,7 +50,7 @@ class Detached:
 
     def _leave(self) -> None:
         """Lets go of everything that was the caller's."""
-        for number in (signal.SIGALRM, signal.SIGTERM):
+        for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.chdir("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.features.base import Part
 from netcommon.operations.file import NicFile
 from netcommon.options.addresses import addresses_of, eui64
-from netcommon.options.networks import fields_of, tables_of
+from netcommon.options.networks import anything_said, fields_of
 from runtime.environment import is_twin
 from runtime.errors import NicInvalid
 from runtime.typed import TYPE_CHECKING
@@ -69,11 +69,11 @@ def plan(nic: Nic, settings: Settings, options: Options) -> Part:
 
 
 def _network_file(nic: Nic, settings: Settings, told: NetworkFields, reload: str) -> tuple[NetworkFile, ...]:
-    """Give the file of what dnsmasq tells the guests of the NIC's network, if the settings say anything of that. Raises NicInvalid.
+    """Give the file of what dnsmasq tells the guests of the NIC's network, if anybody says anything of that. Raises NicInvalid.
 
     A range of its configuration gives the guests the network's name as a tag; a guest's own line must not (the template says why).
     """
-    if not any(tables_of(nic.network, settings.network_fields)):
+    if not anything_said(nic, settings):
         return ()
     from netcommon.operations.network_file import NetworkFile  # few networks have one
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
-    from runtime.nic import Changed, Nic
+    from runtime.nic import Nic
 
     Operations = Sequence[Operation]
     Stages = Iterator[tuple[bool, Operations]]
@@ -38,16 +38,15 @@ ROLLBACK_SECONDS = 2.0
 class BringUp:
     """One up, under the locks of its device and UUID."""
 
-    def __init__(
-        self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changed: tuple[Changed, ...] | None = None
-    ) -> None:
-        """``changed``: the options that were changed while it ran; None: those that are kept (netcommon.lifecycle.changed_options)."""
-        self.changes = changed is not None  #: options change, and nothing else: nobody says anything of the guest
-        if changed is None and any_changed(node):
-            from netcommon.lifecycle.changed_options import in_force  # on most nodes nothing was ever changed
+    def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changes: bool = False) -> None:
+        """``changes``: ``nic`` has what is wanted of it; else it gets what is kept (netcommon.lifecycle.changed_options)."""
+        self.changes = changes  #: options change, and nothing else: nobody says anything of the guest
+        if not changes:
+            nic = nic._replace(wanted=(), revision="", told=None)
+            if any_changed(node):
+                from netcommon.lifecycle.changed_options import with_wanted  # on most nodes nothing was ever changed
 
-            changed = in_force(node, nic, call.log)
-        nic = nic._replace(wanted=changed or ())
+                nic = with_wanted(node, nic, call.log)
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
         self.run_scripts = run_scripts
@@ -248,7 +247,7 @@ class BringUp:
         changed = bool(difference.gone or any(one not in owed for one in difference.new)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
             self._warn(resolved)
-            nic = current.nic._replace(wanted=self.nic.wanted)
+            nic = current.nic._replace(wanted=self.nic.wanted, revision=self.nic.revision, told=self.nic.told)
             record = current._replace(state=self._state(current), incoming=self.incoming, nic=nic, by_settings=by_settings)
             if record != current:
                 self.node.store.write(record)
@@ -481,10 +480,9 @@ class BringUp:
     def _take_back(self, before: Record | None, record: Record) -> None:
         """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""
         try:
-            if before is not None:
-                self.node.store.write(before)
-            else:
-                self.node.store.remove(record)
+            self.node.store.write(before) if before is not None else self.node.store.remove(record)
+            had = execute.decode(before)[0] if before is not None else []
+            execute.settle_owners(self.node, record.key, execute.decode(record)[0], had)
         except (OSError, NetcommonError) as error:
             self.log.error(f"the record could not be put back: {error}")
 

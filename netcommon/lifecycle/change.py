@@ -7,6 +7,7 @@ the NIC, and what is kept of it, as they were (netcommon.lifecycle.way_back).
 from __future__ import annotations
 
 import math
+import os
 from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
@@ -21,17 +22,18 @@ from netcommon.operations.link import device_link
 from netcommon.options.model import Options
 from netcommon.options.schema import OPTIONS
 from netcommon.options.shown import shown
-from netcommon.options.sources import options_of
+from netcommon.options.sources import of_settings, options_of
 from netcommon.options.tags import of_changed
 from netcommon.plan.planner import effects, plan
 from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
-from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid
+from runtime.folder import refuse_unwritable
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
@@ -65,10 +67,12 @@ class Difference(NamedTuple):
     replaced: tuple[Operation, ...]
     made: tuple[Operation, ...]
     released: tuple[Operation, ...] = ()  #: what goes from its record alone: others need it, or it is as it was before us already
+    recorded: bool = False  #: what its record says of the NIC becomes another, such as tags that nothing follows from
+    kept: str = ""  #: what is kept otherwise, though no option becomes another by that
 
     @property
     def any(self) -> bool:
-        return bool(self.options or self.changes)
+        return bool(self.options or self.changes or self.recorded or self.kept)
 
     @property
     def changes(self) -> bool:
@@ -106,6 +110,7 @@ def change(
     held_back: Callable[[Difference], None] | None = None,
     closing: bool = False,
     patience: float = math.inf,
+    beside: Collection[str] = (),
 ) -> Outcome:
     """Makes the NIC of the record ``key`` what it would be with the options that ``edit`` wants, and keeps them; ``tags``: its new tags.
 
@@ -114,6 +119,7 @@ def change(
     ``held_back``: only told what would differ; nothing is done, and what the host would refuse is raised as if it were.
     ``closing``: a NIC that waits for its device to go is changed too.
     ``patience``: how long locks are waited for (seconds), besides the call's own deadline.
+    ``beside``: the UUIDs of NICs that would be changed likewise before, where that is only told.
 
     Raises NicInvalid for a NIC that is not up and for options that it cannot have, SettingsInvalid where the settings cannot be read;
     HostRefused or TryAgain where the host refuses: then the NIC is as before.
@@ -125,7 +131,8 @@ def change(
             raise _not_up(key)
         names = {seen.device, name_of(node, node.host.view(), seen)}
         if held_back is not None:
-            held_back(_foretold(node, seen, _asked(node, seen, edit, tags, call, closing)[1], call.log))
+            _refuse_alone(node, seen, edit, beside)
+            held_back(_foretold(node, seen, *_asked(node, seen, edit, tags, call, closing), call.log))
             return Outcome(False, "")
         with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + patience))) as held:
             held.devices(names)
@@ -143,10 +150,15 @@ def _not_up(name: str) -> NicInvalid:
 
 
 def refuse(node: Node, record: Record, call: Call, edit: Edit = unchanged, tags: Sequence[str] | None = None) -> None:
-    """Raise NicInvalid where the NIC cannot be changed so: of several NICs none is touched if one cannot. Nothing is said or set aside."""
+    """Raise NicInvalid where the NIC cannot be changed so, SettingsInvalid where a template or an extension that it needs is wrong.
+
+    Of several NICs none is touched if one cannot. Nothing is said or set aside.
+    """
+    log = recording()[0]
     try:
-        _asked(node, record, edit, tags, call._replace(log=recording()[0]), look=True)
-    except NicInvalid:
+        nic = _asked(node, record, edit, tags, call._replace(log=log), look=True)[1]
+        difference(node, execute.once(node), record, nic, log)  # a plan alone reads no template
+    except (NicInvalid, SettingsInvalid):
         raise
     except NetcommonError:
         pass  # the host's affair, not that of who has named the NICs
@@ -171,24 +183,24 @@ def _asked(
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    before = changed_options.read(node, kept, problems, look)
-    try:
-        list(of_changed(before.force(now)))
-    except NicInvalid as error:  # as an up takes it
-        before = wanted.NOTHING
-        problems.append(str(error) if look or node.store.readonly else wanted.set_aside(node.paths, kept, str(error)))
+    after = edit(changed_options.read(node, kept, problems, look)).without(now)
     for problem in problems:
         call.log.error(problem)
-    after = edit(before).without(now)
     if tags is not None:
         text = " ".join(tags)
         # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
         given = nic_from_environment({**environment_of(nic), "TAGS": text})
         nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
-    list(of_changed(after.force(now)))
     unfit: list[str] = []
-    asked = {each.option for each in edit(wanted.NOTHING).local}
-    nic = nic._replace(wanted=changed_options.fitting(node, nic, after.force(now), unfit, asked))
+    told = changed_options.told_of(node, nic, after.network, unfit, look)
+    made = edit(wanted.NOTHING)
+    asked = {each.option for each in (*made.local, *made.registry)}
+    list(of_changed(each for each in after.force(now) if each.option in asked))
+    has = {each.option for each in standing.nic.wanted}
+    # what the NIC came up without keeps no other option from its end
+    changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
+    fit = changed_options.fitting(node, nic, after.force(now), unfit, asked)
+    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
     for text in unfit:
         call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
@@ -210,8 +222,23 @@ def _resolve_each(
     return execute.resolve_each(node, view, planned, earlier, record_key, log)[0]
 
 
-def _foretold(node: Node, record: Record, nic: Nic, log: Log) -> Difference:
+def _refuse_alone(node: Node, record: Record, edit: Edit, changed: Collection[str]) -> None:
+    """Raise HostRefused for an emulated twin that is to be another than its NIC. ``changed``: UUIDs of NICs that are changed likewise."""
+    if is_twin(record.nic) and (uuid := changed_options.kept_uuid(node, record.nic)) not in changed:
+        before = changed_options.read(node, uuid, [], look=True)
+        if edit(before) != before:
+            raise _alone(record)
+
+
+def _alone(record: Record) -> HostRefused:
+    return HostRefused(f"{record.device} is an emulated twin: it has the options of its NIC, and those were not changed")
+
+
+def _foretold(node: Node, record: Record, after: Wanted, nic: Nic, log: Log) -> Difference:
     """Say what a change would lose and make; raise what it would raise for what can be seen of the host before it is touched."""
+    before = changed_options.read(node, changed_options.kept_uuid(node, record.nic), [], look=True)
+    if after != before and not is_twin(record.nic):
+        refuse_unwritable(node.paths.wanted)
     view = execute.once(node)
     refuse_port(view, device_link(view, nic.interface), nic.mode)
     found = difference(node, view, record, nic, log, execute.resolve)
@@ -219,7 +246,15 @@ def _foretold(node: Node, record: Record, nic: Nic, log: Log) -> Difference:
     ended = [operation for operation, _what in (*undoing.pairs, *undoing.failures)]
     things = {operation.identity() for operation in ended} - {""}  # one of two operations about a thing may undo it for both
     gone = [one for one in found.gone if one in ended or one.identity() in things]
-    return found._replace(gone=tuple(gone), released=tuple(one for one in found.gone if one not in gone))
+    found = found._replace(
+        gone=tuple(gone),
+        released=tuple(one for one in found.gone if one not in gone),
+        recorded=record.state == CHANGING or follow(node, view, record).nic.description != nic.description,
+        kept="" if is_twin(nic) else _kept_otherwise(before, after),
+    )
+    if found.any or (record.nic, record.by_settings) != (nic, of_settings(nic, node.settings)):
+        refuse_unwritable(os.path.dirname(node.store.path(record.key)))
+    return found
 
 
 def difference(node: Node, view: View, record: Record, nic: Nic, log: Log, resolve: Resolve = _resolve_each) -> Difference:
@@ -279,17 +314,18 @@ def _changed(
     call = about(call, record)
     before = changed_options.settle(node, record.nic, [])
     if is_twin(record.nic) and edit(before) != before:
-        raise HostRefused(f"{record.device} is an emulated twin: it has the options of its NIC, and those were not changed")
+        raise _alone(record)
     more = _what_else(node, record, nic) if edit is not unchanged and tags is None else ""
     what = _differing(node, _standing(record), nic)
-    _keep(node, nic, before, before._replace(pending=after.local))
-    attempt = BringUp(node, nic, call, held, run_scripts=False, changed=nic.wanted)
+    pending = before if after == before else before._replace(pending=after)  # what is kept as it is needs no file to be written
+    _keep(node, nic, before, pending)
+    attempt = BringUp(node, nic, call, held, run_scripts=False, changes=True)
     try:
         outcome = attempt.run(record, None)
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
         try:
-            _keep(node, nic, before._replace(pending=after.local), before)
+            _keep(node, nic, pending, before)
         except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
@@ -301,7 +337,7 @@ def _changed(
 
         return failed
     try:
-        _keep(node, nic, before._replace(pending=after.local), after)
+        _keep(node, nic, pending, after)
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
@@ -317,7 +353,7 @@ def _changed(
             left_undone(call, error)
         if more:
             call.log.warning(f"it was brought up to date with today's settings too: {more}")
-        said = _changes(what) or _kept_otherwise(before, after)
+        said = in_words(what) or _kept_otherwise(before, after)
         done_so = outcome.changed or record.state == CHANGING
         text = f"{nic.label} on {nic.interface}: {said or ('brought up to date' if done_so else 'is so already')}"
         return Outcome(done_so or bool(said), text)
@@ -334,14 +370,15 @@ def _what_else(node: Node, record: Record, nic: Nic) -> str:
         done = difference(node, view, record, nic, silent)
         # what a change that was cut off has left undone is put back, and that is said
         made = execute.Among(execute.decode(standing)[0]).lacks(found.made) if record.state == CHANGING else found.made
-        more = [_changes([each for each in found.options if each in done.options])]
+        more = [in_words([each for each in found.options if each in done.options])]
         more += [operation.undo() for operation in found.gone if operation in done.gone]
         more += [operation.describe() for operation in made if operation in done.made]
         return "; ".join(filter(None, more))
     return ""
 
 
-def _changes(options: Iterable[tuple[str, object, object]]) -> str:
+def in_words(options: Iterable[tuple[str, object, object]]) -> str:
+    """Say which options differ, each with its values after and before; "" for none."""
     return "; ".join(f"{name} is {shown(name, now)}, was {shown(name, was)}" for name, was, now in options)
 
 

@@ -1,10 +1,10 @@
-"""The options of a NIC that were changed while it ran (runtime.wanted), as the lifecycle meets them: those in force, and those that end."""
+"""What is wanted of a NIC beyond what its hypervisor says (runtime.wanted), as the lifecycle meets it: what is in force, and what ends."""
 
 from __future__ import annotations
 
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from runtime.environment import described_uuid, emulated_uuid, is_twin
-from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 from runtime.nic import LOCAL
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
+    from runtime.networks import NetworkWanted
     from runtime.nic import Changed, Nic
     from runtime.record import Record
     from runtime.wanted import Moment, Wanted
@@ -26,31 +27,41 @@ def moment(node: Node) -> Moment:
     return Moment(node.identity.boot, node.clock.now(), node.clock.wall())
 
 
-def in_force(node: Node, nic: Nic, log: Log) -> tuple[Changed, ...]:
-    """Give what was changed of ``nic`` and has not ended. A file that is damaged is put aside, and that is an error in the log.
+def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
+    """Give ``nic`` with what was changed of it and has not ended, and with what a registry says of its network.
 
-    Nothing counts as changed where others could have written it, or where it cannot be read; that is an error in the log too.
+    A file that is damaged is put aside, and that is an error in the log. Nothing counts where others could have written it, or where it
+    cannot be read; that is an error in the log too. An option or a value that this version does not know, such as a newer one's, stays in
+    the file, and keeps no other from the NIC (``fitting``).
     """
+    nic = nic._replace(wanted=(), revision="", told=None)
     if not any_changed(node):
-        return ()
-    from netcommon.options.tags import of_changed
-    from runtime import wanted
-
+        return nic
     problems: list[str] = []
     try:
-        found = settle(node, nic, problems).force(moment(node))
+        found = settle(node, nic, problems)
     except HostRefused as error:
         log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
-        return ()
+        return nic
+    force = fitting(node, nic, found.force(moment(node)), problems)
     try:
-        list(of_changed(found))
-    except NicInvalid as error:
-        problems.append(str(error) if node.store.readonly else wanted.set_aside(node.paths, kept_uuid(node, nic), str(error)))
-        found = ()
-    found = fitting(node, nic, found, problems)
+        told = told_of(node, nic, found.network, problems)
+    except HostRefused as error:
+        problems.append(f"guests are told what the settings say of their networks, whatever the registry says: {error}")
+        told = None
     for problem in problems:
         log.error(problem)
-    return found
+    return nic._replace(wanted=force, revision=found.revision, told=told)
+
+
+def told_of(node: Node, nic: Nic, network: str, problems: list[str], look: bool = False) -> NetworkWanted | None:
+    """Give what a registry says of the NIC's network: of that which its hypervisor names, else of ``network``. Raises HostRefused."""
+    uuid = nic.network.uuid or network
+    if not uuid:
+        return None
+    from runtime import networks
+
+    return networks.read(node.paths, uuid, problems, look or node.store.readonly)
 
 
 def fitting(node: Node, nic: Nic, found: tuple[Changed, ...], problems: list[str], asked: Collection[str] = ()) -> tuple[Changed, ...]:
@@ -84,6 +95,22 @@ def fitting(node: Node, nic: Nic, found: tuple[Changed, ...], problems: list[str
             who = "change" if each.source == LOCAL else "the registry"
             problems.append(f"{nic.label} is without {each.option}={each.value}, set by {who}: {error}{remedy}")
     return tuple(each for each in found if each in kept)
+
+
+def refuse_unknown(node: Node, uuid: str, changed: Iterable[Changed]) -> None:
+    """Raise HostRefused for an option or a value that this version does not know, of what is kept of the NIC ``uuid``.
+
+    A newer version may have set it, and may have done for it on the host what this one would not do again.
+    """
+    from netcommon.options.tags import of_changed
+
+    for each in changed:
+        try:
+            list(of_changed((each,)))
+        except NicInvalid:
+            what = f"{node.paths.wanted}/{uuid}.json has {each.option}={escaped(each.value)}, which this version does not know"
+            remedy = f"nothing is changed; netcommon change {uuid} --unset {each.option} takes it back" if each.source == LOCAL else ""
+            raise HostRefused(what, remedy) from None
 
 
 def _refusal(node: Node, nic: Nic, changed: tuple[Changed, ...]) -> NicInvalid | None:
@@ -132,16 +159,11 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
         record = node.store.read(uuid)
     except NetcommonError:
         record = None
-    held = record is not None and record.state in (UP, CLOSING) and _has(node, record.nic, found.pending_force)
-    return found._replace(local=found.pending if held else found.local, pending=None)
-
-
-def _has(node: Node, nic: Nic, local: tuple[Changed, ...]) -> bool:
-    """Tell whether the NIC on record has of this node's options just these, but for those that it cannot have."""
-    weaker = tuple(each for each in nic.wanted if each.source != LOCAL)
-    fit = fitting(node, nic, (*weaker, *local), [])
-    has, wants = ({each.option: (each.value, each.until) for each in some if each.source == LOCAL} for some in (nic.wanted, fit))
-    return has == wants
+    if record is None or record.state not in (UP, CLOSING):
+        return found._replace(pending=None)
+    has, pending = record.nic, found.pending
+    fit = fitting(node, has, pending.whole, [])  # what it cannot have is pending all the same
+    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*fit}) else found._replace(pending=None)
 
 
 def take_back(node: Node, uuid: str, options: Collection[str], call: Call) -> Outcome:
@@ -202,12 +224,25 @@ def twin_of(node: Node, nic: Nic) -> Record | None:
 
 
 def forget(node: Node, uuid: str, log: Log) -> None:
-    """Drop what was changed of a NIC that has left this node for good, unless it is up in another network namespace."""
+    """Drop what was changed on this node of a NIC that has left it for good, unless it is up in another network namespace.
+
+    What a registry wants of the NIC stays: it may come back.
+    """
     if any_changed(node):
         from runtime import wanted
 
         try:
-            if not node.store.elsewhere(uuid) and wanted.remove(node.paths, uuid):
+            if node.store.elsewhere(uuid):
+                return
+            found = wanted.read(node.paths, uuid, [], readonly=True)
+            kept = decided(node, uuid, found).by_registry
+            if kept.empty:
+                gone = wanted.remove(node.paths, uuid)
+            else:
+                gone = bool(found.local or found.pending)
+                if kept != found:
+                    wanted.write(node.paths, uuid, kept)
+            if gone:
                 log.info("the options that were changed on this node are forgotten")
         except NetcommonError as error:
             log.error(f"the options that were changed on this node are kept: {error}")

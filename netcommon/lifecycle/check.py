@@ -8,6 +8,7 @@ from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
+from netcommon.lifecycle.lost_traffic import NOTHING, of_nic
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
 from netcommon.lifecycle.reconcile import examine, intended
@@ -15,11 +16,8 @@ from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow, name_of, refuse_strange
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.base import intent
-from netcommon.operations.bridge import shut_off
-from netcommon.operations.led_away import led_away
 from netcommon.operations.route import at
 from netcommon.operations.routed_uplink import UNICAST
-from netcommon.operations.sysctl import dropped
 from runtime import ganeti
 from runtime.errors import FileRefused, HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from runtime.record import APPLYING, CHANGING, CLOSING, UP
@@ -54,7 +52,7 @@ class Report(NamedTuple):
     idle: tuple[tuple[str, str], ...] = ()  #: operation, and why it has no effect just now: no drift, and worth a word
     unguarded: bool = False  #: adopted: nothing keeps its guest from forging until its next start
     taken_down: str = ""  #: why it is not alive, if its device is there
-    #: what the kernel drops, or leads elsewhere, though all of it holds, and what helps: nothing that repair does
+    #: why the NIC's traffic does not pass though all of it holds, and what helps: nothing that repair does
     dropped: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -82,12 +80,9 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
-    routed = there and record.nic.mode == "routed"
-    strange = led_away(view, record, operations, node.settings.rule_preference, doubtful=False) if routed else None
-    idle += strange.some if strange else ()
-    lost = (*strange.whole, *dropped(view, record.device, operations)) if strange else ()
-    lost = (*lost, *(shut_off(view, operations) if there else ()))
-    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost)
+    lost = of_nic(view, record, operations, node.settings) if there else NOTHING
+    idle += lost.some
+    return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost.whole)
 
 
 def repair(node: Node, key: str, call: Call, wanted: Callable[[Operation], bool] = lambda operation: True) -> Outcome:
@@ -149,10 +144,11 @@ class Forecast(NamedTuple):
     refused: str = ""
 
 
-def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
+def foretell(node: Node, view: View, key: str, log: Log, before: Sequence[tuple[str, str]] = ()) -> Forecast:
     """Work out what repair would do, by the same means, for what can be seen of the host before it is touched. Changes nothing.
 
-    ``view`` may be a snapshot. Raises HostRefused or TryAgain where repair would do so before it does anything.
+    ``view`` may be a snapshot. ``before``: what would be done for the NIC before that, each with why. Raises HostRefused or TryAgain
+    where repair would do so before it does anything.
     """
     stored = node.store.read(key)
     if stored is None:
@@ -168,7 +164,8 @@ def foretell(node: Node, view: View, key: str, log: Log) -> Forecast:
         hopeless = worked_out(node, view, record, log).hopeless
         return Forecast(f"{name}: would be put back to what it was before a change that was cut off", (), "; ".join(hopeless))
     mending = examine(node, view, record, log, lambda _operation: True)
-    steps = [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
+    steps = [*before]
+    steps += [(f"the device {stored.device}", f"it is called {record.device} now")] if record.device != stored.device else []
     steps += [(one.undo(), f"it is of the name {one.about()}, which the device had before") for one in mending.leaving]
     steps += [(one.undo(), "it is elsewhere by now") for one in execute.Among(mending.resolved).leaves(mending.outdated)]
     steps += [(one.describe(), differs) for one, differs in execute.drift(view, mending.todo)]

@@ -48,9 +48,6 @@ SHUTDOWN, MIGRATE, MIGRATE_FAILED, HOT_REMOVE = "shutdown", "migrate", "migrate-
 DEVICE_GONE, SUPERSEDED, ROLLBACK = "device-gone", "superseded", "rollback"
 START = "up"
 
-#: The context of the site's scripts of ifchange.d: options of a NIC that is up have changed.
-CHANGE = "change"
-
 #: The door of NICs that an earlier script has brought up (netcommon.lifecycle.adopt): their guests are on the network already.
 ADOPT = "adopt"
 

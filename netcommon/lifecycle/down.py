@@ -185,10 +185,10 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
         problems: list[str] = []
         try:
             settle(node, record.nic, problems)  # what is pending is decided as long as the record tells
-            for problem in problems:
-                call.log.error(problem)
         except NetcommonError as error:
-            call.log.error(f"what was changed of it may not be remembered: {error}")
+            problems.append(f"what was changed of it may not be remembered: {error}")
+        for problem in problems:
+            call.log.error(problem)
     if record.scripts:
         _note(node, record._replace(state=REVERTING, before=None), call)
         site_scripts.Scripts(node, call, record.nic).down()

@@ -34,6 +34,9 @@ PATIENCE, LONG_PATIENCE = 0.2, 1.0
 #: The modes whose NICs need a service beside the kernel, which may not answer: Open vSwitch, and a daemon that is started.
 SERVED = frozenset({"openvswitch", INSTANCE_COMMUNICATION})
 
+#: Why options go: their time is over, or (OthersKept) what is kept of the NIC is something else.
+OVER, UNKEPT = "their time is over", "they are not those that are kept"
+
 #: What is said where nobody can tell whether something has ended.
 LASTING = "options that were changed for a while may last longer"
 
@@ -41,6 +44,10 @@ LASTING = "options that were changed for a while may last longer"
 def nothing_passed(_uuid: str, _there: Wanted) -> bool:
     """Pass over no NIC."""
     return False
+
+
+class OthersKept(Outcome):
+    """What became of a NIC that had other options than are kept of it, whether they were for a while or for good."""
 
 
 class Haste(NamedTuple):
@@ -58,18 +65,22 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
 
     An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
     an emulated twin of Xen's gets what its NIC has.
+
+    Where the store is read only nothing is done: each outcome is what would become of the NIC.
     """
     found: list[Ended] = []
     if not any_changed(node):
         return found
     now, problems = changed_options.moment(node), list[str]()
     try:
-        if not wanted.due(node.paths, now):
-            wanted.note_ends(node.paths)  # the link that tells of them may be lost
-        if wanted.due(node.paths, now):
-            for uuid in wanted.uuids(node.paths):
-                _look(node, uuid, now, call, found, Haste(LONG_PATIENCE), passes)
-            wanted.note_ends(node.paths)
+        if node.store.readonly:
+            _look_at_all(node, now, call, found, passes)
+        else:
+            if not wanted.due(node.paths, now):
+                wanted.note_ends(node.paths)  # the link that tells of them may be lost
+            if wanted.due(node.paths, now):
+                _look_at_all(node, now, call, found, passes)
+                wanted.note_ends(node.paths)
         for record in node.store.each(problems):
             if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
                 _held(node, record, now, call, found, Haste(LONG_PATIENCE), passes)
@@ -78,6 +89,11 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
     for problem in problems:
         call.log.warning(problem)
     return found
+
+
+def _look_at_all(node: Node, now: Moment, call: Call, found: list[Ended], passes: Passes) -> None:
+    for uuid in wanted.uuids(node.paths):
+        _look(node, uuid, now, call, found, Haste(LONG_PATIENCE), passes)
 
 
 def _there(node: Node, record: Record, states: Collection[str]) -> bool:
@@ -116,8 +132,8 @@ def _held(node: Node, record: Record, now: Moment, call: Call, found: list[Ended
         found.append((record.uuid, typed(error)))
         return
     if outcome.changed:
-        call.log.warning(f"what was changed is {'kept of its NIC' if lacks else 'not kept any more'}: {outcome.text}")
-        found.append((record.uuid, outcome))
+        _say(node, call, f"what was changed is {'kept of its NIC' if lacks else 'not kept any more'}: {outcome.text}")
+        found.append((record.uuid, OthersKept(*outcome)))
 
 
 def end_some(node: Node, call: Call) -> None:
@@ -173,7 +189,7 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
         if (not over and noted) or passes(uuid, there):
             return
         if over:
-            became = _ended(node, uuid, call, haste)
+            became = _ended(node, uuid, call, found, haste)
             if became is not None:
                 found.append((uuid, became))
         else:
@@ -188,6 +204,8 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
 
 def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], haste: Haste) -> None:
     """Write what is wanted of a NIC anew, under its lock: somebody may be changing it. Not of one of another network namespace."""
+    if node.store.readonly:
+        return
     with locks(node, call._replace(deadline=min(call.deadline, node.clock.now() + haste.patience))) as held:
         held.uuids({uuid})
         if node.store.read(uuid) is None and node.store.elsewhere(uuid):
@@ -199,8 +217,8 @@ def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted]
             wanted.write(node.paths, uuid, after)
 
 
-def _ended(node: Node, uuid: str, call: Call, haste: Haste) -> Outcome | None:
-    """End what of one NIC has ended; None where that is left to others.
+def _ended(node: Node, uuid: str, call: Call, found: list[Ended], haste: Haste) -> Outcome | None:
+    """End what of one NIC has ended; None where that is left to others. ``found`` gets what became of its emulated twin.
 
     They are those of the network namespace in which it is up, and gc, repair and the agent where a hook has not the time.
     """
@@ -217,14 +235,27 @@ def _ended(node: Node, uuid: str, call: Call, haste: Haste) -> Outcome | None:
     twin = changed_options.twin_of(node, record.nic)
     if twin is not None and _there(node, twin, (UP, CLOSING, CHANGING)):
         # first: as long as that is refused, the end of both is due
-        call.log.warning(f"what was changed for a while has ended: {_changed(node, twin, call, haste).text}")
+        of_twin = _changed(node, twin, call, haste)
+        found.append((twin.uuid, of_twin))
+        _say(node, call, f"what was changed for a while has ended: {of_twin.text}")
     outcome = _changed(node, record, call, haste)
-    call.log.warning(f"what was changed for a while has ended: {outcome.text}")
+    _say(node, call, f"what was changed for a while has ended: {outcome.text}")
     return outcome
 
 
+def _say(node: Node, call: Call, text: str) -> None:
+    """Log what has become of a NIC; a look ahead is answered, and logs nothing of what has not happened."""
+    if not node.store.readonly:
+        call.log.warning(text)
+
+
 def _changed(node: Node, record: Record, call: Call, haste: Haste) -> Outcome:
-    from netcommon.lifecycle.change import change, ended  # most hooks find that nothing is over
+    from netcommon.lifecycle.change import Difference, change, ended, in_words  # most hooks find that nothing is over
 
     limit = min(call.deadline, node.clock.now() + node.settings.hook_timeout)
-    return change(node, record.key, about(call, record)._replace(deadline=limit), ended, closing=True, patience=haste.patience)
+    call = about(call, record)._replace(deadline=limit)
+    if not node.store.readonly:
+        return change(node, record.key, call, ended, closing=True, patience=haste.patience)
+    told: list[Difference] = []
+    change(node, record.key, call, ended, closing=True, held_back=told.append)
+    return Outcome(told[0].any, f"{record.nic.label} on {told[0].device}: {in_words(told[0].options) or 'brought up to date'}")

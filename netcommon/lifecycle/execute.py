@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.host import View
+from netcommon.host.api.host import NOT_TRIED, View
 from netcommon.host.api.requests import NftChange, achieved
 from netcommon.host.linux.memo_view import MemoView
 from netcommon.lifecycle.run_effects import perform
@@ -425,7 +425,7 @@ def undone(node: Node, undoing: Undoing, answers: Sequence[Answer], record_key: 
     """Give what failed of it; take the record from the owners of the rest, if that can be written, and tell who is to be told."""
     done, failures, pairs = undoing
     for (operation, request), answer in zip(pairs, answers, strict=True):
-        if not answer.ok and answer.errno not in request.gone:
+        if not answer.ok and answer.errno not in request.gone and answer != NOT_TRIED:  # that follows from a failure, which is told
             failures.append((operation, refusal(operation, answer)))
     failed = [operation for operation, _error in failures]
     found = {id(operation) for (operation, _request), answer in zip(pairs, answers, strict=True) if answer.ok}

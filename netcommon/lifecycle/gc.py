@@ -10,7 +10,7 @@ from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
 from netcommon.lifecycle.down import finish, give_back, left
-from netcommon.lifecycle.ends import end_due
+from netcommon.lifecycle.ends import OVER, UNKEPT, OthersKept, end_due
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -44,8 +44,11 @@ class Found(NamedTuple):
 
 
 def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], None] = lambda text: None) -> list[Found]:
-    """Collects; ``dry_run`` only says. Raises TryAgain or HostRefused if the inventory is not complete: then nothing was deleted."""
-    ended = [] if dry_run else [_ended(uuid, became) for uuid, became in end_due(node, call)]
+    """Collects; ``dry_run`` only says, of a node that is read only.
+
+    Raises TryAgain or HostRefused if the inventory is not complete: then nothing was deleted.
+    """
+    ended = [_ended(uuid, became, dry_run) for uuid, became in end_due(node, call)]
     progress("reading the host")
     seen = inventory.look(node)
     progress("reading the records")
@@ -71,11 +74,11 @@ def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], 
     return found
 
 
-def _ended(uuid: str, became: Outcome | NetcommonError) -> Found:
-    what, why = f"options of NIC {uuid} that were changed for a while", "their time is over"
+def _ended(uuid: str, became: Outcome | NetcommonError, dry_run: bool) -> Found:
+    what = f"changed options of NIC {uuid}"
     if isinstance(became, NetcommonError):
         return Found(what, str(became), KEPT if isinstance(became, TryAgain) else FAILED)
-    return Found(what, why, REMOVED)
+    return Found(what, UNKEPT if isinstance(became, OthersKept) else OVER, WOULD if dry_run else REMOVED)
 
 
 def named(record: Record) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle.context import CHANGE
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
@@ -103,7 +102,7 @@ def changed(node: Node, call: Call, nic: Nic, options: Sequence[tuple[str, objec
     for name, before, after in options:
         told |= {f"NETCOMMON_OLD_{name.upper()}": _said(before), f"NETCOMMON_NEW_{name.upper()}": _said(after)}
     variables = {**nic.environment, "INTERFACE": nic.interface, **told}
-    given = custom.Call(nic.interface, CHANGE, variables, nic.uuid, record=node.store.path(nic.uuid))
+    given = custom.Call(nic.interface, custom.CHANGE, variables, nic.uuid, record=node.store.path(nic.uuid))
     custom.run_each(scripts, given, node.settings, call.deadline, call.log, False, node.clock.now, node.execute)
 
 

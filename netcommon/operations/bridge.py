@@ -9,7 +9,7 @@ from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
@@ -58,7 +58,7 @@ class BridgePort(BridgePortFields, Operation):
         if link.port_kind == "openvswitch" and not marked(link):
             raise HostRefused(f"{self.device} is a port of Open vSwitch", f"ovs-vsctl del-port {self.device}, or correct the NIC's MODE")
         if not bridge.up:
-            warnings.append(": ".join(_shut(bridge)))
+            warnings.append(": ".join(shut(bridge)))
         return [self._replace(ifindex=link.index, master=bridge.index, was=link.master)]
 
     def apply(self) -> Sequence[Request]:
@@ -92,16 +92,6 @@ class BridgePort(BridgePortFields, Operation):
         return f"ip link set dev {self.device} nomaster"
 
 
-def _shut(bridge: Link) -> tuple[str, str]:
+def shut(bridge: Link) -> tuple[str, str]:
     """Say that a bridge is down, and what helps: all of its ports are disabled then (br_stp_disable_bridge() in net/bridge/br_stp_if.c)."""
     return f"bridge {bridge.name} is down, and forwards nothing", f"ip link set dev {bridge.name} up"
-
-
-def shut_off(view: View, operations: Iterable[Operation]) -> list[tuple[str, str]]:
-    """Return why a NIC that is a port as it was made has no network all the same, its bridge being down, and what helps."""
-    found = []
-    for one in operations:
-        if isinstance(one, BridgePort):
-            bridge = view.link_at(one.master) if not one.differs(view) else None
-            found += [_shut(bridge)] if bridge is not None and not bridge.up else []
-    return found

@@ -15,7 +15,7 @@ from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each
 from netcommon.operations.base import ABSENT, FINDINGS, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
 from netcommon.operations.shared_table import own_elements, own_table
-from runtime.errors import HostRefused, SettingsInvalid
+from runtime.errors import HostRefused, TemplateInvalid
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ LAYOUT = "3"  #: raised when netcommon.host.nftables.profile_table changes what 
 
 
 def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
-    """What the template of a profile says now, one rule each. Raises SettingsInvalid."""
+    """What the template of a profile says now, one rule each. Raises TemplateInvalid."""
     from netcommon.templates import render  # dear, and few NICs have a firewall
 
     name = f"firewall/{profile}.j2"
@@ -49,9 +49,9 @@ def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
             if depth < 0:
                 break
         if depth or any(letter in ';"\\' or not letter.isprintable() for letter in rule) or rule.split()[0] in WORDS:
-            raise SettingsInvalid(f"template {name}: expected one rule of nft(8) a line, without ; and quotes: {rule}")
+            raise TemplateInvalid(f"template {name}: expected one rule of nft(8) a line, without ; and quotes: {rule}")
     if not rules:
-        raise SettingsInvalid(f"template {name} has no rule")
+        raise TemplateInvalid(f"template {name} has no rule")
     return rules
 
 

@@ -8,7 +8,7 @@ from netcommon.operations.base import Operation, Owned
 from netcommon.operations.guard.flows import GUARD, guard_flows, in_front, unchanged
 from netcommon.operations.link import device_link
 from netcommon.operations.ovs import running, standing
-from runtime.errors import HostRefused, SettingsInvalid
+from runtime.errors import HostRefused, SettingsInvalid, TemplateInvalid
 from runtime.names import digest
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -135,7 +135,7 @@ class Flows(FlowsFields, Operation):
         return str(self._refusal(self.switch, taken[missing[0]]))
 
     def _render(self, template: str, view: View) -> list[tuple[str, str]]:
-        """The flows of one template, each after its name. Raises SettingsInvalid."""
+        """The flows of one template, each after its name. Raises TemplateInvalid."""
         if template == GUARD and unchanged(view.template(GUARD)):
             return list(guard_flows(self._given(view), dict(self.lists)))
         from netcommon.templates import render  # takes longer than all the rest
@@ -147,10 +147,10 @@ class Flows(FlowsFields, Operation):
         try:
             flows = view.flow_texts(tuple(flow for _, flow in named))
         except SettingsInvalid as error:
-            raise SettingsInvalid(f"template {template}: {error}") from None
+            raise TemplateInvalid(f"template {template}: {error}") from None
         for flow in flows:
             if template != GUARD and _priority(flow) >= GUARDED:
-                raise SettingsInvalid(f"template {template}: {flow}: priorities of table 0 from {GUARDED} on are the spoof guard's")
+                raise TemplateInvalid(f"template {template}: {flow}: priorities of table 0 from {GUARDED} on are the spoof guard's")
         return [(name, flow) for (name, _), flow in zip(named, flows, strict=True)]
 
     def _given(self, view: View) -> dict[str, str]:

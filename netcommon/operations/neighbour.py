@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Neighbour
 from netcommon.host.api.requests import AddNeighbour, DeleteNeighbour
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation, Owned
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
+from netcommon.operations.routed_uplink import absent, lacking, moved, no_uplink, on, on_uplink, uplinks
 from netcommon.operations.table import renumbered, table_number
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -81,7 +81,15 @@ class ProxyNeighbour(ProxyNeighbourFields, Operation):
         return "" if gone else f"the entry on {self.port} is gone"
 
     def idle(self, view: View) -> str:
-        return f"no uplink of table {self.table or 'main'} is there now: it stays on {self.port}" if self.waits(view) else ""
+        if not self.port:
+            return lacking(self.family, self.table, uplinks(view, self.family, self.number))
+        if self.waits(view):
+            return f"no uplink of table {self.table or 'main'} is there now: it stays on {self.port}"
+        return f"net.ipv6.conf.{self.port}.forwarding is 0: the kernel does not answer there for others" if self.deaf(view) else ""
+
+    def deaf(self, view: View) -> bool:
+        """Tell whether the kernel hears nobody ask there: it answers only where it is a router itself (ndisc_recv_ns())."""
+        return self.family == AF_INET6 and bool(self.port) and view.sysctl(f"net/ipv6/conf/{self.port}/forwarding") == "0"
 
     def revert(self, view: View) -> Sequence[Request]:
         link = (view.link_at(self.ifindex) or view.link(self.port)) if self.port and self.ifindex >= 0 else None  # it may have come back

@@ -14,7 +14,7 @@ from netcommon.host.api.datapath import THROW, Question
 from netcommon.host.api.facts import AF_INET, DROPPING, PROTOCOL
 from netcommon.operations.mark import TapMark, value_of
 from netcommon.operations.route import GuestRoute
-from netcommon.operations.routed_uplink import DEFAULT, UNICAST
+from netcommon.operations.routed_uplink import DEFAULT, HALVES, UNICAST
 from netcommon.operations.rule import LOOKUP, MAIN_PREFERENCE, PolicyRule
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -30,9 +30,6 @@ FILTERED = frozenset({errno.EXDEV, errno.EINVAL})
 
 #: There is no way to the guest: no route, one of type unreachable or prohibit, or a rule of such an action.
 NOWHERE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES})
-
-#: The two routes that are a default route together, and come before one.
-HALVES = ("0.0.0.0/1", "128.0.0.0/1")
 
 #: Addresses all over the Internet, as targets of a guest's packets: of a route with several ways each leads by one of them.
 ANYWHERE = tuple(
@@ -102,7 +99,7 @@ def _defaults(view: View, route: GuestRoute, mark: int, last: int) -> list[Route
 
 def _wide(view: View, table: int) -> tuple[list[Route], bool]:
     """Return the routes of a table that either half of all addresses is led by, and whether no packet gets past them."""
-    whole, *halves = (_first(view, table, each) for each in (DEFAULT[AF_INET], *HALVES))
+    whole, *halves = (_first(view, table, each) for each in (DEFAULT[AF_INET], *HALVES[AF_INET]))
     used = [half or whole for half in halves]
     found = dict.fromkeys(each for half in used for each in half if each.type == UNICAST)
     return list(found), all(half and half[0].type != THROW for half in used)

@@ -10,10 +10,11 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netcommon.host.api.facts import Link
-    from netcommon.host.api.host import View
+    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.host import RouteList, View
 
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
+HALVES = {AF_INET: ("0.0.0.0/1", "128.0.0.0/1"), AF_INET6: ("::/1", "8000::/1")}  #: two routes that are a default route together
 UNICAST = 1  #: RTN_UNICAST: unreachable and its like lead nowhere
 
 #: How uplinks were found: by default routes of the NIC's own table, as ports of the table's VRF, by rules into the table, by main's
@@ -59,10 +60,22 @@ def uplinks(view: View, family: int, table: int) -> Uplinks:
 
 def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
     """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
-    routes = [route for route in view.routes(family, table, DEFAULT[family]) if route.type == UNICAST and route.protocol != PROTOCOL]
+    listed = view.route_list(family, table)
+    routes = _leading(listed.to(DEFAULT[family])) or _halves(listed, family)
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
     links = [link for index in indices if (link := view.link_at(index)) is not None]
     return _wires(view, family, links, (*passed, table))
+
+
+def _halves(listed: RouteList, family: int) -> list[Route]:
+    """Return the two routes that are a default route together, where a table has both; of one too long to be listed nothing is told."""
+    halves = [_leading(listed.to(half)) for half in HALVES[family]] if listed.short() else []
+    return [route for half in halves for route in half] if halves and all(halves) else []
+
+
+def _leading(routes: Sequence[Route]) -> list[Route]:
+    """Select those by which packets leave, and that are not ours."""
+    return [route for route in routes if route.type == UNICAST and route.protocol != PROTOCOL]
 
 
 def _in(view: View, family: int, table: int) -> list[Link]:
@@ -121,14 +134,19 @@ def moved(view: View, family: int, table: int, known: Sequence[str], found_by: s
 
 def no_uplink(family: int, table: str, now: Uplinks, warnings: list[str]) -> None:
     """Warn, once, that there is no uplink."""
+    text = lacking(family, table, now)
+    if text not in warnings:
+        warnings.append(text)
+
+
+def lacking(family: int, table: str, now: Uplinks) -> str:
+    """Say why there is no uplink, and what comes of it."""
     version = 4 if family == AF_INET else 6
     if now.found_by == BY_VRF:
         text = f"table {table} has no IPv{version} default route, and its VRF no port"
     else:
         text = f"{'table main has' if table in ('', 'main') else f'tables {table} and main have'} no IPv{version} default route"
-    text += ": nobody answers for the guest's addresses on an uplink, until a repair finds one"
-    if text not in warnings:
-        warnings.append(text)
+    return f"{text}: nobody answers for the guest's addresses on an uplink, until a repair finds one"
 
 
 def on(port: str, table: str) -> str:

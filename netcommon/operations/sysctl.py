@@ -6,7 +6,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.requests import SetSysctl
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, Operation, Waiting, before
 from netcommon.operations.link import device_link, link_of
-from netcommon.operations.routed_uplink import absent, moved, no_uplink, on, on_uplink, uplinks
+from netcommon.operations.routed_uplink import absent, lacking, moved, no_uplink, on, on_uplink, uplinks
 from netcommon.operations.table import renumbered, table_number
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -237,6 +237,9 @@ class UplinkSysctl(UplinkSysctlFields, Operation):
                 )
             made.append(one._replace(found=ABSENT if value == "0" else FOREIGN))
         return made
+
+    def idle(self, view: View) -> str:
+        return "" if self.port else lacking(self.family, self.table, uplinks(view, self.family, self.number))
 
     def waits(self, view: View) -> bool:
         known = bool(self.port) and not renumbered(view, self.table, self.number)  # of another table nothing is known yet

@@ -113,7 +113,7 @@ class PortVlans(PortVlansFields, Operation):
         there = {vlan.vid for vlan in view.vlans(self.ifindex)}
         mine = ({vlan.vid for vlan in self.wanted()} & there) - {vlan.vid for vlan in before}
         removed: list[Request] = [DeleteVlan(self.ifindex, vid) for vid in sorted(mine)]
-        return removed + [AddVlan(self.ifindex, vlan) for vlan in before]
+        return removed + [AddVlan(self.ifindex, vlan, behind=bool(removed)) for vlan in before]
 
     def place(self) -> str:
         return f"bridge-vlans {self.ifindex} {self.master}"

@@ -1,6 +1,7 @@
-"""Read what the settings say of a network as a whole ([networks.NAME]): what all of its guests are told, and never one NIC alone.
+"""Read what is said of a network as a whole: what all of its guests are told, and never one NIC alone.
 
-Its gateways are the hypervisor's word; the settings' count where that gives none (gnt-network(8), --gateway).
+The settings say it ([networks.NAME]), and a registry (runtime.networks), which is stronger. Gateways are the hypervisor's word; those
+count where that gives none (gnt-network(8), --gateway).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class NetworkFields(NamedTuple):
     mtu: int = 0
 
 
-#: What a hypervisor may say of a network too: stronger than the settings.
+#: What a hypervisor may say of a network too: stronger than the settings, and than a registry.
 GIVEN = ("gateway", "gateway6")
 
 
@@ -67,15 +68,40 @@ def said(nic: Nic, settings: Saying) -> Iterator[Said]:
     for place, table in tables_of(nic.network, settings.network_fields):
         for name, value in table.items():
             yield Said(name, value, place)
+    yield from by_registry(nic)
     for name in GIVEN:
         if value := getattr(nic.network, name):
             yield Said(name, value, f"NETWORK_{name.upper()}")
 
 
+def by_registry(nic: Nic) -> Iterator[Said]:
+    """Give what a registry says of the NIC's network. An empty field says nothing."""
+    told = nic.told
+    if told is not None:
+        for name in NetworkFields._fields:
+            if value := getattr(told, name):
+                yield Said(name, dict(value) if name == "routes" else value, registry_origin(told.revision))
+
+
+def registry_origin(revision: str) -> str:
+    """Name the origin of what a registry wants, as of a revision (EPOCH:REVISION)."""
+    return "set by the registry" + (f", revision {revision}" if revision else "")
+
+
+def anything_said(nic: Nic, settings: Saying) -> bool:
+    """Tell whether anybody but the hypervisor says anything of the NIC's network."""
+    return nic.told is not None or any(tables_of(nic.network, settings.network_fields))
+
+
 def completed(nic: Nic, settings: Saying) -> Nic:
-    """The NIC, whose network has the gateways that the settings give where its hypervisor gives none."""
-    found = fields_of(nic, settings)
-    return nic._replace(network=nic.network._replace(gateway=found.gateway, gateway6=found.gateway6))
+    """The NIC, whose network has the gateways that the settings or a registry give where its hypervisor gives none.
+
+    Where its hypervisor names no network, it is the registry's.
+    """
+    found, network = fields_of(nic, settings), nic.network
+    if nic.told is not None and not (network.name or network.uuid):
+        network = network._replace(name=nic.told.name, uuid=nic.told.uuid)
+    return nic._replace(network=network._replace(gateway=found.gateway, gateway6=found.gateway6))
 
 
 def remedy(name: str, network: str = "") -> str:

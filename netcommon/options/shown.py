@@ -5,6 +5,13 @@ from __future__ import annotations
 from runtime.format import rate
 
 
+def network_text(value: object) -> str:
+    """Give what guests are told of their network, as people write it."""
+    if isinstance(value, dict):
+        return " ".join(f"{name} by {each}" for name, each in value.items())
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def shown(name: str, value: object) -> str:
     """Give the value of the option ``name`` as the settings file would say it, a list with spaces; "none" for what there is none of."""
     if isinstance(value, bool):

@@ -77,4 +77,4 @@ def given(nic: Nic, settings: Asking) -> Iterator[Given]:
         yield from of_tags("TAGS", for_all)
         yield from of_tags("TAGS", for_this)
     if nic.wanted:
-        yield from of_changed(nic.wanted)
+        yield from of_changed(nic.wanted, nic.revision)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from netcommon.options.networks import remedy
+from netcommon.options.networks import registry_origin, remedy
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Several, Truth
 from runtime.errors import NicInvalid
@@ -108,10 +108,10 @@ def of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
     yield from found.values()
 
 
-def of_changed(changed: Iterable[Changed]) -> Iterator[Given]:
-    """The options that were changed while the NIC ran, weakest first. Raises NicInvalid."""
+def of_changed(changed: Iterable[Changed], revision: str = "") -> Iterator[Given]:
+    """The options that were changed while the NIC ran, weakest first; ``revision``: of a registry's. Raises NicInvalid."""
     for one in changed:
-        yield Given(one.option, value_of(one.option, one.value), _origin(one))
+        yield Given(one.option, value_of(one.option, one.value), _origin(one, revision))
 
 
 def value_of(name: str, text: str) -> Any:
@@ -128,10 +128,9 @@ def value_of(name: str, text: str) -> Any:
         raise NicInvalid(name, text, kind.expected) from None
 
 
-def _origin(one: Changed) -> str:
-    if one.source == REGISTRY:
-        return "set by the registry"
-    return "set by change" + (f", until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(one.until))}" if one.until else "")
+def _origin(one: Changed, revision: str) -> str:
+    until = f", until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(one.until))}" if one.until else ""
+    return (registry_origin(revision) if one.source == REGISTRY else "set by change") + until
 
 
 def _option(variable: str, tag: str, rest: str) -> Given:

@@ -67,8 +67,8 @@ def told_guest(nic: Nic, settings: Settings) -> Iterable[Effect]:
 
 
 def _in_network(nic: Nic, settings: Settings) -> Nic:
-    """The NIC with what the settings say of its network."""
-    if not settings.network_fields:
+    """The NIC with what the settings, or a registry, say of its network."""
+    if not settings.network_fields and nic.told is None:
         return nic
     from netcommon.options.networks import completed  # few sites say anything
 

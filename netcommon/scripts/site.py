@@ -37,6 +37,9 @@ HOOKS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abs
 GUARD = "NETCOMMON_DOOR"
 INSTEAD = "instead"
 
+#: The context of the scripts of ifchange.d: options of a NIC that is up have changed. They alone run while nothing is locked.
+CHANGE = "change"
+
 #: Set for custom scripts, another value for each run of one: by it those of its processes are known that nothing else ties to it, and
 #: none that an earlier script of the same hook has started on purpose (netcommon.process.descendants).
 RUN = "NETCOMMON_SCRIPT"
@@ -155,6 +158,12 @@ def recursing(environ: Mapping[str, str], device: str = "", uuid: str = "", proc
 def replaced(environ: Mapping[str, str]) -> bool:
     """Tell if the custom script that called a door runs in the place of the built-in up: the door then has joined nothing, nor will."""
     return _guard(environ, "/proc")[2]
+
+
+def held(environ: Mapping[str, str], proc: str = "/proc") -> tuple[str, ...]:
+    """Give UUID and device that are locked as long as the custom script runs that has called us; none where no such script has."""
+    guarded, tap, _instead = _guard(environ, proc)
+    return (guarded, tap) if guarded and environ.get("NETCOMMON_CONTEXT", "") != CHANGE else ()
 
 
 def own(environ: Mapping[str, str], device: str, proc: str = "/proc") -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from runtime.errors import HostRefused, SettingsInvalid
+from runtime.errors import HostRefused, TemplateInvalid
 from runtime.trust import distrust
 from runtime.typed import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    #: The text of a template by its name. Raises SettingsInvalid where there is none that may be used.
+    #: The text of a template by its name. Raises TemplateInvalid where there is none that may be used.
     Source = Callable[[str], str]
 
 SHIPPED = os.path.dirname(os.path.realpath(__file__))
@@ -46,42 +46,42 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def read(name: str, site: str, shipped: str = SHIPPED) -> str:
     """The text of the template ``name``, from the folder ``site`` or from ours.
 
-    Raises SettingsInvalid where there is none, where others than root can write the site's, and where it is no text.
+    Raises TemplateInvalid where there is none, where others than root can write the site's, and where it is no text.
     """
     if not all(part and part[0] != "." and _NAME.issuperset(part) for part in name.split("/")):
-        raise SettingsInvalid(f"template {name!r}: not a name of a template")
+        raise TemplateInvalid(f"template {name!r}: not a name of a template")
     own = f"{site}/{name}"
     path = own if os.path.lexists(own) else f"{shipped}/{name}"
     if path == own and (reason := distrust(own)):
-        raise SettingsInvalid(f"template {name} is not used: {reason}")
+        raise TemplateInvalid(f"template {name} is not used: {reason}")
     try:
         with open(path, encoding="utf-8") as stream:
             text = stream.read(LONGEST + 1)
     except FileNotFoundError:
-        raise SettingsInvalid(f"there is no template {name}: it is not one of ours, and {own} does not exist") from None
+        raise TemplateInvalid(f"there is no template {name}: it is not one of ours, and {own} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(f"template {path} cannot be read: {error}") from None
+        raise TemplateInvalid(f"template {path} cannot be read: {error}") from None
     if len(text) > LONGEST:
-        raise SettingsInvalid(f"template {path} is too long")
+        raise TemplateInvalid(f"template {path} is too long")
     return text
 
 
 def render(name: str, variables: Mapping[str, object], source: Source) -> str:
-    """What the template ``name`` makes of ``variables``. Raises SettingsInvalid for whatever is wrong with it, with file and line."""
+    """What the template ``name`` makes of ``variables``. Raises TemplateInvalid for whatever is wrong with it, with file and line."""
     _find()
     import jinja2
 
     environment = _environment(source)
     try:
         text = "".join(environment.get_template(name).generate(dict(variables)))
-    except SettingsInvalid:
+    except TemplateInvalid:
         raise
     except jinja2.TemplateSyntaxError as error:
-        raise SettingsInvalid(f"template {error.name or name}, line {error.lineno}: {error.message}") from None
+        raise TemplateInvalid(f"template {error.name or name}, line {error.lineno}: {error.message}") from None
     except Exception as error:  # a template may do whatever an expression can: divide by zero, add a number to a word
-        raise SettingsInvalid(f"template {name}: {type(error).__name__}: {error}") from None
+        raise TemplateInvalid(f"template {name}: {type(error).__name__}: {error}") from None
     if len(text) > LONGEST:
-        raise SettingsInvalid(f"template {name} makes too long a text")
+        raise TemplateInvalid(f"template {name} makes too long a text")
     return text
 
 

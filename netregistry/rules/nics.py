@@ -104,6 +104,7 @@ def _nowhere(draft: Draft, nic: Nic) -> None:
     """Raise Refused where a node has it: its guest has migrated, and the node that defined it has no definition any more; or it is back."""
     if missing := draft.view.unheard():  # the registry was restored, and knows less than it did
         raise Refused("waiting", "not every live node has reported since the registry was restored", nodes=list(missing))
+    draft.expect(keys.seen(draft.who.name, nic.uuid))  # no report of its own comes in between
     for node, report, _revision in draft.view.seen(nic.uuid):
         if report.state != "stopped":
             there = draft.node(node)

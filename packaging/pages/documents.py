@@ -55,6 +55,8 @@ class Foretold(NamedTuple):
     replaced: tuple[str, ...]  #: in whose place something that would be done comes: it holds until then
     done: tuple[str, ...]  #: what would be done, as an administrator would type it
     error: str = ""  #: why it cannot be told, and would fail; "" where it can
+    changed: bool = False  #: anything would be changed, on the host, on record, or of what is kept
+    kept: str = ""  #: what would be kept otherwise, such as for a while, though no option becomes another by that
 
 
 class Change(NamedTuple):
@@ -147,7 +149,7 @@ class Operation(NamedTuple):
 class ChangedOption(NamedTuple):
     name: str
     value: str  #: as the settings file would say it
-    origin: str  #: "set by change", and until when
+    origin: str  #: "set by change", "set by the registry, revision EPOCH:REVISION", and until when
 
 
 class Shown(NamedTuple):
@@ -163,12 +165,13 @@ class Shown(NamedTuple):
     door: str = ""  #: who called: "kvm-ifup", "cli"
     scripts: bool = False  #: the site's scripts of down are owed
     created: str = ""
-    changed: tuple[ChangedOption, ...] = ()  #: the options that were changed while it ran
+    changed: tuple[ChangedOption, ...] = ()  #: the options that were changed while it ran, or are a registry's
+    network: tuple[ChangedOption, ...] = ()  #: what a registry says of its network
     dropped: Mapping[str, int] = {}  #: what was counted, by reason
 
 
 class Show(NamedTuple):
-    """Everything about NICs. Of one that is only defined there are state, nic and operations."""
+    """Everything about NICs. Of one that is only defined there are state, nic, changed, network and operations."""
 
     nics: tuple[Shown, ...]
 
@@ -378,7 +381,8 @@ class RegistryStatus(NamedTuple):
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
-CHANGING += ("registry settings", "registry node set", "registry node fence", "registry node forget")
+CHANGING += ("registry settings", "registry node join", "registry node set", "registry node fence", "registry node forget")
+LOOKING = ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
@@ -402,7 +406,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-config": (1, Config, ("config",)),
     "netcommon-doctor": (1, Doctor, ("doctor",)),
     "netcommon-install": (1, Install, ("install",)),
-    "netcommon-registry": (1, Registry, (*LISTING, "registry find", "registry conflicts", "registry history")),
+    "netcommon-registry": (1, Registry, (*LISTING, *LOOKING)),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
     "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),

@@ -35,9 +35,14 @@ def _lines(root: Command) -> Iterator[str]:
 
 
 def _schema(one: Command) -> str:
-    words = " ".join(one.words)
-    names = [name for name, (_version, _made, commands) in DOCUMENTS.items() if words in commands]
-    return ", ".join(f"[{name}](../schemas/{name}.json)" for name in names)
+    """Name the schema of what the command prints, and of what it prints with an option that makes it another document."""
+    words, found = " ".join(one.words), list[str]()
+    for name, (_version, _made, commands) in DOCUMENTS.items():
+        for command in commands:
+            with_option = command.removeprefix(f"{words} ")
+            if command == words or with_option.startswith("--"):
+                found.append(f"[{name}](../schemas/{name}.json)" + ("" if command == words else f" with `{with_option}`"))
+    return ", ".join(found)
 
 
 def _safe(text: str) -> str:

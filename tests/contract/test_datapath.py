@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from netcommon.host.api.datapath import BLACKHOLE, LOCAL, UNICAST, DeviceState, PortState, Question
+from netcommon.host.api.facts import LOCAL as LOCAL_ENTRY
 from netcommon.host.api.facts import Address, Neighbour, Route, Rule
 from netcommon.host.api.requests import AddAddress, AddNeighbour, AddRoute, AddRule, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, view
@@ -100,6 +101,24 @@ def test_a_device_and_a_port(world: World) -> None:
     port = view(world).device_state(tap)
     assert port is not None and port.port is not None and port.port._replace(state=3) == PortState()
     assert view(world).device_state(99) is None
+
+
+def test_the_bridges_own_address(world: World) -> None:
+    """Its forwarding table has it; no state of a VLAN is another than forwarding."""
+    world.bridge("br0")
+    bridge = view(world).link("br0")
+    assert bridge is not None
+    found = view(world).fdb_entry(bridge.index, bridge.address, 0)
+    assert found is not None and (found.kind, found.index, found.locked) == (LOCAL_ENTRY, bridge.index, False)
+    assert view(world).vlan_states(bridge.index) == world.host.snapshot().vlan_states(bridge.index) == {}
+
+
+def test_table_local(router: World) -> None:
+    """It has each address, whatever rules there are."""
+    tap = index(router, "tap0")
+    assert do(router, AddAddress(Address(2, OWN, 32, tap))) == [0]
+    found = [route for route in view(router).routes(2, 255) if route.destination == f"{OWN}/32"]
+    assert [(route.type, route.index) for route in found] == [(LOCAL, tap)]
 
 
 def test_groups(router: World) -> None:

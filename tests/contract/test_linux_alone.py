@@ -306,8 +306,10 @@ def test_states_of_a_bridge_and_its_ports(host: LinuxHost) -> None:
     state = host.view().device_state(index(host, "up0"))
     assert state is not None and state.carrier
     assert state.port == PortState(LEARNING, True, True, False, True, True, False, 8)
+    run("ip", "link", "set", "br0", "arp", "off", "promisc", "on", "type", "bridge", "ageing_time", "0")
     bridge = host.view().device_state(index(host, "br0"))
-    assert bridge is not None and bridge.bridge == BridgeState(False, 0x4000, True, True, (False, True))
+    assert bridge is not None and bridge.bridge == BridgeState(False, 0x4000, True, True, (False, True), ageing=False)
+    assert (bridge.arp, bridge.promiscuous, state.arp, state.promiscuous) == (False, True, True, False)
 
 
 def test_a_way_that_only_the_kernel_knows(host: LinuxHost) -> None:

@@ -31,6 +31,12 @@ def test_a_token_bucket(tapped: World, rate: int) -> None:
     assert told(tapped, DeleteTbf(tap)).errno in DeleteTbf(tap).gone
 
 
+def test_what_a_queue_has_dropped(tapped: World) -> None:
+    tap = index(tapped, "tap0")
+    assert do(tapped, SetTbf(tap, 8000, 65536, 200_000)) == [0]
+    assert view(tapped).queue_drops().get(tap, 0) == tapped.host.snapshot().queue_drops().get(tap, 0) == 0
+
+
 def test_clsact(tapped: World) -> None:
     tap = index(tapped, "tap0")
     assert view(tapped).clsact(tap) is None and list(view(tapped).filters(tap)) == []

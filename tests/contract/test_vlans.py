@@ -60,6 +60,29 @@ def test_the_pvid_moves(full_world: World) -> None:
     assert view(full_world).vlans(tap) == [BridgeVlan(1, untagged=True), BridgeVlan(10)]
 
 
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_none_is_added_behind_one_that_stays(full_world: World, side_by_side: bool) -> None:
+    """The port would be in both. What is about other ports, and what comes behind, is done; one that has gone already hinders nothing."""
+    full_world.bridge("br0", vlan_filtering=True)
+    tap, other = port(full_world), port(full_world, tap="tap1")
+    ten = BridgeVlan(10, pvid=True, untagged=True)
+    refused = [
+        DeleteVlan(tap, 5000),
+        AddVlan(tap, ten, True),
+        AddVlan(tap, BridgeVlan(20), True),
+        AddVlan(other, ten, True),
+        DeleteVlan(tap, 1),
+    ]
+    had = [DeleteVlan(other, 30), DeleteVlan(other, 1), AddVlan(other, BridgeVlan(20), True)]
+    if side_by_side:
+        lists = [refused, had]
+        answers = [answer.errno for said in full_world.host.execute_each(lists, False) for answer in said]
+    else:
+        answers = do(full_world, *refused, *had)
+    assert answers == [errno.EINVAL, errno.ECANCELED, errno.ECANCELED, 0, 0, 0, 0, 0]
+    assert view(full_world).vlans(tap) == [] and view(full_world).vlans(other) == [ten, BridgeVlan(20)]
+
+
 def test_every_vid(full_world: World) -> None:
     """Ranges are told apart, and of another port nothing is seen."""
     full_world.bridge("br0", vlan_filtering=True)

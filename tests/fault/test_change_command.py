@@ -1,4 +1,6 @@
-"""``netcommon change`` is killed, or refused, at any system call while the guest sends without a pause, beside one that nobody touches.
+"""``netcommon change``, or what a registry wants, is killed, or refused, at any system call while the guest sends without a pause.
+
+Beside it is a guest that nobody touches.
 
 The NIC is what it was or what it was to become, at the latest after one repair, and so is what is kept of its options; the guest is silent
 no longer than the one beside it, and nothing passes that both the old rules and the new ones refuse.
@@ -7,6 +9,7 @@ no longer than the one beside it, and nothing passes that both the old rules and
 from __future__ import annotations
 
 import itertools
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 
@@ -14,19 +17,22 @@ import pytest
 
 from tests.fault.test_change import State
 from tests.fault.test_kernel_errors import ERRORS, ONCE, Point
-from tests.kernel.test_doors_parallel import collect
+from tests.kernel.test_doors_parallel import collect, environment
 from tests.support import figures, strace
 from tests.support.bootstrap import VENV
 from tests.support.cases import network, stored
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
+from tests.support.pushing import ALONE
 from tests.support.routed import mend
 from tests.support.sample import sample
 from tests.support.snapshot import diff
 from tests.support.streams import Streams, guests
 from tests.support.tap import Tap
 
-NETCOMMON = str(VENV / "bin/netcommon")
+NETCOMMON, PYTHON = str(VENV / "bin/netcommon"), str(VENV / "bin/python")
+#: Who changes the NIC: the command, or a push.
+WAYS = ("change", "push")
 #: What is changed in each mode: what the guest may send, and what of its device or port goes with it.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "bridged": ("allow_ip_spoofing=yes", "isolated=yes", "rate_in=900mbit", "mcast_flood=no", "static_fdb=yes"),
@@ -42,10 +48,14 @@ SAMPLED = 2  #: kills, and errors, of each mode in a default run
 class Changed:
     """Three guests, and the change of the first."""
 
-    def __init__(self, taps: list[Tap], mode: str) -> None:
-        self.taps, self.mode = taps, mode
-        self.there = ("change", "tap0", *WORDS[mode])
-        self.back = ("change", "tap0", *(word for each in WORDS[mode] for word in ("--unset", each.partition("=")[0])))
+    def __init__(self, taps: list[Tap], mode: str, way: str) -> None:
+        self.taps, self.mode, self.program = taps, mode, NETCOMMON
+        self.there: tuple[str, ...] = ("change", "tap0", *WORDS[mode])
+        self.back: tuple[str, ...] = ("change", "tap0", *(word for each in WORDS[mode] for word in ("--unset", each.partition("=")[0])))
+        if way == "push":
+            self.program, uuid = PYTHON, environment(0)["INTERFACE_UUID"]
+            self.there, self.back = (ALONE, uuid, "e:2", *WORDS[mode]), (ALONE, uuid, "e:1")
+            self.run(*self.back)
         self.before = self.state()
         self.run(*self.there)
         self.after = self.state()
@@ -57,7 +67,7 @@ class Changed:
         return State(network(), stored())
 
     def run(self, *words: str) -> None:
-        done = subprocess.run([NETCOMMON, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done
 
     def unlike(self) -> list[str]:
@@ -86,7 +96,7 @@ def silent(streams: Streams) -> list[str]:
 
 
 @pytest.fixture
-def changed(node: Node, mode: str, request: pytest.FixtureRequest) -> Iterator[Changed]:
+def changed(node: Node, mode: str, way: str, request: pytest.FixtureRequest) -> Iterator[Changed]:
     if mode == "bridged":
         node.bridge("br0")
     elif mode == "openvswitch":
@@ -94,39 +104,63 @@ def changed(node: Node, mode: str, request: pytest.FixtureRequest) -> Iterator[C
     else:
         node.router()
     with guests(node, mode, LINKS[mode]) as taps:
-        yield Changed(taps, mode)
+        yield Changed(taps, mode, way)
 
 
 @pytest.mark.no_agent("kills the command's own process, and repair finds what it left")
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", WORDS)
-def test_killed(changed: Changed, mode: str) -> None:
+def test_killed(changed: Changed, mode: str, way: str) -> None:
     """kill -9 before any system call that changes something."""
-    every = strace.moments(NETCOMMON, {}, changed.there)
+    every = strace.moments(changed.program, {}, changed.there)
     changed.run(*changed.back)
     failures, longest = [], 0.0
     chosen = sample(every, SAMPLED)
     for moment in chosen:
         with Streams(changed.taps, mode) as streams:
-            status = strace.killed(NETCOMMON, {}, changed.there, moment)
+            status = strace.killed(changed.program, {}, changed.there, moment)
             wait_until(lambda: not strace.orphans(), 20, "what the killed command had started")
             wrong = changed.settled(streams) if status == -9 else [f"it was not killed, but ended with {status}"]
         longest = max(longest, streams.silence[0] - streams.silence[1])
         if wrong := [*wrong, *silent(streams)]:
             failures.append((str(moment), wrong))
-    print(f"{mode}: {len(chosen)} kills of {len(every)}; silent at most {longest * 1e3:.0f} ms longer than the guest beside it")
+    print(f"{mode}, {way}: {len(chosen)} kills of {len(every)}; silent at most {longest * 1e3:.0f} ms longer than the guest beside it")
     figures.add("change-command", len(chosen), len(failures), len(failures), "killed", len(every))
     assert failures == []
 
 
+@pytest.mark.parametrize("way", WAYS[:1])  # an agent that is told to end does not end what it is at
 @pytest.mark.parametrize("mode", WORDS)
-def test_refused(changed: Changed, mode: str) -> None:
+def test_told_to_end(changed: Changed, mode: str) -> None:
+    """SIGTERM before any system call that changes something: it ends by itself what it has begun, or takes it back."""
+    every = strace.moments(NETCOMMON, {}, changed.there)
+    changed.run(*changed.back)
+    failures = []
+    chosen = sample(every, SAMPLED)
+    for moment in chosen:
+        with Streams(changed.taps, mode) as streams:
+            ended = strace.told_to_end(NETCOMMON, {}, changed.there, moment)
+            wrong = changed.unlike()
+            late = ended.status == 0 and "after the NIC's own work" in ended.stderr
+            wrong += [] if "ended by signal 15" in ended.stderr and (late or ended.status == -signal.SIGTERM) else [str(ended)]
+            changed.run(*changed.back)
+            streams.passes()
+        if wrong := [*wrong, *changed.unlike(), *silent(streams)]:
+            failures.append((str(moment), wrong))
+    figures.add("change-command", len(chosen), len(failures), len(failures), "told to end", len(every))
+    assert failures == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", WORDS)
+def test_refused(changed: Changed, mode: str, way: str) -> None:
     """A request that cannot be sent, an answer that does not come: once, and from then on."""
     chosen, every = points(changed)
     failures = []
     for point in chosen:
         when = f"{point.number}{'+' if point.ever else ''}"
         with Streams(changed.taps, mode) as streams:
-            ended, count = strace.disturbed(NETCOMMON, {}, changed.there, point.call, f"error={point.error}", when)
+            ended, count = strace.disturbed(changed.program, {}, changed.there, point.call, f"error={point.error}", when)
             wait_until(lambda: not strace.orphans(), 20, "what the command had started")
             where = f"status {ended.status}, {count} calls disturbed, {ended.stderr!r}"
             wrong = [] if ended.status in (0, 69, 75) and count else [where]
@@ -142,7 +176,7 @@ def points(changed: Changed) -> tuple[list[Point], int]:
     """Spread over all there are, and how many those are."""
     found: list[Point] = []
     for call, errors in ERRORS.items():
-        count = strace.counted(NETCOMMON, {}, changed.there, call)
+        count = strace.counted(changed.program, {}, changed.there, call)
         changed.run(*changed.back)
         every = (Point(call, *each) for each in itertools.product(range(1, count + 1), errors, (False, True)))
         found += [point for point in every if not (point.ever and point.error in ONCE)]

@@ -43,7 +43,9 @@ QUESTIONS: dict[str, Question] = {
     "rules": lambda view: (view.rules(2), view.rules(10), view.rules(2, "tap1")),
     "routes": lambda view: (view.routes(2), view.routes(10), view.routes(2, 100, "10.0.0.5/32"), view.routes(2, 100, "0.0.0.0/0")),
     "neighbours": lambda view: (view.neighbours(2), view.neighbours(10)),
-    "vlans": lambda view: (view.vlans(3), view.every_vlan(), view.carriers(10)),
+    "vlans": lambda view: (view.vlans(3), view.every_vlan(), view.carriers(10), view.vlan_states(3)),
+    "counters": lambda view: (view.counters(), view.queue_drops()),
+    "device_state": lambda view: view.device_state(view.index),  # type: ignore[attr-defined]
     "addresses": lambda view: view.addresses(),
     "port": lambda view: view.port(view.index),  # type: ignore[attr-defined]
     "fdb_entry": lambda view: view.fdb_entry(2, "aa:00:00:00:00:05", 0),

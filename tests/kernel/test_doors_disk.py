@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,16 +22,16 @@ KINDS = {"routed": {}, "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""}}
 
 
 @contextlib.contextmanager
-def readonly() -> Iterator[None]:
+def readonly(place: str = "/run") -> Iterator[None]:
     """As after an error of the medium."""
-    run("mount", "-o", "remount,ro", "/run")
+    run("mount", "-o", "remount,ro", place)
     try:
         yield
     finally:
-        run("mount", "-o", "remount,rw", "/run")
+        run("mount", "-o", "remount,rw", place)
 
 
-PLIGHTS = {"full": partial(room, 0, 0), "readonly": readonly}
+PLIGHTS: dict[str, Callable[..., contextlib.AbstractContextManager[None]]] = {"full": partial(room, 0, 0), "readonly": readonly}
 NAMES = ["full", pytest.param("readonly", marks=pytest.mark.no_agent("no /run becomes read-only while an agent has a file in it open"))]
 
 
@@ -81,6 +81,26 @@ def test_down_takes_the_guest_off_the_network(prepared: Node, plight: str, kind:
 
 def cli(*words: str) -> Outcome:
     return execute([str(VENV / "bin/netcommon"), *words], BASE)
+
+
+@pytest.mark.parametrize("place", ["/run", "/var/lib"])
+@pytest.mark.parametrize("plight", NAMES)
+def test_a_change_that_cannot_be_written_is_foretold(prepared: Node, plight: str, place: str) -> None:
+    """Its dry run ends as it does, and so does that of one that has nothing to write."""
+    nic = environment(**KINDS["bridged"])
+    assert rundoor("kvm-ifup", nic).status == 0
+    before = snapshot()
+    for kept in ((), ("static_fdb=yes",)):
+        if kept:
+            assert cli("change", "tap0", *kept).status == 0
+            before = snapshot()
+        with PLIGHTS[plight](place=place):
+            for words in (("isolated=yes",), ("isolated=yes", "--for", "1h"), ("--all",)):
+                foretold = cli("change", *([] if "--all" in words else ["tap0"]), *words, "--dry-run")
+                outcome = cli("change", *([] if "--all" in words else ["tap0"]), *words)
+                assert foretold.status == outcome.status == (0 if "--all" in words else 69), (words, foretold, outcome)
+                assert outcome.status == 0 or place in foretold.stderr, foretold
+        assert diff(before, snapshot()) == []
 
 
 @pytest.mark.no_agent("no /run becomes read-only while an agent has a file in it open")

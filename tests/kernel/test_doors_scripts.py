@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.scripts.door_files import MARKER
+from tests.support.bootstrap import VENV
 from tests.support.netns import ask, run, slowness
 from tests.support.node import Node
 from tests.support.processes import alive
@@ -16,6 +17,7 @@ from tests.support.rundoor import BASE, HOOKS, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 
 UUID = "13264fb6-0667-415f-9a43-786dc01cbf24"
+UUIDS = (UUID, "23264fb6-0667-415f-9a43-786dc01cbf24")
 GOOD = {
     "INTERFACE": "tap0",
     "MODE": "bridged",
@@ -295,6 +297,31 @@ def test_a_script_may_call_other_doors(br0: Node) -> None:
     done = rundoor("kvm-ifup", GOOD)
     assert (done.status, done.stderr) == (0, ""), done
     assert sorted(os.listdir("/run/netcommon/nics")) == [f"{UUID}.json", f"{other}.json"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        *(("ifup.d", words) for words in ("up --all", "down --force tap0")),
+        *(("ifdown.d", words) for words in ("up --all", "down --force tap0", "repair tap0")),
+    ],
+)
+def test_a_command_in_a_script_does_not_wait_for_its_own_nic(br0: Node, folder: str, words: str) -> None:
+    """The door waits for the script: the command says so at once, does what is asked for other NICs, and the NIC is as without it."""
+    br0.tap("tap1")
+    cli = f"{VENV}/bin/netcommon"
+    for number in range(2):
+        defined = ("--interface", f"tap{number}", "--mode", "bridged", "--link", "br0", "--uuid", UUIDS[number])
+        assert execute([cli, "define", *defined], BASE).status == 0
+    script(f"/etc/netcommon/{folder}/50-all", f'[ "$1" = tap0 ] || exit 0\n{cli} {words} >/run/said 2>&1\necho $? >>/run/said')
+    if folder == "ifdown.d":
+        assert rundoor("kvm-ifup", {}, "tap0").status == 0
+    began = time.monotonic()
+    done = rundoor(*(("kvm-ifup", {}, "tap0") if folder == "ifup.d" else ("kvm-ifdown", {}, "tap0", "hot-remove")))
+    took, said = time.monotonic() - began, Path("/run/said").read_text()
+    assert (done.status, done.stderr, is_up()) == (0, "", folder == "ifup.d"), (done, said)
+    assert "waits until this script has ended" in said and said.endswith("\n75\n") and took < 5 * slowness(), (took, said)
+    assert (f"{UUIDS[1]}.json" in os.listdir("/run/netcommon/nics")) == (words == "up --all")
 
 
 @pytest.mark.parametrize("clean", ["", "env -u INTERFACE -u INTERFACE_UUID "])

@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 from netcommon.host.linux.host import LinuxHost
+from netcommon.views.live.rates import rate, read
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import agent
 from tests.support.bootstrap import ROOT, VENV
 from tests.support.frames import BROADCAST, mac_bytes
-from tests.support.netns import run, wait_until
+from tests.support.netns import ask, run, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
@@ -42,6 +43,26 @@ def tap(node: Node) -> Tap:
     made = node.tap("tap0")
     assert rundoor("kvm-ifup", environment(**BRIDGED)).status == 0
     return made
+
+
+def test_drops_of_a_limit_are_the_kernels(node: Node) -> None:
+    """A guest with a limit (rate_in), to whom more is sent: what its queue drops is what tc(8) counts, and no device does."""
+    node.bridge("br0")
+    taps = [node.tap(name) for name in ("tap0", "tap1")]
+    for number, tags in enumerate(("netcommon:*:rate_in:1mbit ", "")):
+        said = environment(number, MODE="bridged", LINK="br0", IP="", TAGS=f"{tags}netcommon:*:spoof_guard:off")
+        assert rundoor("kvm-ifup", said).status == 0
+    wait_until(lambda: {each["state"] for each in ask("bridge", "-j", "link")} == {"forwarding"}, 5, "ports forward")
+    host = LinuxHost()
+    index = next(link.index for link in host.view().links() if link.name == "tap0")
+    before = read(host.view(), 1.0)
+    for _ in range(400):
+        taps[1].send(mac_bytes(BROADCAST) + mac_bytes(MAC) + b"\x88\xb5" + bytes(SIZE))
+    after = read(host.view(), 2.0)
+    (queue,) = (each for each in ask("tc", "-s", "-j", "qdisc", "show", "dev", "tap0") if each["kind"] == "tbf")
+    found = rate(before, after, index)
+    assert found is not None and found.received_dropped == queue["drops"] > 0
+    assert after.counters[index].sent_dropped == before.counters[index].sent_dropped
 
 
 def frame(source: str) -> bytes:

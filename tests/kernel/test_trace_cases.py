@@ -97,6 +97,17 @@ def quick(shot: Shot, cut: int) -> Shot:
     return shot._replace(data=shot.data[: -8 - cut] + shot.token, words=f"cut by {cut}: {shot.words}")
 
 
+def summed_wrong(shot: Shot) -> Shot:
+    """IPv4 with another checksum of its header."""
+    return shot._replace(data=shot.data[:24] + b"\1\1" + shot.data[26:], words=f"summed wrong: {shot.words}")
+
+
+def fragment(shot: Shot) -> Shot:
+    """The same as a later fragment of another packet."""
+    head = shot.data[14:20] + b"\x01\x00" + shot.data[22:24] + bytes(2) + shot.data[26:34]
+    return shot._replace(data=shot.data[:14] + head[:10] + checksum(head) + head[12:] + shot.data[34:], words=f"fragment: {shot.words}")
+
+
 def headless(target: str, number: int, first: bytes) -> Shot:
     """IPv6 that is no such: another version, or shorter than a header."""
     return Shot(
@@ -132,6 +143,9 @@ PEER, FLOODED = frozenset({"tap1"}), frozenset({"tap1", "up0"})
 CALLS = tuple((f"net/bridge/bridge-nf-call-{name}tables", "1") for name in ("ip", "ip6"))
 UNCALLED = tuple((path, "0") for path, _on in CALLS)
 NOTHING = Change("")
+TRACKED = Change(
+    "", sysctl=CALLS, nft='table inet t { chain c { type filter hook ingress device "up1" priority 0; ct state new accept; }\n}'
+)
 MAB = Change("", bridge=("link set dev tap0 locked on",))
 FAR = sent4(at.FAR4[0], at.BRIDGE_MAC, 1)
 
@@ -282,6 +296,7 @@ CASES = (
             headless(MAC6, 0, b"\x40" + bytes(60)),
             headless(MAC6, 1, b"\x60"),
             quick(sent4(GROUP4, MAC4, 2, size=100), 4),
+            summed_wrong(sent4(GROUP4, MAC4, 4)),
             quick(sent6(GROUP6, MAC6, 3), 4),
         ),
         TOLD,
@@ -324,6 +339,8 @@ CASES = (
         (),
         NOWHERE,
     ),
+    Case("a fragment where connections are tracked", BRIDGED, TRACKED, (fragment(sent4(at.PEER4, at.PEER_MAC)),), UNTOLD, (), NOWHERE),
+    Case("a whole packet there", BRIDGED, TRACKED, (sent4(at.PEER4, at.PEER_MAC),), TOLD, (), PEER),
     # probes
     Case(
         "a probe behind rules",

@@ -13,10 +13,10 @@ PAGE = 4096
 
 
 @contextlib.contextmanager
-def room(inodes: int, pages: int) -> Iterator[None]:
-    """So many inodes and pages are left in /run, which is a tmpfs of the test's own."""
-    run("mount", "-o", "remount,size=2m,nr_inodes=400", "/run")
-    fillers = [Path(f"/run/filler-{number}") for number in range(500)]
+def room(inodes: int, pages: int, place: str = "/run") -> Iterator[None]:
+    """So many inodes and pages are left in /run, or another tmpfs of the test's own."""
+    run("mount", "-o", "remount,size=2m,nr_inodes=400", place)
+    fillers = [Path(f"{place}/filler-{number}") for number in range(500)]
     made = 0
     with contextlib.suppress(OSError):
         for filler in fillers:
@@ -33,4 +33,4 @@ def room(inodes: int, pages: int) -> Iterator[None]:
     finally:
         for filler in fillers:
             filler.unlink(missing_ok=True)
-        run("mount", "-o", "remount,size=64m,nr_inodes=10000", "/run")
+        run("mount", "-o", "remount,size=64m,nr_inodes=10000", place)

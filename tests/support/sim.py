@@ -157,6 +157,7 @@ class Sim:
             made = host.add_bridge(bridge, mtu, vlan_filtering=aware)
             host.add_link(Link(0, f"eth-{bridge}", "", up=True, master=made.index))
         host.add_ovs_bridge("ovs0")
+        host.kernel.settings.write("net/ipv4/ip_forward", "1")
         host.kernel.settings.write("net/ipv6/conf/all/forwarding", "1")
         host.kernel.settings.write("net/ipv6/conf/all/proxy_ndp", "1")
         host.files.folders |= {"/var/lib/nfdhcpd", "/var/lib/netcommon/dnsmasq", "/var/lib/netcommon/dnsmasq-options"}

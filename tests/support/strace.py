@@ -75,8 +75,17 @@ def _changes(call: str, rest: str) -> bool:
 
 def killed(door: str, variables: Mapping[str, str], arguments: Sequence[str], moment: Moment) -> int:
     """Runs the door and kills it at the moment; its exit status, -9 if the moment came."""
-    injected = f"--inject={moment.call}:signal=KILL:when={moment.number}"
-    return _traced(door, variables, arguments, "-e", f"trace={moment.call}", injected)[0].status
+    return _signalled(door, variables, arguments, moment, "KILL").status
+
+
+def told_to_end(door: str, variables: Mapping[str, str], arguments: Sequence[str], moment: Moment) -> Ended:
+    """Runs the door, which gets SIGTERM at the moment; how it ended."""
+    return _signalled(door, variables, arguments, moment, "TERM")
+
+
+def _signalled(door: str, variables: Mapping[str, str], arguments: Sequence[str], moment: Moment, name: str) -> Ended:
+    injected = f"--inject={moment.call}:signal={name}:when={moment.number}"
+    return _traced(door, variables, arguments, "-e", f"trace={moment.call}", injected)[0]
 
 
 def disturbed(door: str, variables: Mapping[str, str], arguments: Sequence[str], call: str, effect: str, when: str) -> tuple[Ended, int]:

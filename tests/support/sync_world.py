@@ -1,480 +1,501 @@
-"""Nodes and their registry in one process, under one clock: the real machine, the real core, and a network that loses, repeats and delays.
+"""Nodes that synchronise with a registry, all simulated but what is tried: the real machine, the real core of the registry and its streams.
 
-What a node has, and what is wanted by a Ganeti cluster, is the world's own truth: what the registry says is held against it.
+Messages are late, lost, doubled and cut off; agents and the registry are killed, the registry is restored from an old copy or moved; guests
+start, stop and migrate, are defined and taken out, inventories fail. One seed, one history. Each commit is looked at as it is done.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from netagent.sync.machine import Machine
-from netagent.sync.requests import Add, Alarm, Asked, Inventory, Listing, Request, Send, Want, Watch
-from netregistry.local import Local
-from netregistry.model import keys
-from netregistry.model.codec import write
+from netagent.sync.messages import (
+    Alarm,
+    Answered,
+    Apply,
+    Ask,
+    AskNode,
+    Beat,
+    Close,
+    Did,
+    Drop,
+    DropNetwork,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    Hello,
+    Line,
+    List,
+    Local,
+    Look,
+    Looked,
+    Marked,
+    Retain,
+    Save,
+    Send,
+    SetNetwork,
+    Survey,
+    Surveyed,
+    Wanted,
+    Watch,
+)
+from netagent.sync.rules import Rules
 from netregistry.model.history import Identity
+from netregistry.model.nic import Option, Report
+from netregistry.model.node import About
 from netregistry.refusal import Refused
-from netregistry.request import Call, Response, new_id
-from netregistry.service.streams import Channel, Streams
-from netregistry.stores.base import Batch
+from netregistry.request import Call, made, new_id
+from netregistry.service.limits import Limits
+from netregistry.service.registry import Registry
+from netregistry.service.streams import Channel
+from netregistry.stores.base import Batch, Put
 from netregistry.stores.sqlite import SqliteStore
+from tests.support.registry import NODES, OPERATOR
+from tests.support.service import Lines
 
 CLUSTER = "gnt.example.com"
-OPERATOR, GANETI = Identity("operator", "root", "unix"), Identity("importer", CLUSTER, "unix")
-ALIVE = 15.0
+GANETI = Identity("importer", CLUSTER, "unix")
+RULES = Rules(pause=5.0, first=(20.0, 60.0), every=300.0, confirm=30.0, cap=2)
+TIMEOUT = 20.0  #: seconds after which an answer is not waited for any more
+VALUES = [("isolated", "yes"), ("isolated", "no"), ("rate_in", "512kbit"), ("firewall", "limited")]
+UUIDS = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(8)]
 
 
-def uuid(kind: int, number: int) -> str:
-    return f"{number:08x}-{kind:04x}-4000-8000-000000000000"
+class Guest:
+    """One NIC of a guest that is here."""
 
-
-class Registry:
-    """The real core over SQLite in memory, with streams as its service has them."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.epochs = 0
-        self.store = SqliteStore.create(":memory:", "e0", lambda: world.time)
-        self.streams: Streams | None = None
-        self._open()
-
-    def _open(self) -> None:
-        self.local = Local(self.store, lambda: 1.8e9 + self._world.time, "here", self._hear)
-        self.streams = Streams(self.local.view, 100)
-
-    def _hear(self, batch: Batch | None) -> None:
-        if self.streams is not None:
-            self.streams.hear(self.local.view, batch)
-
-    def answer(self, call: Call, who: Identity) -> Response:
-        return self.local.answer(call, who)
-
-    def copy(self) -> bytes:
-        return bytes(self.store._database.serialize())
-
-    def restore(self, copy: bytes) -> None:
-        """Begin another epoch with what there was; everybody's stream ends."""
-        for channel in self.streams.all() if self.streams else ():
-            channel.end("restored")
-        self.streams = None
-        self.local.close()
-        self.store.close()
-        self.epochs += 1
-        self.store = SqliteStore.create(":memory:", "x", lambda: self._world.time)
-        self.store._database.deserialize(copy)
-        self.store._ready()
-        self.store.renew_epoch(f"e{self.epochs}")
-        self._open()
-
-    def tick(self) -> None:
-        """What a service does by time."""
-        self.store.tick()
-        self.local.work()
-        if self.streams is not None:
-            self.streams.beat(self.local.view)
+    def __init__(self, mac: str, since: float, incoming: bool = False) -> None:
+        self.mac, self.since, self.incoming = mac, since, incoming
+        self.force: tuple[Any, ...] = ()
+        self.applied = ""
 
 
 class Node:
-    """One node: what it has (``taps``, ``defined``), what its disk keeps, and its agent's machine, which a restart makes anew."""
+    """One node: what is there, what is on its disk, and its agent while that runs."""
 
     def __init__(self, world: World, number: int) -> None:
-        self.world, self.uuid = world, uuid(2, number)
-        self.who = Identity("node", self.uuid, "unix")
-        self.taps: dict[str, str] = {}  #: NIC -> running, incoming
-        self.since: dict[str, int] = {}  #: NIC -> the step at which it came
-        self.defined: set[str] = set()  #: NICs of this node's own
-        self.disk: dict[tuple[str, str], Any] = {}
-        self.waiting: list[Asked] = []  #: on their way to the registry
-        self.answers: list[tuple[Asked, Response | None]] = []  #: on their way back; None: nothing comes
-        self.lines: list[dict[str, Any]] = []
-        self.reachable = True
-        self.starts = 0
-        self.start()
+        self.world, self.uuid, self.number = world, NODES[number], number
+        self.guests: dict[str, Guest] = {}
+        self.defined: dict[str, dict[str, Any]] = {}
+        self.disk: dict[str, Wanted] = {}
+        self.networks: dict[str, str] = {}
+        self.document: Any = None
+        self.trouble = ""  #: of inventories
+        self.machine: Machine | None = None
+        self.life = 0
+        self.alarms: dict[str, str] = {}
+        self.channel: Channel | None = None
+        self.arrives = 0.0  #: when the last line of the stream does
+        self.incarnation = ""
+        self.timer: float = float("inf")
 
-    # -- what the machine asks of it
-
-    def report(self, nic: str) -> Mapping[str, Any] | None:
-        return {"nic": nic, "state": self.taps[nic], "tap": "tap0"} if nic in self.taps else None
-
-    def about(self) -> Mapping[str, Any]:
-        return {"version": "1"}
-
-    def definition(self, nic: str) -> Mapping[str, Any] | None:
-        return {"uuid": nic, "found": True, "mode": "bridged"} if nic in self.defined else None
-
-    def up(self, nic: str, state: str) -> None:
-        """Let a NIC come."""
-        self.taps[nic], self.since[nic] = state, self.world.steps
-        self.machine.touched(nic)
-
-    # -- its agent
+    # -- the agent
 
     def start(self) -> None:
-        """Kill the agent, and start another one, which knows what is on disk."""
-        self.starts += 1
-        self.incarnation = uuid(0x9000 + self.starts, int(self.uuid[:8], 16))
-        self.waiting, self.answers, self.lines = [], [], []
-        self.channel: Channel | None = None
-        self.machine = Machine(self.uuid, self, self.world.id, self.world.chance.random, self.world.time, self.disk)
-        for nic in self.taps:
-            self.machine.touched(nic)
+        self.life += 1
+        self.incarnation = new_id(self.world.time, self.world.chance.getrandbits(74))
+        self.alarms = {}
+        world = self.world
+        self.machine = Machine(self.uuid, RULES, world.id, world.chance.random, world.time, self.document)
+        self.turn()
+
+    def kill(self) -> None:
+        self.machine = None
+        self.life += 1
+        self.timer = float("inf")
+        if self.channel is not None:
+            self.world.close(self.channel)
+        self.channel = None
+
+    def tell(self, event: Event) -> None:
+        if self.machine is not None:
+            self.machine.take(event, self.world.time)
+            self.turn()
+
+    def mark(self, uuid: str) -> None:
+        """What happens on the node marks it; an event may be lost, as inotify loses some."""
+        if self.world.faulty and self.world.chance.random() < 0.02:
+            return
+        self.tell(Marked(uuid))
 
     def turn(self) -> None:
-        """Do what the machine asks for."""
-        for request in self.machine.requests(self.world.time):
-            self._do(request)
-
-    def _do(self, request: Request) -> None:
-        if isinstance(request, Watch):
-            self._watch(request)
-        elif isinstance(request, Want):
-            if request.value is None:
-                for what in ("nic", "options") if request.what != "network" else ("network",):
-                    self.disk.pop((what, request.uuid), None)
-            else:
-                if request.what != "network":
-                    self.disk.pop(({"nic": "options", "options": "nic"}[request.what], request.uuid), None)
-                self.disk[request.what, request.uuid] = request.value
-            self.machine.applied(request.uuid) if request.what == "nic" else None
-        elif isinstance(request, Inventory):
-            odd = self.world.chance.random()
-            self.machine.inventory(None if odd < self.world.trouble else {*self.taps, *self.defined}, self.world.time)
-        elif not isinstance(request, Alarm):
-            self.world.made.setdefault(request.id, self.world.steps) if not isinstance(request, Listing) else None
-            self.waiting.append(request)
-
-    def _watch(self, request: Watch) -> None:
-        streams, local = self.world.registry.streams, self.world.registry.local
-        assert streams is not None
-        self.cut()
-        if not self.reachable:
-            self.machine.ended("not to be had", self.world.time)
+        if self.machine is None:
             return
-        channel = Channel(self.uuid, self.incarnation, lambda: None)
-        try:
-            local.sign_on(self.who, self.incarnation, ALIVE)
-            streams.open(local.view, channel, request.start)
-        except Refused as refused:
-            if refused.kind in ("compacted", "epoch"):
-                self.machine.compacted(self.world.time)
-            else:
-                self.machine.ended(refused.detail, self.world.time)
-            return
-        self.channel = channel
-        self.machine.opened()
+        for request in self.machine.turn(self.world.time):
+            self.world.count[type(request).__name__] = self.world.count.get(type(request).__name__, 0) + 1
+            self.ask(request)
+        due = self.machine.due(self.world.time)
+        if due < self.timer or self.timer <= self.world.time:
+            self.timer = max(due, self.world.time)
+            if due < float("inf"):
+                self.world.at(self.timer, self._timed(self.life, self.timer))
 
-    def cut(self) -> None:
-        """End the stream at the node's end."""
-        if self.channel is not None:
-            streams = self.world.registry.streams
-            if streams is not None:
-                streams.close(self.channel)
-            self.channel = None
-        self.lines = []
+    def _timed(self, life: int, when: float) -> Callable[[], None]:
+        def run() -> None:
+            if self.life == life and self.timer == when:
+                self.timer = float("inf")
+                self.turn()
 
-    def hear(self, most: int) -> bool:
-        """Read some lines of the stream; True if there were any."""
-        import json
+        return run
 
-        if self.channel is None:
-            return False
-        self.lines += [json.loads(line) for line in self.channel.take().splitlines()]
-        read, self.lines = self.lines[:most], self.lines[most:]
-        for line in read:
-            what, name, value = line.get("what", ""), line.get("uuid", ""), line.get("value")
-            assert self.machine.line(line["event"], what, name, line["revision"], value) == ""
-        if self.channel.ended and not self.lines:
-            self.channel = None
-            self.machine.ended("ended", self.world.time)
-        return bool(read)
+    def later(self, make: Callable[[], Event], slow: float = 0.05) -> None:
+        """Let the agent be answered by this node in a while: what is looked at is as it is then."""
+        life = self.life
 
-    # -- the network
+        def run() -> None:
+            if self.life == life:
+                self.tell(make())
 
-    def deliver(self, lost: bool) -> None:
-        """Let the request that waits arrive; ``lost``: its answer does not."""
-        asked = self.waiting.pop(0)
-        response = self.world.ask(self, asked)
-        self.answers.append((asked, None if lost else response))
+        self.world.at(self.world.time + self.world.chance.uniform(0.0, slow), run)
 
-    def lose(self) -> None:
-        self.answers.append((self.waiting.pop(0), None))
+    def ask(self, request: Any) -> None:
+        world = self.world
+        if isinstance(request, Look):
+            self.later(lambda: self.looked(request))
+        elif isinstance(request, Survey):
+            self.later(self.surveyed)
+        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+            self.later(lambda: self.do(request), 1.0)
+        elif isinstance(request, Save):
+            self.document = json.loads(json.dumps(request.document))
+        elif isinstance(request, Alarm):
+            self.alarms[request.name] = request.text
+        elif isinstance(request, Watch):
+            world.watch(self, request.start)
+        elif isinstance(request, Close):
+            if self.channel is not None:
+                world.close(self.channel)
+                self.channel = None
+            self.later(lambda: Ended(Failure("", "closed")))
+        elif isinstance(request, Hello | AskNode | List | Send | Ask | Beat):
+            if isinstance(request, Ask) and request.method == "DELETE":
+                assert not self.here(request.uuid), "a NIC that is here is to be removed from the registry"
+                assert not self.trouble, "something is removed by an inventory that was not whole"
+            world.send(self, request)
 
-    def take(self) -> None:
-        """Let an answer arrive."""
-        asked, response = self.answers.pop(0)
-        now = self.world.time
-        if response is None:
-            self.machine.unanswered(now)
-        elif isinstance(asked, Listing):
-            self.machine.listed(response.revision, response.body, now)
-        elif response.status < 300:
-            self.machine.done(response.revision, now)
+    # -- what is on the node
+
+    def here(self, uuid: str) -> bool:
+        return uuid in self.guests or uuid in self.defined
+
+    def local(self, uuid: str) -> Local | None:
+        guest, defined = self.guests.get(uuid), self.defined.get(uuid)
+        if guest is None and defined is None:
+            return None
+        fields = {"mac": mac_of(uuid), "instance": f"web{uuid[7]}", "index": 0, **(defined or {})}
+        if guest is None:
+            return Local(Report(uuid, "stopped", since=1.0), fields)
+        options = tuple(Option(*each) for each in guest.force)
+        state: Any = "incoming" if guest.incoming else "running"
+        report = Report(uuid, state, f"tap{uuid[7]}", guest.mac, options=options, applied=guest.applied, since=guest.since)
+        return Local(report, fields, ganeti=self.world.is_ganeti(uuid))
+
+    def looked(self, request: Look) -> Looked:
+        unclear = self.trouble != "" or (self.world.faulty and self.world.chance.random() < 0.03)
+        found = {uuid: local for uuid in request.uuids if (local := self.local(uuid)) is not None}
+        unseen = frozenset(uuid for uuid in request.uuids if uuid not in found) if unclear else frozenset()
+        return Looked(found, unseen, About(version="1") if request.about else None, self.world.time)
+
+    def surveyed(self) -> Surveyed:
+        found = {uuid: local for uuid in UUIDS if (local := self.local(uuid)) is not None}
+        if self.trouble == "empty":
+            return Surveyed({})
+        if self.trouble:
+            return Surveyed(dict(list(found.items())[: len(found) // 2]), "a folder cannot be read", len(self.defined))
+        return Surveyed(found, defined=len(self.defined))
+
+    def do(self, job: Any) -> Event:
+        world = self.world
+        if world.faulty and world.chance.random() < 0.1:
+            return Did(job.key, "", again=True)
+        uuid = job.key[1]
+        if isinstance(job, Apply):
+            guest = self.guests.get(uuid)
+            if guest is not None and uuid in world.stubborn and any(each.name == "firewall" for each in job.wanted.options):
+                return Did(job.key, job.wanted.revision, refused="the host refuses it")
+            self.disk[uuid] = job.wanted
+            if guest is not None:
+                guest.force, guest.applied = job.wanted.options, job.wanted.revision
+            return Did(job.key, job.wanted.revision)
+        if isinstance(job, SetNetwork):
+            self.networks[uuid] = job.revision
+        elif isinstance(job, DropNetwork):
+            self.networks.pop(uuid, None)
+        elif isinstance(job, Drop):
+            if uuid not in self.guests:
+                self.disk.pop(uuid, None)
         else:
-            self.machine.refused(response.body["type"].rpartition("/")[2], response.body["detail"], now)
+            self.disk = {each: wanted for each, wanted in self.disk.items() if each in job.nics or each in self.guests}
+            self.networks = {each: at for each, at in self.networks.items() if each in job.networks}
+        return Did(job.key, job.revision)
+
+
+def mac_of(uuid: str) -> str:
+    return f"aa:00:00:00:00:0{uuid[7]}"
 
 
 class World:
-    """Nodes, a registry and a Ganeti cluster's configuration. ``trouble``: how often something is lost."""
+    """Everything. ``faulty``: whether anything goes wrong."""
 
-    def __init__(self, seed: int, nodes: int = 2, trouble: float = 0.2) -> None:
-        self.time, self.steps, self.trouble = 0.0, 0, trouble
+    def __init__(self, seed: int, nodes: int = 2) -> None:
         self.chance = random.Random(seed)
-        self.made: dict[str, int] = {}  #: request -> the step at which it was thought of
-        self.deleted: dict[str, int] = {}  #: NIC -> the step at which its deletion was acknowledged
-        self.ganeti: dict[str, dict[str, Any]] = {}  #: NIC -> fields, by Ganeti's configuration
-        self.late: list[tuple[Node, Asked]] = []  #: copies of requests, which come at any time
-        self.reaped: list[str] = []
-        self.registry = Registry(self)
-        self.nodes: list[Node] = []
+        self.time = 1_800_000_000.0
+        self.faulty = True
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        self.count: dict[str, int] = {}
+        self.acknowledged: dict[tuple[str, str], float] = {}  # what was removed -> when that was acknowledged
+        self.stubborn: set[str] = set()
+        self.copies: list[tuple[list[tuple[str, bytes]], int]] = []
+        self.epoch = self.ticks = 0
+        self.registry: Registry | None = None
+        self.store = SqliteStore.create(":memory:", "epoch0", lambda: self.time)
+        self.open()
         for number in range(nodes):
-            self.nodes.append(Node(self, number))
-            body = {"uuid": self.nodes[-1].uuid, "name": f"node{number}", "cluster": CLUSTER}
-            assert self.do("node.join", "", body, self.nodes[-1].who).status == 201
+            body = {"uuid": NODES[number], "name": f"n{number}", "cluster": CLUSTER}
+            assert self.answer(Call(self.id(), "node.join", "", body), OPERATOR).status == 201
+        network = {"uuid": NETWORK, "name": "blue", "subnet": "192.0.2.0/24", "cluster": CLUSTER}
+        assert self.answer(Call(self.id(), "network.add", "", network), OPERATOR).status == 201
+        self.nodes = [Node(self, number) for number in range(nodes)]
+        for node in self.nodes:
+            node.start()
+        self.at(self.time + 1.0, self.tick)
 
     def id(self) -> str:
-        return new_id(1.8e9 + self.time, self.chance.getrandbits(74))
+        return new_id(self.time, self.chance.getrandbits(74))
 
-    def do(self, action: str, target: str = "", body: Any = None, who: Identity = OPERATOR, match: str = "*") -> Response:
-        return self.registry.answer(Call(self.id(), action, target, body, match, False), who)
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (when, next(self.order), action))
 
-    def ask(self, node: Node, asked: Asked) -> Response:
-        """Do what a node asks for, at the registry; what must never be is looked for."""
-        view = self.registry.local.view
-        if isinstance(asked, Listing):
-            self.registry.local.catch_up()
-            found = [write(view.get(key)) for key in view.members("on", node.uuid)]
-            return Response(200, found, view.shown_revision(keys.reports(node.uuid)))
-        if isinstance(asked, Send):
-            return self.registry.answer(Call(asked.id, "report", "", asked.body, "", False), node.who)
-        if isinstance(asked, Add):
-            there = view.nic(asked.nic) is not None
-            response = self.registry.answer(Call(asked.id, "nic.add", "", dict(asked.body), asked.after, False), node.who)
-            if not there and asked.nic in self.deleted and self.registry.local.view.nic(asked.nic) is not None:
-                assert self.made[asked.id] >= self.deleted[asked.nic], f"{asked.nic} came back by what was asked for before its deletion"
-            return response
-        there = view.nic(asked.nic) is not None
-        response = self.registry.answer(Call(asked.id, "nic.delete", asked.nic, None, asked.revision, False), node.who)
-        if there and self.registry.local.view.nic(asked.nic) is None:
-            self.reaped.append(asked.nic)
-            thought = self.made[asked.id]  # one that is back since then is reported, and made known anew
-            alive = [each.uuid for each in self.nodes if asked.nic in each.taps and each.since.get(asked.nic, 0) < thought]
-            assert not alive, f"{asked.nic} was reaped, and is alive on {alive}"
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        until = self.time + seconds
+        while self.events and self.events[0][0] <= until:
+            when, _order, action = heapq.heappop(self.events)
+            self.time = max(self.time, when)
+            action()
+        self.time = until
+
+    def is_ganeti(self, uuid: str) -> bool:
+        return int(uuid[7]) >= 4
+
+    # -- the registry
+
+    def open(self) -> None:
+        self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
+        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+
+    def down(self) -> None:
+        """Kill the registry: streams are cut off where they are."""
+        assert self.registry is not None
+        for node in self.nodes:
+            if node.channel is not None:
+                channel, node.channel = node.channel, None
+                self.cut(node, channel)
+        self.registry.local.close()
+        self.registry = None
+
+    def restore(self, items: list[tuple[str, bytes]]) -> None:
+        """Begin a new epoch with these items, by an earlier copy or the newest."""
+        if self.registry is not None:
+            self.down()
+        self.epoch += 1
+        self.store = SqliteStore.create(":memory:", f"epoch{self.epoch}", lambda: self.time)
+        for place in range(0, len(items), 100):
+            self.store.commit((), [Put(key, value) for key, value in items[place : place + 100]])
+        self.acknowledged.clear()  # what was acknowledged since the copy is not so any more
+        self.open()
+
+    def copy(self) -> list[tuple[str, bytes]]:
+        return [(item.key, item.value) for item in self.store.list("").items if not item.key.startswith(("alive/", "leader"))]
+
+    def answer(self, call: Call, who: Identity) -> Any:
+        assert self.registry is not None
+        response = self.registry.answer(call, who)
+        self.look()
         return response
 
-    def delete(self, nic: str, who: Identity) -> None:
-        if self.do("nic.delete", nic, None, who).status == 200:
-            self.deleted[nic] = self.steps
+    def look(self) -> None:
+        """Judge what was committed."""
+        while (batch := self.judge.next(0.0)).changes:
+            self.judged(batch)
 
-    def imported(self) -> None:
-        """Let the importer make the registry what Ganeti's configuration is."""
-        there = {
-            key.partition("/")[2]: nic for key, nic in self.registry.local.view.all("nics").items() if nic.master == f"ganeti:{CLUSTER}"
-        }
-        for nic in sorted(there.keys() - self.ganeti.keys()):
-            self.delete(nic, GANETI)
-        for nic, fields in self.ganeti.items():
-            if nic not in there:
-                self.do("nic.add", "", {"uuid": nic, **fields}, GANETI)
+    def judged(self, batch: Batch) -> None:
+        changed = {change.key: change.value for change in batch.changes}
+        request = next((key.partition("/")[2] for key in changed if key.startswith("history/")), "")
+        for key, value in changed.items():
+            kind, _, rest = key.partition("/")
+            if kind == "reports" and value is not None:
+                request = json.loads(value)["request"]
+        for key, value in changed.items():
+            kind, _, rest = key.partition("/")
+            if kind in ("nics", "seen") and value is not None and request:
+                gone = self.acknowledged.get((kind, rest))
+                assert gone is None or made(request) >= int(gone * 1000), "a write from before was accepted after an acknowledged deletion"
+            if kind == "nics" and value is None and request:
+                self.deleted(rest, json.loads(changed[f"history/{request}"] or b""))
 
-    # -- one thing after the other
+    def deleted(self, uuid: str, entry: Any) -> None:
+        """No node has deleted what somebody says to be alive."""
+        if entry["who"]["role"] != "node":
+            return
+        for node in NODES:
+            item = self.store.get(f"seen/{node}/{uuid}")
+            assert item is None or json.loads(item.value)["state"] == "stopped", "a live NIC was removed from the registry"
 
-    def step(self) -> None:
-        """Let one thing happen, by chance."""
-        self.steps += 1
-        chance, node = self.chance, self.chance.choice(self.nodes)
-        self.time += chance.choice((0.0, 0.1, 1.0, 7.0)) if chance.random() < 0.98 else chance.choice((60.0, 4000.0))
-        for each in self.nodes:
-            each.turn()
-        kind = chance.random()
-        if kind < 0.62:
-            self._network(node)
-        elif kind < 0.92:
-            self._life(node)
-        else:
-            self._disaster(node)
-        self._signs_of_life()
-
-    def _network(self, node: Node) -> None:
-        chance = self.chance
-        if node.answers and chance.random() < 0.5:
-            node.take()
-        elif node.waiting and (not node.reachable or chance.random() < self.trouble):
-            if node.reachable and chance.random() < 0.5:
-                self.late.append((node, node.waiting[0]))
-            node.lose()
-        elif node.waiting:
-            if chance.random() < self.trouble:
-                self.late.append((node, node.waiting[0]))
-            node.deliver(chance.random() < self.trouble)
-        elif self.late and chance.random() < 0.3:
-            self.ask(*self.late.pop(chance.randrange(len(self.late))))
-        else:
-            node.hear(chance.choice((1, 2, 1000)))
-
-    def _life(self, node: Node) -> None:
-        chance = self.chance
-        nic, other = uuid(3, chance.randrange(4)), uuid(4, chance.randrange(3))
-        kind = chance.randrange(9)
-        if kind == 0:  # Ganeti's: made, started, stopped, migrated, removed
-            self.ganeti.setdefault(nic, {"instance": f"vm{nic[7]}", "index": 0})
-            self.imported()
-        elif kind == 1 and nic in self.ganeti and not any(nic in each.taps for each in self.nodes):
-            node.up(nic, "running")
-        elif kind == 2 and nic in node.taps:
-            del node.taps[nic]
-            node.machine.touched(nic)
-        elif kind == 3 and node.taps.get(nic) == "running" and nic in self.ganeti:
-            self._migrate(node, nic)
-        elif kind == 3 and node.taps.get(other) == "running" and other in node.defined:
-            self._migrate(node, other)
-        elif kind == 4 and nic in self.ganeti and not any(nic in each.taps for each in self.nodes):
-            del self.ganeti[nic]
-            self.imported()
-        elif kind == 5:  # the operator's values
-            options = chance.choice(([], [{"name": "isolated", "value": chance.choice(("yes", "no"))}]))
-            self.do("nic.set", chance.choice((nic, other)), {"options": options})
-        elif kind == 6 and not any(other in each.defined or other in each.taps for each in self.nodes):  # a plain QEMU guest's
-            home = self.nodes[int(other[:8], 16) % len(self.nodes)]
-            home.defined.add(other)
-            home.up(other, "running")
-        elif kind == 7 and other in node.defined and not any(other in each.taps for each in self.nodes if each is not node):
-            node.taps.pop(other, None)
-            node.machine.touched(other)
-            if chance.random() < 0.6:
-                node.defined.discard(other)  # by rm
-        elif kind == 8 and chance.random() < 0.3:
-            self.delete(other, OPERATOR)
-
-    def _migrate(self, node: Node, nic: str) -> None:
-        others = [each for each in self.nodes if each is not node]
-        target = self.chance.choice(others)
-        if nic in target.taps:  # it arrives, or it fails
-            if nic in node.defined and self.registry.local.view.get(keys.seen(target.uuid, nic)) is None:
-                return  # of a guest that nobody else decides on the registry is to know where it comes to before it goes
-            gone, stays = (node, target) if self.chance.random() < 0.7 else (target, node)
-            del gone.taps[nic]
-            stays.taps[nic] = "running"
-            if nic in node.defined and stays is target:
-                node.defined.discard(nic)
-                target.defined.add(nic)
-            gone.machine.touched(nic)
-            stays.machine.touched(nic)
-        else:
-            target.up(nic, "incoming")
-
-    def _disaster(self, node: Node) -> None:
-        kind = self.chance.randrange(7)
-        if kind == 0:
-            node.cut()
-            node.start()
-        elif kind in (1, 2):
-            node.reachable = not node.reachable
-            if not node.reachable:
-                self._cut_off(node)
-        elif kind == 3 and node.channel is not None:
-            self._cut_off(node)
-        elif kind == 4:
-            self._copy = self.registry.copy()
-        elif kind == 5 and self.chance.random() < 0.3:
-            self.restored(getattr(self, "_copy", None) or self.registry.copy())
-        elif kind == 6 and not node.reachable:  # it is off
-            node.taps.clear()
-            node.start()
-            self.do("node.fence", node.uuid, {"force": True})
-
-    def _cut_off(self, node: Node) -> None:
-        if node.channel is not None:
-            node.cut()
-            node.machine.ended("cut off", self.time)
-
-    def restored(self, copy: bytes) -> None:
-        self.registry.restore(copy)
-        for node in self.nodes:
-            if self.registry.local.view.node(node.uuid) is None:
-                self.do("node.join", "", {"uuid": node.uuid, "name": f"node{node.uuid[7]}", "cluster": CLUSTER}, node.who)
-        # what was deleted since the copy is wanted again: its master deletes it anew
-        self.deleted = {nic: at for nic, at in self.deleted.items() if self.registry.local.view.nic(nic) is None}
-
-    def _signs_of_life(self) -> None:
-        self.registry.local.catch_up()
-        if self.chance.random() < 0.3:
-            for node in self.nodes:
-                if node.channel is not None and node.reachable:
-                    try:
-                        self.registry.local.sign_on(node.who, node.incarnation, ALIVE)
-                    except Refused:
-                        self._cut_off(node)
+    def tick(self) -> None:
+        if self.registry is not None:
             self.registry.tick()
+            self.look()
+            self.ticks += 1
+            if self.ticks % 3 == 0:
+                self.registry.beat()
+                self.look()
+            self.pump()
+        self.at(self.time + 2.0, self.tick)
 
-    # -- the end
+    # -- the network
 
-    def heal(self) -> int:
-        """Let nothing be lost any more until nothing is left to say, and a comparison has been; give how many seconds that took."""
-        self.trouble, begun = 0.0, self.time
+    def delay(self) -> float:
+        if not self.faulty:
+            return self.chance.uniform(0.0, 0.02)
+        return self.chance.choice([0.0, 0.01, 0.1, 1.0, 8.0])
+
+    def send(self, node: Node, request: Any) -> None:
+        """Bring a request to the registry and the answer back; some of both get lost, and some requests come again much later."""
+        life, given = node.life, [False]
+
+        def back(event: Event) -> None:
+            def run() -> None:
+                if node.life == life and not given[0]:
+                    given[0] = True
+                    if isinstance(event, Answered) and isinstance(request, Ask) and request.method == "DELETE":
+                        self.acknowledged["nics", request.uuid] = self.time
+                    if isinstance(event, Answered) and isinstance(request, Send):
+                        for uuid in request.body["removed"]:
+                            self.acknowledged["seen", f"{node.uuid}/{uuid}"] = self.time
+                    node.tell(event)
+
+            if not (self.faulty and self.chance.random() < 0.05):
+                self.at(self.time + self.delay(), run)
+
+        def serve(first: bool) -> None:
+            if self.registry is None:
+                event: Event = Failed(Failure("", "nobody listens"))
+            else:
+                event = self.serve(node, request)
+                self.pump()
+            if first:
+                back(event)
+
+        def lost() -> None:
+            if node.life == life and not given[0]:
+                given[0] = True
+                node.tell(Failed(Failure("", "no answer in time")))
+
+        self.at(self.time + TIMEOUT, lost)
+        if not (self.faulty and self.chance.random() < 0.05):
+            self.at(self.time + self.delay(), lambda: serve(True))
+        if self.faulty and isinstance(request, Send | Ask) and self.chance.random() < 0.15:
+            self.at(self.time + self.chance.choice([0.5, 5.0, 60.0, 600.0, 2000.0]), lambda: serve(False))
+
+    def serve(self, node: Node, request: Any) -> Event:
+        """Do what the service does."""
+        assert self.registry is not None
+        reader, who = self.registry.reader, Identity("node", node.uuid, "unix")
+        try:
+            if isinstance(request, Hello):
+                return self._shown(reader.abilities())
+            if isinstance(request, AskNode):
+                return self._shown(reader.node(node.uuid))
+            if isinstance(request, List):
+                narrowed = {"master": f"node:{node.uuid}"} if request.what == "mastered" else {"node": node.uuid}
+                found = (reader.reports if request.what == "reports" else reader.nics)({**narrowed, "limit": 1000})
+                return Answered(json.loads(json.dumps(found.body["items"])), found.revision)
+            if isinstance(request, Beat):
+                return Answered({"seconds": self.registry.heartbeat(who, node.uuid, {"incarnation": node.incarnation})})
+        except Refused as refused:
+            return Failed(Failure(refused.kind, refused.detail))
+        if isinstance(request, Send):
+            call = Call(request.id, "report", "", json.loads(json.dumps(request.body)), "")
+        else:
+            action = {"POST": "nic.add", "PATCH": "nic.set", "DELETE": "nic.delete"}[request.method]
+            target = "" if request.method == "POST" else request.uuid
+            call = Call(request.id, action, target, json.loads(json.dumps(request.body)), request.match)
+        response = self.answer(call, who)
+        if response.status >= 400:
+            return Failed(Failure(response.body["type"].rpartition("/")[2], response.body["detail"]))
+        return Answered(response.body, response.revision)
+
+    def _shown(self, answer: Any) -> Answered:
+        return Answered(json.loads(json.dumps(answer.body)), answer.revision)
+
+    def watch(self, node: Node, start: str) -> None:
+        life = node.life
+
+        def begin() -> None:
+            if node.life != life:
+                return
+            if self.registry is None:
+                node.tell(Ended(Failure("", "nobody listens")))
+                return
+            wanted = {"node": node.uuid, "incarnation": node.incarnation, "from": start}
+            try:
+                node.channel = self.registry.watch(Identity("node", node.uuid, "unix"), wanted, lambda: None)
+            except Refused as refused:
+                node.tell(Ended(Failure(refused.kind, refused.detail)))
+                return
+            self.look()
+            self.pump()
+
+        self.at(self.time + self.delay(), begin)
+
+    def close(self, channel: Channel) -> None:
+        if self.registry is not None:
+            self.registry.streams.close(channel, "the hearer is gone")
+
+    def cut(self, node: Node, channel: Channel) -> None:
+        """End a stream in the middle of what it says."""
+        lines = channel.take().splitlines()
+        self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
+
+    def pump(self) -> None:
+        """Send on what streams have; in order, each at its time."""
         for node in self.nodes:
-            node.reachable = True
-        self.imported()
-        until = self.time + 3 * 4000.0
-        while self.time < until or not all(node.machine.clean for node in self.nodes):
-            assert self.time < until + 20_000, [vars(node.machine) for node in self.nodes]
-            later = min(node.machine.next() for node in self.nodes)
-            self.time = max(self.time + 0.5, min(later, until)) if self.time > begun + 20 else self.time + 0.5
-            for node in self.nodes:
-                for _ in range(30):
-                    node.turn()
-                    while node.waiting:
-                        node.deliver(False)
-                    while node.answers:
-                        node.take()
-                    if not node.hear(10_000) and not node.waiting:
-                        break
-            self.steps += 1
-            for node in self.nodes:
-                if node.channel is not None:
-                    try:
-                        self.registry.local.sign_on(node.who, node.incarnation, ALIVE)
-                    except Refused:
-                        self._cut_off(node)
-            self.registry.tick()
-        return int(self.time - begun)
+            channel = node.channel
+            if channel is None:
+                continue
+            if self.faulty and self.chance.random() < 0.003:
+                node.channel = None
+                self.close(channel)
+                self.cut(node, channel)
+                continue
+            ended, lines = channel.ended, channel.take().splitlines()
+            if ended and not lines:
+                node.channel = None
+                self.lines(node, [], Failure("", ended))
+            elif lines:
+                self.lines(node, lines)
 
-    def differences(self) -> Iterator[str]:
-        """Tell in what the registry, the nodes and their disks differ, after all is said."""
-        view = self.registry.local.view
-        for node in self.nodes:
-            seen = {key.rpartition("/")[2]: view.get(key).state for key in view.members("on", node.uuid)}
-            for nic, there in node.taps.items():
-                if seen.pop(nic, "") != there:
-                    yield f"{nic} is {there} on {node.uuid}, and the registry does not say so"
-            for nic, said in seen.items():
-                if said != "stopped" or view.nic(nic) is None:
-                    yield f"{nic} is {said} on {node.uuid} by the registry, and is not there"
-            for nic in node.defined:
-                if view.nic(nic) is None:
-                    yield f"{nic} is defined on {node.uuid}, and the registry does not know it"
-            yield from self._kept(node)
-        for key, nic in view.all("nics").items():
-            master = nic.master.partition(":")
-            if master[0] == "ganeti" and nic.uuid not in self.ganeti:
-                yield f"{key} is wanted, and Ganeti has none"
-            if master[0] == "node" and view.members("seen", nic.uuid):
-                owners = [each for each in self.nodes if each.uuid == master[2] and "reaping" not in each.machine.alarms]
-                if owners and not any(nic.uuid in each.defined or nic.uuid in each.taps for each in self.nodes):
-                    yield f"{key} is wanted by {nic.master}, which has it no more"
-        for nic in self.ganeti:
-            if view.nic(nic) is None:
-                yield f"{nic} is Ganeti's, and not wanted"
+    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+        life = node.life
+        node.arrives = max(node.arrives, self.time + self.delay())
 
-    def _kept(self, node: Node) -> Iterator[str]:
-        view = self.registry.local.view
-        own = {key.rpartition("/")[2] for key in view.members("on", node.uuid)}
-        own |= {key.rpartition("/")[2] for key in view.members("mastered", f"node:{node.uuid}")}
-        wanted = {("nic", nic): write(view.nic(nic)) for nic in own if view.nic(nic) is not None}
-        for key in view.members("optioned", CLUSTER):
-            nic = key.rpartition("/")[2]
-            if nic not in own:
-                wanted["options", nic] = write(view.nic(nic).options)  # type: ignore[union-attr]
-        if node.disk != wanted:
-            yield f"{node.uuid} keeps {node.disk}, and {wanted} is wanted"
+        def run() -> None:
+            if node.life == life and node.machine is not None:
+                for line in lines:
+                    node.machine.take(Line(json.loads(line), len(line)), self.time)
+                if end is not None:
+                    node.machine.take(Ended(end), self.time)
+                node.turn()
+
+        self.at(node.arrives, run)
+
+
+NETWORK = "13264fb6-0667-415f-9a43-786dc01cbf24"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +16,12 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.results import Results
 from netcommon.host.api.host import View
 from netcommon.lifecycle.change import Difference, change, refuse, setting, unchanged
-from netcommon.lifecycle.changed_options import kept_uuid, take_back, twin_of
+from netcommon.lifecycle.changed_options import kept_uuid, read, take_back, twin_of
 from netcommon.lifecycle.context import Node, Outcome, alive, taken_down
 from netcommon.operations.base import Operation
 from netcommon.options.shown import shown
 from netcommon.options.tags import KINDS, value_of
-from runtime import wanted
+from runtime import membership, wanted
 from runtime.environment import is_twin
 from runtime.errors import HostRefused, NicInvalid, escaped
 from runtime.nic import Nic
@@ -51,9 +52,10 @@ def command(
     """Change options of NICs that are up: only what differs is done, and if it cannot be done, nothing is.
 
     Every option of `netcommon plan` will do. What is set holds until it is unset: over restarts of the guest and reboots of this node,
-    and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. --unset alone takes
-    it back of a NIC that is not up too, which is named by its UUID, or as it is defined. --all without options, and --tags-from, do what
-    has been changed in the settings, or in the instance's tags, which a hypervisor tells only at the next start.
+    and before tags and settings. It is of this node alone: a guest that migrates away has its tags' options there. On a node that has
+    joined a registry options are set with --for alone. --unset alone takes it back of a NIC that is not up too, which is named by its
+    UUID, or as it is defined. --all without options, and --tags-from, do what has been changed in the settings, or in the instance's
+    tags, which a hypervisor tells only at the next start.
 
     A word that begins with an option and "=" is that option, also where a NIC is called so: such a NIC is named by its UUID.
     """
@@ -63,7 +65,7 @@ def command(
         raise click.UsageError(WHICH)
     node = app.node(readonly=dry_run)
     known, view = _on_record(app, node), node.host.view()
-    names, sets = _parted(words, every, known, view)
+    names, sets = _parted(app, words, every, known, view)
     if not (names or every) or (names and every):
         raise click.UsageError(WHICH)
     if not (sets or unset or every or tags_from is not None):
@@ -71,16 +73,18 @@ def command(
     if seconds and not sets:
         raise click.UsageError("--for is about options that are set")
     for name in unset:
-        if name not in KINDS:
-            raise NicInvalid("--unset", name, f"an option, one of {', '.join(sorted(KINDS))}")
         if name in sets:
             raise NicInvalid("--unset", name, "an option that is not set by the same command")
+    if sets and not seconds:
+        _refuse_for_good(app, sets)
     tags = None if tags_from is None else _tags(tags_from)
     down = _down(node, known, view, names) if unset and not (sets or tags is not None or seconds) else {}
     up = [name for name in names if not down.get(name)]
     records = _with_twins(node, meant_by(node.store, known, up, view), up) if names else _changeable(known)
     if tags is not None and len(instances := sorted({record.nic.instance for record in records})) > 1:
         raise NicInvalid("--tags-from", str(tags_from), f"NICs of one instance, whose tags these are, not of {', '.join(instances)}")
+    for name in set(unset).difference(KINDS):
+        _refuse_never_set(node, name, [*(record.nic for record in records), *(uuid for nics in down.values() for uuid in nics)])
     edit = setting(node, sets, unset, seconds) if sets or unset else unchanged
     results, refused, found = Results(), Results(), list[Difference | None]()
     for record in records if names else ():  # with --all what one cannot have keeps no other from it
@@ -95,7 +99,7 @@ def command(
             results.rows[-1]["uuid"] = uuid
             results.done(take_back(node, uuid, unset, app.call(nic=nic)))
         found.append(None)
-    view = node.host.view()
+    view, changed = node.host.view(), set[str]()
     for record in records:
         told: list[Difference] = []
         with results.of(record.nic):
@@ -103,12 +107,23 @@ def command(
                 why = taken_down(view, record) or f"its device {record.device} is gone"
                 results.done(Outcome(False, f"{record.nic.label}: {why}, which gc cleans up after"))
             else:
-                results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, told.append if dry_run else None))
+                held_back = told.append if dry_run else None
+                results.done(change(node, record.key, app.call(nic=record.nic), edit, tags, held_back, beside=changed))
+                changed.add(record.uuid)
         found.append(told[0] if told else None)
     ctx.exit(_foretell(results, found, as_json) if dry_run else results.show(as_json))
 
 
-def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
+def _refuse_never_set(node: Node, option: str, nics: Iterable[Nic | str]) -> None:
+    """Raise NicInvalid for an option that there is not, unless it is kept of one of the NICs, or UUIDs: a newer version may have set it."""
+    for each in nics:
+        kept = read(node, each if isinstance(each, str) else kept_uuid(node, each), [], look=True)
+        if option in {one.option for one in kept.local}:
+            return
+    raise NicInvalid("--unset", option, f"an option, one of {', '.join(sorted(KINDS))}")
+
+
+def _parted(app: App, words: Sequence[str], every: bool, records: Sequence[Record], view: View) -> tuple[list[str], dict[str, str]]:
     """Part names of NICs from OPTION=VALUE: the name of a device, an instance or a label may have a "=" too.
 
     A word is the option where it begins with one, whatever others call their NICs: that is said, and keeps nobody from the option. Raises
@@ -120,14 +135,14 @@ def _parted(words: Sequence[str], every: bool, records: Sequence[Record], view: 
     for word in words:
         if word in words_of_options:
             continue
-        if "=" in word and not matching(records, word, view=view):
+        if "=" in word and not (matching(records, word, view=view) or _defined(app, word)):
             value_of(*word.split("=", 1))  # it raises: there is no such option
         names.append(word)
     for word in words_of_options:
         option, _, value = word.partition("=")
         if option in sets:
             raise NicInvalid("OPTION=VALUE", word, f"{option} once")
-        if uuids := ", ".join(sorted(_called(records, word, view) - {name.lower() for name in names})):
+        if uuids := ", ".join(sorted((_called(records, word, view) | _defined(app, word)) - {name.lower() for name in names})):
             if not (names or every):
                 raise NicInvalid(
                     "OPTION=VALUE", word, f"the name of a NIC besides it: a NIC is called so too, and is named by its UUID, {uuids}"
@@ -144,6 +159,23 @@ def _called(records: Sequence[Record], word: str, view: View) -> set[str]:
         return {record.uuid for record in matching(records, word, view=view)}
     except NicInvalid:
         return {record.uuid for record in records if record.nic.label == word}
+
+
+def _defined(app: App, word: str) -> set[str]:
+    """Give the UUID of the NIC that is defined, up or not, and that ``word`` would mean; none where there is none, or are several."""
+    with suppress(NicInvalid):
+        return {defined(app.paths, word).uuid}
+    return set()
+
+
+def _refuse_for_good(app: App, sets: Mapping[str, str]) -> None:
+    """Raise HostRefused on a node that has joined a registry: what holds for good is set there, for every node that the guest comes to."""
+    if membership.read(app.paths) is not None:
+        there = " ".join(f"options.{name}={shlex.quote(value)}" for name, value in sets.items())
+        raise HostRefused(
+            "this node has joined a registry, where options are set for good: here they are set for a while",
+            f"give --for, such as --for 2h, or set them there: netcommon registry nic set NIC {there}",
+        )
 
 
 def _tags(path: str) -> list[str]:
@@ -242,6 +274,8 @@ def _foretell(results: Results, found: Sequence[Difference | None], as_json: boo
         for what, operations in _operations(one).items():
             for operation in operations:
                 say(f"  {what}: {operation.describe()}")
+        if one.kept:
+            say(f"  {one.kept}")
     failed = [row for row in results.rows if row["error"]]
     if results.rows and not failed:
         return results.status
@@ -261,6 +295,8 @@ def _document(row: Mapping[str, object], one: Difference | None) -> dict[str, ob
         "device": one.device,
         "options": [{"name": name, "before": shown(name, was), "after": shown(name, now)} for name, was, now in one.options],
         **{what: [operation.describe() for operation in operations] for what, operations in _operations(one).items()},
+        "changed": one.any,
+        "kept": one.kept,
         "error": row["error"],
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -13,7 +13,7 @@ from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import Forecast, Report, foretell
-from netcommon.lifecycle.context import Node
+from netcommon.lifecycle.context import Node, Outcome
 from netcommon.lifecycle.unguarded import UNGUARDED
 from netcommon.views.topology.gather import examine
 from netcommon.views.topology.model import Drift
@@ -105,7 +105,7 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
         return head + f"{record.state}, but {report.taken_down or 'the device is gone'}: netcommon gc cleans up after it"
     state = "drifted" if report.drift or report.unknown else "not all of it can be told"
     if report.dropped and state != "drifted":
-        state = "all of it holds, but the kernel drops what it sends"
+        state = "all of it holds, but not all of its traffic passes"
     lines = [head + (state if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
@@ -132,19 +132,23 @@ def _unknown(kind: str) -> str:
 def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: bool, progress: bool, as_json: bool) -> None:
     """Make again what of NICs has drifted: what was recorded, whatever the settings say today. What holds is not touched."""
     from netcommon.lifecycle.batch import repair_all
-    from netcommon.lifecycle.ends import end_due
+    from netcommon.lifecycle.ends import OVER, UNKEPT, OthersKept, end_due
 
     app: App = ctx.obj
     if bool(names) == every:
         raise click.UsageError("name NICs, or give --all: one of the two")
     node = app.node(strict=False, readonly=dry_run)
-    if not dry_run:
-        end_due(node, app.call())
+    ended = dict(end_due(node, app.call()))
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
         reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]
     if dry_run:
-        ctx.exit(_foretell(app, node, reports, as_json))
+        before = {
+            uuid: (became.text.partition(": ")[2], UNKEPT if isinstance(became, OthersKept) else OVER)
+            for uuid, became in ended.items()
+            if isinstance(became, Outcome) and became.changed
+        }
+        ctx.exit(_foretell(app, node, reports, before, as_json))
     results = Results()
     mended = repair_all(node, [report.record.key for report, _untold in reports], lambda record: app.call(nic=record.nic))
 
@@ -156,14 +160,18 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     ctx.exit(results.show(as_json))
 
 
-def _foretell(app: App, node: Node, reports: Sequence[Found], as_json: bool) -> int:
-    """Say what repair would do, and what the host would refuse; return the exit status that it would have."""
+def _foretell(app: App, node: Node, reports: Sequence[Found], before: Mapping[str, tuple[str, str]], as_json: bool) -> int:
+    """Say what repair would do, and what the host would refuse; return the exit status that it would have.
+
+    ``before``: what becomes of options of NICs before that, and why, by UUID.
+    """
     view = node.host.snapshot() if len(reports) > 1 else execute.once(node)
     results, found = Results(), list[Forecast | None]()
     for report, _untold in reports:
         found.append(None)
         with results.of(report.record.nic):
-            forecast = found[-1] = foretell(node, view, report.record.key, app.call(nic=report.record.nic).log)
+            steps = [before[report.record.uuid]] if report.record.uuid in before else []
+            forecast = found[-1] = foretell(node, view, report.record.key, app.call(nic=report.record.nic).log, steps)
             if forecast.refused:
                 raise HostRefused(forecast.refused)
     if as_json:

@@ -11,6 +11,8 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.tree import draws
 from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import coloured, emit, json_option
+from netcommon.lifecycle.changed_options import with_wanted
+from netcommon.lifecycle.context import Node
 from netcommon.views.explain.model import Explanation, document, explained, foreseen
 from netcommon.views.explain.text import text
 from netcommon.views.topology.text import ASCII, UNICODE
@@ -37,7 +39,7 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
         found |= {record.key: explained(node, view, record, labels) for record in meant}
         if not meant:
             node.store.refuse_newer(name)
-            one = _defined(app, name)
+            one = _defined(node, app, name)
             found[one.key] = one
     if as_json:
         emit(document(found.values()))
@@ -47,9 +49,9 @@ def explain(app: App, names: tuple[str, ...], as_json: bool) -> None:
     click.echo("\n\n".join(text(one, style) for one in found.values()), color=on)
 
 
-def _defined(app: App, name: str) -> Explanation:
+def _defined(node: Node, app: App, name: str) -> Explanation:
     """One that is described beforehand. Raises NicInvalid where there is none of that name."""
-    nic = defined_only(app.paths, name)
+    nic = with_wanted(node, defined_only(app.paths, name), app.log)
     return foreseen(nic, app.settings(strict=False))
 
 

@@ -22,10 +22,16 @@ HEADINGS = ("NIC", "MODE", "LINK", "DEVICE", "IP", "MAC", "VLAN", "STATE", "UUID
 
 
 @click.command("list")
+@click.option("--cluster", is_flag=True, help="All NICs that the registry knows of this node's cluster, and which node has them.")
 @json_option
 @click.pass_obj
-def list_(app: App, as_json: bool) -> None:
+def list_(app: App, cluster: bool, as_json: bool) -> None:
     """List the NICs on record, and those defined that are not up."""
+    if cluster:
+        from netcommon.cli.cluster_list import show_cluster  # it asks the registry
+
+        show_cluster(app, as_json)
+        return
     node = app.node(strict=False, readonly=True)
     problems: list[str] = []
     records = chosen(node.store, (), problems)

@@ -11,12 +11,12 @@ from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined, single
 from netcommon.cli.nicinput import nic_options, read_environment, variables
 from netcommon.cli.output import answer, json_option, say
-from netcommon.lifecycle.changed_options import in_force
+from netcommon.lifecycle.changed_options import with_wanted
 from netcommon.lifecycle.context import Node
 from netcommon.operations.base import Operation, to_json
-from netcommon.options.networks import Said, said, tables_of
+from netcommon.options.networks import Said, anything_said, said
 from netcommon.options.schema import OPTIONS
-from netcommon.options.shown import shown
+from netcommon.options.shown import network_text, shown
 from netcommon.options.sources import given
 from netcommon.options.tags import Given
 from netcommon.plan.planner import plan as planned
@@ -41,7 +41,7 @@ def plan(app: App, /, name: str, env_file: str, from_environment: bool, resolve:
     nic = _source(app, name, env_file, from_environment, values)
     operations: Sequence[Operation] = planned(nic, app.settings())
     options = list(given(nic, app.settings()))
-    network = list(said(nic, app.settings())) if any(tables_of(nic.network, app.settings().network_fields)) else []
+    network = list(said(nic, app.settings())) if anything_said(nic, app.settings()) else []
     if resolve:
         operations = _resolved(app, nic, operations)
     if as_json:
@@ -62,7 +62,7 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
         # a plan asks nothing of the host, but which of several NICs with one INSTANCE/INDEX is there
         found = single(records, name, node.host.view() if labelled else None)
         if found is not None:
-            return found.nic
+            return with_wanted(node, found.nic, app.log)
         node.store.refuse_newer(name)
         return _with_changes(node, app, name)
     if given:
@@ -76,7 +76,7 @@ def _source(app: App, name: str, env_file: str, from_environment: bool, values: 
 def _with_changes(node: Node, app: App, name: str) -> Nic:
     """Give a NIC that is defined, with the options that were changed while it ran, which its next up will have. Raises NicInvalid."""
     nic = nic_from_environment(environment_of(defined(app.paths, name)))
-    return nic._replace(wanted=in_force(node, nic, app.log))
+    return with_wanted(node, nic, app.log)
 
 
 def _resolved(app: App, nic: Nic, operations: Sequence[Operation]) -> list[Operation]:
@@ -123,7 +123,7 @@ def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None
     """List what counts with its place, and what was overruled; ``nic``: for which some may mean nothing."""
     counts = {one.name: one for one in found}
     lines = [title] if found else []
-    say_value = shown if nic else _of_network
+    say_value = shown if nic else (lambda _name, value: network_text(value))
     for name, one in counts.items():
         void = next(option for option in OPTIONS if option.name == name).void(nic) if nic else ""
         lines.append(f"  {name} = {say_value(name, one.value)}, {_origin(one.origin)}{f'; {void}' if void else ''}")
@@ -133,13 +133,6 @@ def _listed(title: str, found: Sequence[Given] | Sequence[Said], nic: Nic | None
 
 def _origin(origin: str) -> str:
     return origin if origin.startswith("set by ") else f"from {origin}"
-
-
-def _of_network(_name: str, value: object) -> str:
-    """Give what guests are told of their network, as the settings file would say it."""
-    if isinstance(value, dict):
-        return " ".join(f"{name} by {each}" for name, each in value.items())
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 COMMANDS = {"plan": plan}

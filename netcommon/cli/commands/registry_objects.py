@@ -11,11 +11,13 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
-from netcommon.cli.registry_client import client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
-from runtime import validate
+from netcommon.cli.registry_client import as_root, client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
+from runtime import membership, validate
+from runtime.errors import HostRefused
 
 F = TypeVar("F", bound=Callable[..., object])
 GIVEN = "FIELD=VALUE"
+REAP_CONFIRM = 10.0  #: seconds between two looks at what may go
 
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 force_option = click.option("--force", is_flag=True, help="Also where its Ganeti cluster is gone for good, or the node is alive.")
@@ -327,6 +329,30 @@ def node_show(app: App, name: str, as_json: bool) -> None:
         show_one(node_of(asked, name), "node", as_json)
 
 
+@node.command("join")
+@click.argument("name", metavar="NODE")
+@given_argument
+@dry_option
+@json_option
+@click.pass_obj
+def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Let this machine join, by a UUID that it keeps.
+
+    For example netcommon registry node join node1 cluster=prod. The UUID is in /var/lib/netcommon/node.json, which is not to be copied to
+    another machine. One that has joined already joins again under the same UUID, where the registry has forgotten it.
+    """
+    as_root(app)
+    there = membership.read(app.paths)
+    me = membership.Membership(there.uuid if there is not None else app.new_uuid(), name)
+    with client(app) as asked:
+        body = {"uuid": me.uuid, "name": name, **_body("nodes", given, asked)}
+        asked.change("POST", "nodes", body, dry_run=True)  # what is refused is refused before anything is kept
+        if not dry_run:
+            membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
+        said = asked.change("POST", "nodes", body, dry_run=dry_run)
+    show_change(said, f"node {name} joined: {me.uuid}", dry_run, as_json)
+
+
 @node.command("set")
 @click.argument("name", metavar="NODE")
 @given_argument
@@ -366,6 +392,36 @@ def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -
             if dry_run or not value["left"]:
                 break
     show_change(said, f"node {item['node']['name']} fenced: {gone} NICs are not there any more", dry_run, as_json)
+
+
+@node.command("reap")
+@dry_option
+@json_option
+@click.pass_obj
+def node_reap(app: App, dry_run: bool, as_json: bool) -> None:
+    """Remove what is not defined on this node any more, as the agent does every hour.
+
+    Wanted NICs whose master this node is and that are stopped, with nobody who has them. They are looked for twice, ten seconds apart, and
+    go if both looks find them; --dry-run looks once. Nothing goes where what is on the node cannot be read as a whole.
+    """
+    as_root(app)
+    me = membership.read(app.paths)
+    if me is None:
+        raise HostRefused("this node has not joined a registry", "netcommon registry node join lets it join")
+    looking: Any = import_module("netagent.sync.gone")
+    node = app.node(strict=False, readonly=True)
+    with client(app, f"node:{me.uuid}") as asked:
+        going = found = looking.gone(node, me.uuid, asked)
+        if found.items and not dry_run:
+            app.clock.sleep(REAP_CONFIRM)
+            going = looking.gone(node, me.uuid, asked)
+            going = going._replace(items=looking.still(found, going))
+        if going.problem:
+            raise HostRefused(f"nothing is removed from the registry: {going.problem}")
+        for item in going.items if not dry_run else ():
+            asked.change("DELETE", f"nics/{item['nic']['uuid']}", None, item["revision"])
+    headings = ("NIC", "WOULD GO" if dry_run else "WENT")
+    show_list(going.items, going.revision, headings, lambda item: (item["label"], item["nic"]["uuid"]), as_json, "nothing is gone")
 
 
 @node.command("forget")

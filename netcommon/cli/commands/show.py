@@ -12,13 +12,15 @@ from netcommon.cli.app import App
 from netcommon.cli.names import complete, defined_only, matching
 from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.host.api.host import View
+from netcommon.lifecycle.changed_options import with_wanted
 from netcommon.lifecycle.context import Node, alive
 from netcommon.lifecycle.execute import decode
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import WAITS, Operation
 from netcommon.operations.guard.counters import dropped
 from netcommon.operations.guard.table import NicGuard
-from netcommon.options.shown import shown
+from netcommon.options.networks import by_registry
+from netcommon.options.shown import network_text, shown
 from netcommon.options.tags import of_changed
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError
@@ -64,17 +66,19 @@ def show(app: App, names: tuple[str, ...], as_json: bool) -> None:
             documents[record.key] = describe(node, view, record)
         if not found:
             node.store.refuse_newer(name)
-            documents |= _defined(app, name)
+            documents |= _defined(node, app, name)
     if as_json:
         answer("show", nics=list(documents.values()))
     else:
         say("\n\n".join(map(text, documents.values())))
 
 
-def _defined(app: App, name: str) -> dict[str, Document]:
+def _defined(node: Node, app: App, name: str) -> dict[str, Document]:
     """What is defined under this name, but not up. Raises NicInvalid where nothing is."""
-    nic = defined_only(app.paths, name)
-    return {nic.uuid: {"state": "defined", "nic": environment_of(nic), "operations": []}}
+    nic = with_wanted(node, defined_only(app.paths, name), app.log)
+    return {
+        nic.uuid: {"state": "defined", "nic": environment_of(nic), "changed": _changed(nic), "network": _network(nic), "operations": []}
+    }
 
 
 def describe(node: Node, view: View, record: Record) -> Document:
@@ -99,6 +103,7 @@ def describe(node: Node, view: View, record: Record) -> Document:
         "scripts": record.scripts,
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(record.created)),
         "changed": _changed(record.nic),
+        "network": _network(record.nic),
         "operations": done,
         "dropped": _dropped(view, operations) if there else {},
     }
@@ -107,10 +112,15 @@ def describe(node: Node, view: View, record: Record) -> Document:
 def _changed(nic: Nic) -> list[Document]:
     """List the options of a NIC that were changed while it ran, each as it holds, and until when."""
     try:
-        found = {each.name: each for each in of_changed(nic.wanted)}  # the weakest come first
+        found = {each.name: each for each in of_changed(nic.wanted, nic.revision)}  # the weakest come first
     except NetcommonError as error:
         return [{"name": "", "value": "", "origin": f"cannot tell: {error}"}]
     return [{"name": each.name, "value": shown(each.name, each.value), "origin": each.origin} for each in found.values()]
+
+
+def _network(nic: Nic) -> list[Document]:
+    """List what a registry says of the NIC's network."""
+    return [{"name": each.name, "value": network_text(each.value), "origin": each.origin} for each in by_registry(nic)]
 
 
 def _dropped(view: View, operations: Sequence[Operation]) -> dict[str, int]:
@@ -147,6 +157,7 @@ def text(document: Document) -> str:
     about += [(name, _shown(document.get(name, ""))) for name in ABOUT]
     lines = [fields(about)]
     lines += [f"  {one['name']} = {one['value']}, {one['origin']}" for one in document.get("changed", ())]
+    lines += [f"  network: {one['name']} = {one['value']}, {one['origin']}" for one in document.get("network", ())]
     for number, one in enumerate(document["operations"], 1):
         chose = ", ".join(f"{name} {_shown(value)}" for name, value in one["chose"].items() if value not in ("", None, ()))
         lines.append(f"  {number}. {one['does']}")

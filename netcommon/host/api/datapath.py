@@ -103,6 +103,15 @@ class BridgeState(NamedTuple):
     local_vlan_0: bool = False  #: local addresses have one entry, without a VLAN, for all VLANs (fdb_local_vlan_0, since Linux 6.18)
 
 
+class OvsForwarding(NamedTuple):
+    """Tell how a real bridge of Open vSwitch takes frames on; without arguments as ovs-vswitchd makes a new one."""
+
+    #: by the numbers of ports: words of their configuration, such as NO_RECV, NO_FWD (ovs-ofctl(8), mod-port)
+    config: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    #: the numbers of the ports whose frames some flow takes on that is no spoof guard's, 0: of all; None: there are too many flows to tell
+    taken: frozenset[int] | None = frozenset({0})
+
+
 class DeviceState(NamedTuple):
     """Describe a network interface beyond Link."""
 

@@ -183,6 +183,7 @@ class OvsPort(NamedTuple):
     policing: int = 0  #: our limit of what comes in by it, kbit/s (ingress_policing_rate), 0 none; one of others is not shown
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
+    protected: bool = False  #: read only: it exchanges nothing with other ports that are
     internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 
+from netcommon.host.api.requests import AddVlan, DeleteVlan
 from runtime.typed import TYPE_CHECKING, NamedTuple, Protocol
 
 EVERY: frozenset[str] = frozenset()  #: all sets of a table (View.nft_elements)
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -46,6 +47,10 @@ class RouteList(Protocol):
         """All of them; None where they are too many to be listed."""
         ...
 
+    def short(self) -> bool:
+        """Tell whether they are listed, so that one more question costs nothing."""
+        ...
+
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         """Those to ``destination`` exactly; ``metric``: see View.routes."""
         ...
@@ -60,6 +65,27 @@ class Listed(NamedTuple):
 
     def all(self) -> Sequence[Route]:
         return self.view.routes(self.family, self.table)
+
+    def short(self) -> bool:
+        return True
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return self.view.routes(self.family, self.table, destination, metric)
+
+
+class Remembered(NamedTuple):
+    """The route list ``found`` of a view that keeps what was looked for in it."""
+
+    view: View
+    family: int
+    table: int | None
+    found: RouteList
+
+    def all(self) -> Sequence[Route] | None:
+        return self.found.all()
+
+    def short(self) -> bool:
+        return self.found.short()
 
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         return self.view.routes(self.family, self.table, destination, metric)
@@ -241,6 +267,10 @@ class View(Protocol):
         """What every device has carried, by its index."""
         ...
 
+    def queue_drops(self) -> Mapping[int, int]:
+        """Return what the root qdiscs have dropped since they were put there, by the device's index; no device counts that as dropped."""
+        ...
+
     def sysctl(self, path: str) -> str | None:
         """The value of /proc/sys/``path``, or None where there is no such file. ``path`` uses slashes: "net/ipv4/ip_forward"."""
         ...
@@ -284,6 +314,14 @@ class View(Protocol):
 
     def ovs_switches(self) -> Sequence[OvsBridge]:
         """Every real bridge."""
+        ...
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        """Every port of a bridge, with our mark or without."""
+        ...
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        """Tell how a real bridge takes frames on. It costs processes: people's commands alone ask. Raises HostRefused without ovs-ofctl."""
         ...
 
     def ovs_shapers(self) -> Sequence[OvsShaper]: ...
@@ -346,6 +384,19 @@ class Answer(NamedTuple):
 
 DONE = Answer()
 NOT_TRIED = Answer(errno.ECANCELED, "not tried")
+
+
+def is_behind(request: Request) -> bool:
+    """Tell whether the answers to the requests before it say if it is carried out (AddVlan)."""
+    return isinstance(request, AddVlan) and request.behind
+
+
+def held_up(request: Request, requests: Iterable[Request], answers: Iterable[Answer]) -> bool:
+    """Tell whether it is not to be tried, by ``answers`` to the ``requests`` before it."""
+    return is_behind(request) and any(
+        isinstance(before, DeleteVlan) and before.index == request.index and not (said.ok or said.errno in before.gone)
+        for before, said in zip(requests, answers, strict=False)
+    )
 
 
 class Service(Protocol):

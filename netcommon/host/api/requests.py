@@ -110,8 +110,11 @@ class DeleteAddress(NamedTuple):
 
 
 class AddVlan(NamedTuple):
+    """``behind``: not tried where the host refuses to delete a VLAN of the device before it: the device would be in both."""
+
     index: int  # type: ignore[assignment]
     vlan: BridgeVlan
+    behind: bool = False
 
     @property
     def gone(self) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.host import NOT_TRIED
+from netcommon.host.api.host import NOT_TRIED, held_up
 from netcommon.host.api.requests import RTNETLINK, DeleteFlows, NftChange, OvsChange, PutFlows, service
 from netcommon.host.linux.sockets import merged
 from runtime.typed import TYPE_CHECKING
@@ -27,7 +27,12 @@ def execute_each(host: Sockets, lists: Sequence[Sequence[Request]], stop: bool) 
     answers: list[list[Answer]] = [[] for _ in lists]
     left = {number: units for number, requests in enumerate(lists) if (units := _units(requests))}
     while left:
-        wave = {number: units.pop() for number, units in left.items()}
+        wave: dict[int, Unit] = {}
+        for number, units in left.items():
+            while units and held_up(units[-1][0], lists[number], answers[number]):
+                answers[number] += [NOT_TRIED] * len(units.pop())
+            if units:
+                wave[number] = units.pop()
         for number, said in zip(wave, _answers(host, list(wave.values()), stop), strict=True):
             answers[number] += said
             if stop and any(not each.ok for each in said):

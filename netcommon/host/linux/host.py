@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.host import NOT_TRIED, Answer
+from netcommon.host.api.host import NOT_TRIED, Answer, held_up, is_behind
 from netcommon.host.api.requests import RTNETLINK, service
 from netcommon.host.linux.sockets import Sockets, merged
 from netcommon.host.linux.views import LiveView
@@ -60,15 +60,26 @@ class LinuxHost(Sockets):
         name = service(group[0])
         if name != RTNETLINK:
             return [self.service(name).execute(request) for request in group]
-        units = merged(group)
-        size = 1 if stop else len(units)
+        parts = merged(group)
         answers: list[Answer] = []
-        for start in range(0, len(units), size):
-            if stop and any(not each.ok for each in answers):
-                answers += [NOT_TRIED] * len(units[start])
+        for units in [[unit] for unit in parts] if stop else _stretches(parts):
+            if (stop and any(not each.ok for each in answers)) or held_up(units[0][0], group, answers):
+                answers += [NOT_TRIED] * sum(map(len, units))
             else:
-                answers += self.send(units[start : start + size], stop)
+                answers += self.send(units, stop)
         return answers
+
+
+def _stretches(units: list[list[Request]]) -> list[list[list[Request]]]:
+    """What is sent at once: all of it, but what is to be sent by the answers to what was before it."""
+    if not any(is_behind(unit[0]) for unit in units):
+        return [units]
+    stretches: list[list[list[Request]]] = []
+    for unit in units:
+        if not stretches or is_behind(unit[0]) or is_behind(stretches[-1][0][0]):
+            stretches.append([])
+        stretches[-1].append(unit)
+    return stretches
 
 
 def _groups(requests: Sequence[Request]) -> list[list[Request]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from runtime.typed import TYPE_CHECKING
+from netcommon.host.api.host import Remembered
+from runtime.typed import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
     from netcommon.host.api.facts import Link, Route
-    from netcommon.host.api.host import View
+    from netcommon.host.api.host import RouteList, View
 
 
 class MemoView:
@@ -18,6 +19,7 @@ class MemoView:
     def __init__(self, view: View) -> None:
         self._view = view
         self._found: dict[tuple[int, int | None, str, int | None], Sequence[Route]] = {}
+        self._lists: dict[tuple[int, int | None], RouteList] = {}
         self._links: dict[int | str, Link | None] = {}
 
     def link(self, name: str) -> Link | None:
@@ -39,8 +41,16 @@ class MemoView:
             return self._view.routes(family, table)
         question = family, table, destination, metric
         if question not in self._found:
-            self._found[question] = self.route_list(family, table).to(destination, metric)
+            self._found[question] = self._list(family, table).to(destination, metric)
         return self._found[question]
+
+    def route_list(self, family: int, table: int | None = None) -> RouteList:
+        return Remembered(cast("View", self), family, table, self._list(family, table))
+
+    def _list(self, family: int, table: int | None) -> RouteList:
+        if (family, table) not in self._lists:
+            self._lists[family, table] = self._view.route_list(family, table)
+        return self._lists[family, table]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         ask: Callable[..., Any] = getattr(self._view, name)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.host.api.host import EVERY, Listed, View, least_mtu, mtu_below
+from netcommon.host.api.host import EVERY, Listed, Remembered, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -110,7 +110,7 @@ class Snapshot:
         if table is None:
             routes = self._once(("routes", family), lambda: self._view.routes(family))
             return [route for route in routes if destination in (None, route.destination)]
-        listed: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        listed = self._listed(family, table)
         routes_of = self._once(("table", family, table), listed.all)
         if destination is None:
             return self._once(("whole", family, table), lambda: self._view.routes(family, table) if routes_of is None else routes_of)
@@ -123,7 +123,11 @@ class Snapshot:
         return self._once(key, lambda: self._view.routes_of(family, protocol, kind, index, table))
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
-        return Listed(self, family, table)
+        return Listed(self, family, table) if table is None else Remembered(self, family, table, self._listed(family, table))
+
+    def _listed(self, family: int, table: int) -> RouteList:
+        found: RouteList = self._once(("list", family, table), lambda: self._view.route_list(family, table))
+        return found
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         entries = self._once(("neighbours", family), lambda: self._view.neighbours(family))
@@ -235,6 +239,9 @@ class Snapshot:
     def counters(self) -> Mapping[int, Counters]:
         return self._once("counters", self._view.counters)
 
+    def queue_drops(self) -> Mapping[int, int]:
+        return self._once("queue drops", self._view.queue_drops)
+
     def sysctl(self, path: str) -> str | None:
         return self._once(("sysctl", path), lambda: self._view.sysctl(path))
 
@@ -282,6 +289,12 @@ class Snapshot:
 
     def ovs_away(self) -> bool:
         return self._once("away", self._view.ovs_away)
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        return self._once("ports by bridge", lambda: _grouped(self._every_port(), lambda port: port.bridge)).get(bridge, [])
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        return self._once(("forwarding", bridge), lambda: self._view.ovs_forwarding(bridge))
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         return self._once("shapers", self._view.ovs_shapers)

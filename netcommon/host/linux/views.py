@@ -15,7 +15,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from netcommon.host.api.datapath import Connection, Transform
+    from netcommon.host.api.datapath import Connection, OvsForwarding, Transform
     from netcommon.host.api.facts import Daemon, File, Flow, Link, OvsBridge, OvsPort, OvsShaper
     from netcommon.host.linux.sockets import Sockets
 
@@ -144,6 +144,14 @@ class LiveView(KernelView, NftView):
 
     def ovs_switches(self) -> Sequence[OvsBridge]:
         return self._sockets.ovsdb.switches()
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        return [port for port in self.every_ovs_port() if port.bridge == bridge]
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        from netcommon.host.ovs.forwarding import forwarding
+
+        return forwarding(self._sockets.openflow(), bridge)
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         return self._sockets.ovsdb.shapers()

@@ -71,6 +71,24 @@ class OpenFlow:
         """See View. Raises TryAgain."""
         return self._dumped(bridge, f"in_port={port}")
 
+    def flows_of_table(self, bridge: str, table: int, most: int) -> list[Flow] | None:
+        """Return all flows of one table, whoever has made them; None where there are more than ``most``. Raises TryAgain."""
+        _, text = self._asked(bridge, "dump-aggregate", f"table={table}")
+        counted = text.partition("flow_count=")[2].split()
+        if counted and counted[0].isdecimal() and int(counted[0]) > most:
+            return None
+        return self._dumped(bridge, f"table={table}")
+
+    def shown(self, bridge: str) -> list[str]:
+        """Return the lines in which ovs-ofctl shows the ports of a bridge. Raises TryAgain."""
+        return self._asked(bridge, "show")[1].splitlines()
+
+    def _asked(self, bridge: str, command: str, *arguments: str) -> tuple[Answer, str]:
+        said, text = self._run("-voff", "--no-names", command, self._target(bridge), *arguments)
+        if not said.ok:
+            raise TryAgain(f"{command} of {bridge}: {said.text}")
+        return said, text
+
     def _dumped(self, bridge: str, wanted: str) -> list[Flow]:
         if not os.path.exists(self._socket(bridge)):
             return []  # saves a process: most nodes have no Open vSwitch, and gc asks all bridges there are

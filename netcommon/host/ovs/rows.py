@@ -26,7 +26,7 @@ class Fake(NamedTuple):
     row: str  #: the UUID of the Port row that makes it
 
 
-PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos"]
+PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos", "protected"]
 INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "type", "ingress_policing_rate", "ingress_policing_burst"]
 QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
 
@@ -130,6 +130,7 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         policing=number(interface["ingress_policing_rate"]) if interface and limited else 0,
         burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
         shaping=_shaping(port, shapers),
+        protected=port.get("protected") is True,
         internal=interface is not None and interface.get("type") == "internal",
     )
 

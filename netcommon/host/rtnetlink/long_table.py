@@ -75,6 +75,9 @@ class LongTable:
     def all(self) -> None:
         """Say that there is no list (netcommon.host.api.host.RouteList)."""
 
+    def short(self) -> bool:
+        return False
+
     def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
         """Return the routes to ``destination``; see View.routes for ``metric``."""
         try:

@@ -148,6 +148,11 @@ class KernelView:
 
         return _sane(counters.counters, self._dump("counters", counters.dump()))
 
+    def queue_drops(self) -> Mapping[int, int]:
+        from netcommon.host.rtnetlink import counters  # no hook asks
+
+        return _sane(counters.queue_drops, self._dump("qdiscs", counters.dump_queues()))
+
     # -- bridge ports and forwarding databases
 
     def port(self, index: int) -> Port | None:
@@ -378,6 +383,9 @@ class KernelRoutes(NamedTuple):
     table: int | None  #: None: of all tables
     datagrams: Sequence[bytes]
     netlink: Netlink
+
+    def short(self) -> bool:
+        return True
 
     def all(self) -> Sequence[Route]:
         """Return all of them."""

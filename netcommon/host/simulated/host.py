@@ -6,7 +6,7 @@ import errno
 import struct
 
 from netcommon.host.api.facts import AF_INET
-from netcommon.host.api.host import DONE, NOT_TRIED, Answer
+from netcommon.host.api.host import DONE, NOT_TRIED, Answer, held_up
 from netcommon.host.api.requests import (
     RTNETLINK,
     AddAddress,
@@ -66,7 +66,7 @@ class MemoryHost(Machine):
         answers: list[Answer] = []
         failed = False
         for request in requests:
-            said = NOT_TRIED if failed and stop else self._execute(request)
+            said = NOT_TRIED if (failed and stop) or held_up(request, requests, answers) else self._execute(request)
             failed = failed or not said.ok
             answers.append(said)
         return answers
@@ -77,7 +77,7 @@ class MemoryHost(Machine):
         for position in range(max(map(len, lists), default=0)):
             for requests, said in zip(lists, answers, strict=True):
                 if position < len(requests):
-                    failed = stop and any(not each.ok for each in said)
+                    failed = (stop and any(not each.ok for each in said)) or held_up(requests[position], requests, said)
                     said.append(NOT_TRIED if failed else self._execute(requests[position]))
         return answers
 

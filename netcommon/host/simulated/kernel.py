@@ -281,7 +281,10 @@ class Kernel:
         port[vlan.vid] = vlan
 
     def delete_vlan(self, index: int, vid: int) -> None:
-        self._bridge_port(index).pop(vid, None)
+        port = self._bridge_port(index)
+        if not 1 <= vid <= 4094:
+            raise Refused(errno.EINVAL)
+        port.pop(vid, None)
 
     def _bridge_port(self, index: int) -> dict[int, BridgeVlan]:
         if index not in self.links:

@@ -13,6 +13,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netcommon.host.api.datapath import OvsForwarding
     from netcommon.host.api.requests import DeleteFlows
     from netcommon.host.simulated.ovs import Switch
 
@@ -22,6 +23,7 @@ class Tables:
 
     def __init__(self, switch: Switch) -> None:
         self.all: list[Flow] = []
+        self.forwarding: dict[str, OvsForwarding] = {}  #: of bridges that are not as new ones are
         self._switch = switch
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:

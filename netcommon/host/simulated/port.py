@@ -46,7 +46,7 @@ class BridgePorts:
         if made is not None:
             return made
         own = [self._kernel.links[bridge]] if bridge in self._kernel.links else []
-        for port in (*own, *self._kernel.ports(bridge)):
+        for port in (*self._kernel.ports(bridge), *own):
             if port.address == mac.lower() and (not vid or vid in self._kernel.vlans.get(port.index, ())):
                 return FdbEntry(port.address, port.index, vid, LOCAL)
         return None

@@ -24,9 +24,10 @@ class TrafficControl:
         self.roots: dict[int, Qdisc] = {}
         self.ingress: dict[int, Qdisc] = {}
         self.policers: dict[int, Filter] = {}
+        self.drops: dict[int, int] = {}  #: what the root qdiscs have dropped
 
     def forget(self, index: int) -> None:
-        for table in (self.roots, self.ingress, self.policers):
+        for table in (self.roots, self.ingress, self.policers, self.drops):
             table.pop(index, None)
 
     def filters(self, index: int) -> list[Filter]:

@@ -6,18 +6,18 @@ from ipaddress import ip_network
 
 from netcommon.host.api.datapath import ANYCAST, BROADCAST
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
-from netcommon.host.api.host import EVERY, Listed, least_mtu, mtu_below
+from netcommon.host.api.host import EVERY, least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import number_of
 from netcommon.host.rtnetlink.attributes import LENGTHS, show_address
 from runtime.errors import TryAgain
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 LOCAL = 255  #: RT_TABLE_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from netcommon.host.api.datapath import Connection, DeviceState, Question, Transform, Upper, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -44,6 +44,21 @@ if TYPE_CHECKING:
     from netcommon.host.simulated.ovs import Switch
 
 UNIVERSAL = 2  #: the bit that modified EUI-64 turns round (RFC 4291, appendix A)
+
+
+class Whole(NamedTuple):
+    """The routes of a table, or of all, as they were listed."""
+
+    routes: tuple[Route, ...]
+
+    def all(self) -> Sequence[Route]:
+        return self.routes
+
+    def short(self) -> bool:
+        return True
+
+    def to(self, destination: str, metric: int | None = None) -> Sequence[Route]:
+        return [route for route in self.routes if route.destination == destination]
 
 
 class MemoryView:
@@ -117,7 +132,7 @@ class MemoryView:
         ]
 
     def route_list(self, family: int, table: int | None = None) -> RouteList:
-        return Listed(self, family, table)
+        return Whole(tuple(self.routes(family, table)))
 
     def neighbours(self, family: int, index: int | None = None) -> Sequence[Neighbour]:
         return [each for each in self._kernel.neighbours if each.family == family and index in (None, each.index)]
@@ -198,6 +213,9 @@ class MemoryView:
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
         return {}
 
+    def queue_drops(self) -> Mapping[int, int]:
+        return dict(self._kernel.tc.drops)
+
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
 
@@ -248,6 +266,14 @@ class MemoryView:
 
     def ovs_away(self) -> bool:
         return self._host.switch.away
+
+    def ovs_bridge_ports(self, bridge: str) -> Sequence[OvsPort]:
+        return [port for port in self.every_ovs_port() if port.bridge == bridge]
+
+    def ovs_forwarding(self, bridge: str) -> OvsForwarding:
+        from netcommon.host.api.datapath import OvsForwarding
+
+        return self._host.openflow.forwarding.get(bridge, OvsForwarding())
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from netcommon.host.api.host import View
@@ -17,8 +17,9 @@ from netcommon.operations.bridge import BridgePort
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
 from netcommon.options.model import DEFAULTS, INSTANCE_COMMUNICATION, mode_of
+from netcommon.options.networks import said
 from netcommon.options.schema import OPTIONS
-from netcommon.options.shown import shown
+from netcommon.options.shown import network_text, shown
 from netcommon.options.sources import given
 from netcommon.plan.planner import plan
 from netcommon.settings.model import Settings
@@ -150,10 +151,10 @@ def _caller(door: str) -> str:
 def foreseen(nic: Nic, settings: Settings) -> Explanation:
     """A NIC that is described beforehand, and not up. Raises NicInvalid where its description or the settings do not fit it."""
     made = [Step(one.KIND, one.sentence(), one.describe(), UNKNOWN, "not done yet", ()) for one in plan(nic, settings)]
-    said = origins(nic, settings, "netcommon define")
+    asked = origins(nic, settings, "netcommon define")
     advice = (f"netcommon up {nic.uuid}, or start the guest, whose QEMU calls kvm-ifup",)
     return Explanation(
-        nic.label, nic.uuid, nic.uuid, nic.interface, nic.mode, nic.link, DEFINED, False, False, "", 0, said, tuple(made), (), (), advice
+        nic.label, nic.uuid, nic.uuid, nic.interface, nic.mode, nic.link, DEFINED, False, False, "", 0, asked, tuple(made), (), (), advice
     )
 
 
@@ -175,9 +176,10 @@ def _step(node: Node, view: View, record: Record, operation: Operation, report: 
 
 
 def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
-    """What the hypervisor said; then each option that the mode has, as today's settings and the NIC's tags give it."""
-    said = environment_of(nic)
-    found = [Origin(name, said[name], door, True) for name in VARIABLES if said.get(name)]
+    """What the hypervisor said; what else is said of its network; each option that the mode has, as settings, tags and changes give it."""
+    variables = environment_of(nic)
+    found = [Origin(name, variables[name], door, True) for name in VARIABLES if variables.get(name)]
+    found += _of_network(nic, settings)
     try:
         options = list(given(nic, settings))
     except NicInvalid as error:
@@ -193,6 +195,16 @@ def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
         elif means:
             found.append(Origin(option.name, shown(option.name, getattr(DEFAULTS, option.name)), "the default", False))
     return tuple(found)
+
+
+def _of_network(nic: Nic, settings: Settings) -> Iterator[Origin]:
+    """List what guests of the NIC's network are told, where that is not the hypervisor's word alone."""
+    fields = list(said(nic, settings))
+    for name in dict.fromkeys(each.name for each in fields):
+        *weaker, last = [each for each in fields if each.name == name]
+        if weaker or not last.origin.startswith("NETWORK_"):
+            overruled = tuple(f"{place.origin} ({network_text(place.value)})" for place in weaker)
+            yield Origin(f"network {name}", network_text(last.value), last.origin, True, overruled)
 
 
 def _today(node: Node, view: View, operations: Sequence[Operation], report: Report) -> list[str]:

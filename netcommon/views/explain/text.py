@@ -57,7 +57,7 @@ def _verdict(one: Explanation, style: Style) -> str:
     if unknown:
         return style.paint(f"It is up; of {unknown} of {len(one.steps)} things that were done nobody can tell whether they hold.", RED)
     if one.dropped:
-        return style.paint(f"It is up, but what its guest sends does not go its way: {printable(one.dropped[0])}.", RED)
+        return style.paint(f"It is up, but not all of its traffic passes: {printable(one.dropped[0])}.", RED)
     idle = sum(step.holds == HOLDS and bool(step.differs) for step in one.steps)
     if idle:
         return style.paint(f"It is up; without effect on this host: {idle} of {len(one.steps)} things that were done.", RED)

@@ -16,6 +16,7 @@ class Reading(NamedTuple):
 
     when: float  #: monotonic seconds
     counters: Mapping[int, Counters]  #: by the device's index
+    queues: Mapping[int, int] = {}  #: the same, what their queues have dropped
 
 
 class Rate(NamedTuple):
@@ -30,8 +31,8 @@ class Rate(NamedTuple):
 
 
 def read(view: View, now: float) -> Reading:
-    """One dump for all devices. Raises TryAgain, HostRefused."""
-    return Reading(now, view.counters())
+    """Read two dumps for all devices. Raises TryAgain, HostRefused."""
+    return Reading(now, view.counters(), view.queue_drops())
 
 
 def rate(before: Reading, after: Reading, index: int) -> Rate | None:
@@ -43,11 +44,12 @@ def rate(before: Reading, after: Reading, index: int) -> Rate | None:
     grown = Counters(*(late - early for late, early in zip(new, old, strict=True)))
     if min(grown) < 0:
         return None
+    queued = max(0, after.queues.get(index, 0) - before.queues.get(index, 0))  # another queue begins anew
     return Rate(
         grown.sent_bytes * BITS / seconds,
         grown.received_bytes * BITS / seconds,
         grown.sent_packets / seconds,
         grown.received_packets / seconds,
-        grown.sent_dropped / seconds,
+        (grown.sent_dropped + queued) / seconds,
         grown.received_dropped / seconds,
     )

@@ -50,7 +50,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
         dhcp=False,
         state=record.state,
         condition=condition(report, untold),
-        drift=(*(Drift(does, differs) for does, differs in report.drift), *(Drift("what it sends", why) for why, _ in report.dropped)),
+        drift=(*(Drift(does, differs) for does, differs in report.drift), *(Drift("its traffic", why) for why, _ in report.dropped)),
         untold=tuple(untold),
         unknown=report.unknown,
         owed=report.owed,

@@ -13,7 +13,6 @@ from netcommon.views.trace.datapath_route import stack
 from netcommon.views.trace.headers import malformed4, malformed6, unsnooped
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, BROADCAST, HOP_BY_HOP, IPV4, IPV6, SOLICITATION
-from netcommon.views.trace.tracking import tracked_in_bridge
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
@@ -51,6 +50,8 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     if not master.up:
         trail.drops(port.name, name, "the bridge is switched off")
         return
+    if _bridge(walk, master).mst:
+        trail.doubt(port.name, name, "with multiple spanning trees (mst_enabled) which ports forward is not told here", KERNEL)
     state = _port(walk, port).state
     if state not in (FORWARDING, LEARNING):
         trail.drops(port.name, f"port {port.name} of {name}", f"the port is {STATES.get(state, state)}")
@@ -59,7 +60,8 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     if not walk.hooks.bridge(PREROUTING, port, packet):
         return
     called = _called(walk, (PREROUTING,), master, bool(packet.tag))
-    tracked_in_bridge(walk, master.name, called)
+    if called or walk.hooks.bridges_track():
+        walk.hooks.gathered(master.name, packet)
     if called:
         why = malformed4(packet.network) if packet.protocol == IPV4 else malformed6(packet.network)
         if why:
@@ -133,8 +135,6 @@ def _classified(walk: Walk, port: Link, master: Link, state: int) -> Crossing | 
     if packet.tag and int.from_bytes(packet.tag[:2], "big") != master.protocol:
         trail.lost(port.name, name, "its tag is not of the bridge's vlan_protocol, stays in it, and is not followed", KERNEL)
         return None
-    if _bridge(walk, master).mst:
-        trail.doubt(port.name, meets, "with multiple spanning trees (mst_enabled) which ports forward is not told here", KERNEL)
     if vid and vid not in there:
         trail.drops(port.name, meets, f"the port is not in VLAN {vid}: it has {words.ranges(there) or 'none'}")
         return None

@@ -216,6 +216,11 @@ def _by_port(walk: Walk, link: Link, answer: Packet) -> bool:
     port = walk.way_in
     if link.kind != "bridge" or port is None:
         return True
+    if link.vlan_filtering:
+        vid = next((each.vid for each in walk.view.vlans(link.index) if each.pvid), 0)
+        if not vid or vid not in {each.vid for each in walk.view.vlans(port.index)}:
+            does = f"it sends into VLAN {vid}, its pvid, in which {port.name} is not" if vid else "it has no pvid: it sends into no VLAN"
+            walk.trail.doubt(link.name, f"bridge vlan of {link.name}", does, KERNEL)
     return all(walk.hooks.bridge(hook, link, answer, port) for hook in (OUTPUT, POSTROUTING)) and walk.sends(port, answer)
 
 

@@ -68,6 +68,7 @@ def _ip4(walk: Walk, link: Link) -> None:
         return
     if packet.network[0] & 15 > 5:
         trail.doubt("node", "options of IPv4", "what they ask of a router is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     tracked(walk)
@@ -132,6 +133,7 @@ def _ip6(walk: Walk, link: Link) -> None:
         return
     if packet.network[6] == HOP_BY_HOP:
         trail.doubt("node", "options of IPv6", "what they ask of each hop is not followed", KERNEL)
+    walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     tracked(walk)
@@ -244,9 +246,7 @@ def _asked_in_vain(walk: Walk, out: Link, way: Way, family: int) -> None:
 
     One that nobody has asked for is taken for one that answers.
     """
-    if swallowed(out):  # whatever MAC it goes to
-        return
-    if out.address and not walk.device(out).arp:
+    if out.address and not walk.device(out).arp and not swallowed(out):
         does = "nobody is asked for a MAC there (arp off): it goes to the device's own where no entry tells another"
         walk.trail.doubt(out.name, f"device {out.name}", does, KERNEL)
     network = walk.packet.network

@@ -21,7 +21,7 @@ def malformed4(network: bytes) -> str:
         return f"{CUT} IPv4"
     if checksum(network[:length]):
         return "the checksum of its IP header is wrong"
-    return "" if _whole4(network, length) else SHORT
+    return "" if length <= int.from_bytes(network[2:4], "big") <= len(network) else SHORT
 
 
 def malformed6(network: bytes) -> str:
@@ -38,9 +38,8 @@ def unsnooped(packet: Packet) -> tuple[str, str]:
     """
     network = packet.network
     if packet.protocol == IPV4:
-        length = _length4(network)
-        why = f"{CUT} IPv4" if not length else "" if _whole4(network, length) else SHORT
-        return (why, "") if why or network[9] != IGMP else _igmp(network[length : int.from_bytes(network[2:4], "big")])
+        why = malformed4(network)
+        return (why, "") if why or network[9] != IGMP else _igmp(network[_length4(network) : int.from_bytes(network[2:4], "big")])
     if packet.protocol == IPV6:
         why = malformed6(network) or ("there is nothing behind its IP header" if not any(network[4:6]) else "")
         told = "" if why or network[6] != HOP_BY_HOP else "it may be a message of MLD, and a bridge drops one that is malformed"
@@ -60,7 +59,3 @@ def _length4(network: bytes) -> int:
     """Return how long the header is; 0 where there is no whole one."""
     length = (network[0] & 15) * 4 if network else 0
     return length if len(network) >= max(SMALLEST4, length) and network[0] >> 4 == 4 and length >= SMALLEST4 else 0
-
-
-def _whole4(network: bytes, length: int) -> bool:
-    return length <= int.from_bytes(network[2:4], "big") <= len(network)

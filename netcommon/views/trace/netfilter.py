@@ -16,7 +16,7 @@ from netcommon.operations.mark import PREFIX as MARKS
 from netcommon.views.trace.nft_eval import Devices, Ruleset
 from netcommon.views.trace.packet import ARP as ARP_TYPE
 from netcommon.views.trace.packet import IPV4, IPV6, Packet
-from netcommon.views.trace.trail import OURS, Trail
+from netcommon.views.trace.trail import KERNEL, OURS, Trail
 
 #: nftables' families of IP alone (NFPROTO_*), and how nft(8) calls all of them.
 IP, IP6 = 2, 10
@@ -30,6 +30,10 @@ WORDS = {PREROUTING: "prerouting", INPUT: "input", FORWARD: "forward", OUTPUT: "
 #: By which setting in net/bridge br_netfilter hands frames of bridges to the chains of inet, and of which other family; and which of a
 #: bridge's own two settings is as good.
 CALLED = {IPV4: ("bridge-nf-call-iptables", IP, 0), IPV6: ("bridge-nf-call-ip6tables", IP6, 1)}
+
+CONNTRACK = "net/netfilter/nf_conntrack_max"  #: there wherever connection tracking can be
+
+BY_CONNECTION = b"ct\0"  #: the name of an expression that asks for it (NFTA_EXPR_NAME)
 
 #: Why the guard drops a frame, by the reason in the chain's name.
 REASONS = {
@@ -74,6 +78,16 @@ class Hooks:
         if tables and hook == PREROUTING:
             self._trail.doubt(link.name, "iptables-legacy", f"rules in its tables are not seen here: {', '.join(dict.fromkeys(tables))}")
         return self._all(chains, link, packet, out)
+
+    def gathered(self, at: str, packet: Packet) -> None:
+        """Doubt a fragment where connection tracking may gather it with the others (nf_defrag_ipv4, nf_defrag_ipv6)."""
+        if not packet.whole and self._view.sysctl(CONNTRACK) is not None:
+            self._trail.doubt(at, "connection tracking", "where rules ask for it, the fragment waits for the others", KERNEL)
+
+    def bridges_track(self) -> bool:
+        """Tell whether a rule of family bridge asks for connections, which has frames of all bridges tracked (nf_conntrack_bridge)."""
+        tables = [table.name for table in self._view.nft_tables(BRIDGE)]
+        return any(BY_CONNECTION in rule.expressions for table in tables for rule in self._view.nft_rules(BRIDGE, table))
 
     def bridge(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
         """Those of family bridge."""

@@ -71,16 +71,9 @@ class Packet:
         It looks into no fragment, the first included, and not behind the packet's own end.
         """
         offset = self._upper[1]
-        data = self.network[offset : offset + 4] if self.upper in PORTED and not self.in_fragments else b""
+        data = self.network[offset : offset + 4] if self.upper in PORTED and self.whole else b""
         whole = len(data) == 4 and offset + 4 <= self._end
         return (int.from_bytes(data[:2], "big"), int.from_bytes(data[2:], "big")) if whole else (0, 0)
-
-    @property
-    def in_fragments(self) -> bool:
-        """A fragment of any kind: the first, a later one, or of IPv6 the only one."""
-        if self.protocol == IPV4:
-            return bool(int.from_bytes(self.network[6:8], "big") & 0x3FFF)
-        return self.fragment or self.extension(FRAGMENT) is not None
 
     @property
     def label(self) -> int:
@@ -113,6 +106,13 @@ class Packet:
     def upper(self) -> int | None:
         """The number of the protocol above IP; None where nftables does not know it (nft_set_pktinfo_ipv4_validate() and _ipv6_)."""
         return self._upper[0]
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether it is no fragment, neither the first one nor, of IPv6, the only one."""
+        if self.protocol == IPV4:
+            return not int.from_bytes(self.network[6:8], "big") & 0x3FFF
+        return self.extension(FRAGMENT) is None
 
     @property
     def fragment(self) -> bool:

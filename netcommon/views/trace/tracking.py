@@ -7,41 +7,22 @@ from collections.abc import Iterator
 
 from netcommon.host.api.datapath import Connection
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.host.api.nftables import BRIDGE
 from netcommon.views.trace.packet import IPV4, ROUTING, Packet
 from netcommon.views.trace.trail import KERNEL
 from netcommon.views.trace.walk import Walk
 
-TRACKING = "net/netfilter/nf_conntrack_max"  #: there where the kernel can track connections
 ICMP, ICMP6 = 1, 58
 #: Types of errors, which are of the connection that they quote.
 QUOTING = {ICMP: frozenset({3, 4, 5, 11, 12}), ICMP6: frozenset({1, 2, 3, 4})}
 HEADER4, HEADER6 = 20, 40  #: bytes of a header without options
 WITH_PORTS = frozenset({6, 17, 33, 132, 136})  #: TCP, UDP, DCCP, SCTP, UDP-Lite
-BY_CT = b"ct\0"  #: an expression of a rule that asks for the connection (NFTA_EXPR_NAME)
 
 
 def tracked(walk: Walk) -> None:
-    """Doubt a fragment, for which connection tracking waits for the others, and a packet whose addresses it changes (nf_nat_packet())."""
-    packet, trail = walk.packet, walk.trail
-    if walk.view.sysctl(TRACKING) is None:
-        return
-    if packet.in_fragments:
-        does = "where any rule asks for connections, a fragment is kept until the others have come"
-        trail.doubt("node", "connection tracking", does, KERNEL)
-    elif any(walk.view.translated(each) for each in _connections(packet)):
-        does = "its connection has other addresses or ports on the other side (NAT), and goes on with those: conntrack -L"
-        trail.doubt("node", "connection tracking", does, KERNEL)
-
-
-def tracked_in_bridge(walk: Walk, name: str, called: bool) -> None:
-    """Doubt a fragment where rules of bridges ask for connections, or br_netfilter calls IP's chains (``called``)."""
-    if not walk.packet.in_fragments or walk.view.sysctl(TRACKING) is None:
-        return
-    tables = [table.name for table in walk.view.nft_tables(BRIDGE)]
-    if called or any(BY_CT in rule.expressions for table in tables for rule in walk.view.nft_rules(BRIDGE, table)):
-        does = "a rule asks for connections: a fragment is kept until the others have come"
-        walk.trail.doubt(name, f"connection tracking of bridge {name}", does, KERNEL)
+    """Doubt a packet whose addresses or ports connection tracking changes (nf_nat_packet()); of fragments the whole has ports alone."""
+    if walk.packet.whole and any(walk.view.translated(each) for each in _connections(walk.packet)):
+        does = "its connection has other addresses or ports on the other side (NAT), and it goes on with those: conntrack -L"
+        walk.trail.doubt("node", "connection tracking", does, KERNEL)
 
 
 def _connections(packet: Packet) -> Iterator[Connection]:

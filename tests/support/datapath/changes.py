@@ -154,6 +154,12 @@ def _small(dice: random.Random, place: Place) -> Change:
     return Change(f"mtu of {device}", (f"link set {device} mtu 1300",))
 
 
+def _lacking(dice: random.Random, place: Place) -> Change:
+    """A device without ARP, or too small for IPv6."""
+    device = dice.choice((place.inner, place.inner, "up1", "up0"))
+    return Change(f"{device} lacks", (f"link set {device} {dice.choice(('arp off', 'mtu 1279', 'mtu 1279'))}",))
+
+
 def _silent(dice: random.Random, place: Place) -> Change:
     """A gateway that does not answer."""
     lines = (f"neigh replace {at.GATEWAY14} dev up1 nud failed", f"-6 neigh replace {at.GATEWAY16} dev up1 nud failed")
@@ -209,7 +215,7 @@ def _uplink_off(dice: random.Random, place: Place) -> Change:
 
 def _of_bridge(dice: random.Random, place: Place) -> Change:
     words = ("group_fwd_mask 0x4000", "group_fwd_mask 8", "mcast_querier 1", "mcast_snooping 0", "nf_call_iptables 1", "stp_state 1")
-    chosen = dice.choice((*words, "promisc"))
+    chosen = dice.choice((*words, "ageing_time 0", "promisc"))
     if chosen == "promisc":
         return Change("br0 promisc", ("link set br0 promisc on",))
     return Change(f"br0 {chosen}", (f"link set br0 type bridge {chosen}",))
@@ -265,6 +271,7 @@ COMMON: tuple[tuple[Maker, int], ...] = (
     (_route, 6),
     (_linkdown, 2),
     (_small, 2),
+    (_lacking, 1),
     (_silent, 1),
     (_off, 1),
     (_proxied, 2),

@@ -23,8 +23,12 @@ def predicted(path: Path) -> frozenset[str]:
 
 
 def comparable(places: frozenset[str], shot: Shot) -> frozenset[str]:
-    """``places`` without what the oracle does not see: who on the node listens for a question, or for another protocol than IP."""
-    return places - {AT_NODE} if shot.asks or not shot.inner else places
+    """``places`` without what the oracle does not see.
+
+    That is who on the node listens for a question, or for another protocol than IP; and an answer to what is not known as a question.
+    """
+    unseen = ({AT_NODE} if shot.asks or not shot.inner else set()) | (set() if shot.asks else {ANSWER})
+    return places - unseen
 
 
 def outcomes(scene: Scene, prepare: Callable[[], None] = lambda: None) -> Iterator[tuple[Shot, Path, frozenset[str]]]:

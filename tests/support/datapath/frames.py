@@ -198,6 +198,29 @@ def _shot(
     return Shot(way, f"{way} guest, {macs[0]} > {macs[1]}, {words}", data, token, asks, inner)
 
 
+def malformed(dice: random.Random, shot: Shot) -> Shot:
+    """Return the frame with other bytes in its type, its tag or its header of IP, but for where that goes: who is there is known.
+
+    Most headers of IPv4 get the right checksum again. What the node's own sockets get of it is not told.
+    """
+    data = bytearray(shot.data)
+    start = 18 if data[12:14] == b"\x81\0" else 14
+    four = data[start - 2 : start] == b"\x08\0"
+    end = min(start + (16 if four else 24), bytes(data).find(shot.token))
+    for _ in range(dice.choice((1, 1, 2))):
+        place = dice.randrange(12, end)
+        numbers = (0, 1, 2, 6, 17, 41, 43, 44, 58, 59, 60, 0x45, 0x46, 0x60, 0xFF)
+        data[place] = dice.choice((*numbers, data[place] ^ 1, data[place] ^ 16, dice.randrange(256)))
+    told = slice(start + 2, start + 4) if four else slice(start + 4, start + 6)
+    if data[told] < shot.data[told]:  # what is behind the end is cut off, and the token is there
+        data[told] = shot.data[told]
+    length = (data[start] & 15) * 4
+    if four and data[start] >> 4 == 4 and length >= 20 and dice.random() < 0.85:
+        data[start + 10 : start + 12] = bytes(2)
+        data[start + 10 : start + 12] = checksum(bytes(data[start : start + length]))
+    return shot._replace(data=bytes(data), words=f"{shot.words}, made {bytes(data[:60]).hex()}", asks="", inner=False)
+
+
 def returned(frame: bytes) -> bool:
     """Tell whether a frame that arrived only quotes another one, or answers an echo request."""
     start = 16 if frame[12:14] == b"\x81\x00" else 12

@@ -21,10 +21,23 @@ from tests.support.node import Node
 from tests.support.rundoor import rundoor
 
 ETH_P_ALL, SO_RCVBUFFORCE, OUTGOING = 3, 33, 4
-#: What ip says of a change that another one has made impossible: a route by a device that is off, by a gateway to which no route leads.
+#: What ip says of a change that another one has made impossible: a route by a device that is off or has no IPv6, by a gateway to which no
+#: route leads.
 IMPOSSIBLE = (
-    *("Command failed", "Error: Nexthop has invalid gateway", "Error: Device for nexthop is not up", "Error: Gateway can not be a local"),
-    *("RTNETLINK answers: No route to host", "RTNETLINK answers: Network is ", "RTNETLINK answers: File exists", "Error: IPv6 is disabled"),
+    *(
+        "Command failed",
+        "Error: Nexthop has invalid gateway",
+        "Error: Device for nexthop is not up",
+        "Error: Nexthop device is not up",
+        "Error: Gateway can not be a local",
+    ),
+    *(
+        "RTNETLINK answers: No route to host",
+        "RTNETLINK answers: Network is ",
+        "RTNETLINK answers: File exists",
+        "RTNETLINK answers: No such device",
+        "Error: IPv6 is disabled",
+    ),
 )
 HOPS = 4  #: more than a frame has devices in a row on its way
 UUID = "5d2c0d6e-0000-4000-8000-000000000001"

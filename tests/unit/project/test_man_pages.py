@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,20 @@ def test_they_are_as_the_program_is() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_reference_names_every_document_of_a_command() -> None:
+    """Also that of an option which makes it another one, such as --dry-run: the schemas say by what they are printed."""
+    rows = dict(re.findall(r"^\| \[`([a-z -]+)`\].*\| ([^|]*) \|$", (ROOT / "docs/reference/commands.md").read_text(), re.M))
+    seen = 0
+    for path in (ROOT / "docs/schemas").glob("*.json"):
+        by = json.loads(path.read_text())["description"].partition("Printed by: ")[2].rstrip(".")
+        for command in re.findall(r"netcommon ([a-z -]+?) --json", by):
+            words, _, option = command.partition(" --")
+            cell = f"[{path.stem}](../schemas/{path.name})" + (f" with `--{option}`" if option else "")
+            assert cell in rows[words].split(", "), (command, rows[words])
+            seen += 1
+    assert seen > 40
+
+
 def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
     shutil.copytree(ROOT / "docs" / "reference", tmp_path / "docs" / "reference", ignore=shutil.ignore_patterns("__pycache__"))
@@ -52,7 +67,7 @@ def test_every_command_door_and_format_has_its_page() -> None:
     doors = {path.name for path in (ROOT / "hooks").iterdir() if not path.is_dir()} - {"launcher"}
     assert {f"{door}.8" for door in doors} == {name for name in names if name.endswith(".8")}
     assert {name for name in names if name.endswith(".5")} == {
-        f"netcommon-{name}.5" for name in ("config", "definition", "options", "record", "wanted")
+        f"netcommon-{name}.5" for name in ("config", "definition", "network", "node", "options", "record", "wanted")
     }
 
 

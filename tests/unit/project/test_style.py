@@ -95,6 +95,7 @@ def test_commands_are_executable() -> None:
 
 #: Who goes on after whatever ends a call (Interrupted, Ctrl-C), with the reason.
 ENDS = {
+    "netcommon.cli": "the process dies of the signal",
     "netcommon.doors.call": "the door's answer, and what follows it",
     "netcommon.doors.xen": "a down that fails nothing",
     "netcommon.lifecycle.up": "the failure is raised when the other NICs have theirs back, or the NIC is up",

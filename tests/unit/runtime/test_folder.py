@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, Interrupted
 from runtime.folder import Folder
 
 
@@ -27,3 +28,22 @@ def test_a_file_system_that_is_read_only_is_named_as_why_nothing_is_written(tmp_
                 work()
         monkeypatch.undo()
         assert folder.names() == folder.temporary() == []
+
+
+@pytest.mark.parametrize("call", ["rename", "symlink", "fchmod"])
+def test_a_signal_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """As where the hook's time ends between any two calls."""
+    real = getattr(os, call)
+
+    def ended(*arguments: Any, **named: Any) -> None:
+        if call == "symlink":
+            real(*arguments, **named)
+        raise Interrupted("ended by signal 15")
+
+    with Folder.make(str(tmp_path / "folder")) as folder:
+        monkeypatch.setattr(os, call, ended)
+        for work in (lambda: folder.link("link", "there"), lambda: folder.write("file", b"data")):
+            with suppress(Interrupted):
+                work()
+        monkeypatch.undo()
+        assert [name for name in os.listdir(folder.path) if name not in ("file", "link")] == []

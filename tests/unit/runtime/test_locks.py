@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from netagent.thread_locks import GATES
-from runtime.errors import TryAgain
+from runtime.errors import TryAgain, WaitsForUs
 from runtime.folder import Folder
 from runtime.locks import FILES, SETS, Locks, number
 from tests.support.bootstrap import ROOT
@@ -48,6 +48,27 @@ OTHERS: list[Ask] = [lambda locks: locks.devices(["a", "b"]), lambda locks: lock
 def make(folder: Folder, wait: float = 1.0) -> tuple[Locks, Clock]:
     clock = Clock()
     return Locks(folder, clock.now + wait, clock, clock.sleep), clock
+
+
+def test_what_waits_for_us_is_not_waited_for(folder: Folder) -> None:
+    """Nor what shares a file with it; a lock that is free is had all the same, and others are waited for."""
+    like = next(name for count in range(10**6) if number(name := f"tap{count}") == number(U1))
+    first, _ = make(folder)
+    for which in ("devices", "uuids"):
+        with first:
+            getattr(first, which)([U1, "other"])
+            for name in (U1, like):
+                clock = Clock()
+                with Locks(folder, clock.now + 5, clock, clock.sleep, kept=(U1,)) as second:
+                    with pytest.raises(WaitsForUs, match=U1) as caught:
+                        getattr(second, which)([name])
+                    assert caught.value.status == 75 and clock.slept == []
+                    with pytest.raises(TryAgain) as late:
+                        getattr(second, which)(["other"])
+                    assert not isinstance(late.value, WaitsForUs) and clock.slept
+        clock = Clock()
+        with Locks(folder, clock.now + 5, clock, clock.sleep, kept=(U1,)) as second:
+            getattr(second, which)([U1])
 
 
 def test_a_held_lock_ends_in_try_again_at_the_deadline(folder: Folder) -> None:

@@ -358,6 +358,20 @@ class TestFiles:
         assert finding.level == "error"
         assert f"{ward.root}/{folder}" in finding.text
 
+    @pytest.mark.parametrize("folder", ["wanted", "wanted/networks"])
+    def test_what_a_registry_wants_that_others_can_write(self, ward: Ward, folder: str) -> None:
+        ward.put("var/lib/netcommon/wanted/networks/x")
+        assert ward.found("permissions") == []
+        (ward.root / "var/lib/netcommon" / folder).chmod(0o777)
+        (finding,) = ward.found("permissions")
+        assert finding.level == "error" and "for nothing" in finding.text
+        assert f"make {ward.root}/var/lib/netcommon/{folder} a folder" in finding.remedy
+
+    def test_a_node_that_cannot_tell_who_it_is(self, ward: Ward) -> None:
+        ward.put("var/lib/netcommon/node.json", "{")
+        (finding,) = ward.found("permissions")
+        assert finding.level == "error" and "does not say which node this is" in finding.text
+
     @pytest.mark.parametrize(
         ("flag", "blocks", "inodes", "said"),
         [

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from netcommon.cli.app import App
+from netcommon.cli.group import netcommon
 from netcommon.doors.call import Door
 from netcommon.doors.xen import vif
 from netcommon.host.api.facts import AF_INET
@@ -16,7 +20,7 @@ from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request, SetLink
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.change import change, setting
-from netcommon.lifecycle.context import Call, Clock, Node
+from netcommon.lifecycle.context import Call, Clock, Node, Outcome
 from netcommon.lifecycle.ends import end_due, end_some
 from netcommon.log import Log, Recorder
 from netcommon.options.sources import options_of
@@ -274,6 +278,10 @@ def test_a_twin_has_what_was_changed_of_its_nic_until_that_ends(xen: Xen, end: C
     xen.call("add")
     assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
     assert sorted(os.listdir(xen.paths.wanted)) == [f"{UUID}.json", "ends"]
+    ahead = end_due(later._replace(store=xen.store()), xen.door.call()._replace(deadline=later.clock.now() + 60))
+    twin = next(record.uuid for record in xen.store().all()[0] if record.device == "vif5.0-emu")
+    assert [(uuid, type(became)) for uuid, became in ahead] == [(twin, Outcome), (UUID, Outcome)], "neither for a reason of its own"
+    assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
     end(later, xen.door.call()._replace(deadline=later.clock.now() + 60))
     assert wants_isolation(xen) == {"vif5.0": False, "vif5.0-emu": False}
     assert os.listdir(xen.paths.wanted) == []
@@ -282,6 +290,24 @@ def test_a_twin_has_what_was_changed_of_its_nic_until_that_ends(xen: Xen, end: C
     end_due(node, xen.door.call())
     assert wants_isolation(xen) == {"vif5.0": True, "vif5.0-emu": True}
     node.store.close()
+
+
+@pytest.mark.parametrize("words", [("--all", "isolated=yes"), ("--all", "--unset", "isolated")])
+def test_a_twin_that_is_changed_alone_is_foretold(xen: Xen, words: tuple[str, ...]) -> None:
+    """It has what is kept of its NIC, which is not changed: its guest shuts down."""
+    xen.call("online")
+    xen.call("add")
+    node = xen.door.node(strict=True)
+    for record in xen.store().all()[0] if "--unset" in words else ():
+        change(node, record.uuid, xen.door.call(), setting(node, {"isolated": "yes"}, ()))
+    ran = partial(CliRunner().invoke, netcommon, obj=App(xen.paths, Clock(), lambda *_: xen.host, Recorder(), {}, 0), prog_name="netcommon")
+    assert ran(["change", *words, "--dry-run"]).exit_code == 0
+    record = xen.store().read(UUID)
+    assert record is not None
+    node.store.write(record.closed())
+    node.store.close()
+    ahead, done = ran(["change", *words, "--dry-run"]), ran(["change", *words])
+    assert ahead.exit_code == done.exit_code == 69 and ahead.stderr == done.stderr and "twin" in done.stderr
 
 
 def test_an_end_that_the_twin_refuses_is_due_for_both(xen: Xen) -> None:

@@ -24,7 +24,7 @@ from netcommon.settings.model import Settings
 from runtime import trust, wanted
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew
-from runtime.nic import Changed, Nic
+from runtime.nic import LOCAL, Changed, Nic
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.store import Store
 from tests.support.options import every, text
@@ -184,17 +184,67 @@ def test_a_nic_that_is_not_up(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_goes_to_quarantine(tmp_path: Path) -> None:
-    """And the NIC comes up with its tags' options; what cannot be an option's value counts as damage."""
-    wrong = {"schema": 1, "local": {"rate_in": {"value": "fast", "end": None, "then": None}}, "registry": {}, "pending": None}
-    for number, text_of in enumerate(["{", json.dumps(wrong)]):
-        sim = Sim(str(tmp_path / str(number)))
-        folder = Path(sim.paths.wanted)
-        folder.mkdir(parents=True)
-        (folder / f"{UUIDS[0]}.json").write_text(text_of)
-        sim.up(nic("bridged"))
-        assert sim.record().nic.wanted == ()
-        assert (folder / "quarantine" / f"{UUIDS[0]}.json-0").read_text() == text_of
-        assert any("damaged" in line for line in sim.lines)
+    """And the NIC comes up with its tags' options."""
+    sim = Sim(str(tmp_path))
+    folder = Path(sim.paths.wanted)
+    folder.mkdir(parents=True)
+    (folder / f"{UUIDS[0]}.json").write_text("{")
+    sim.up(nic("bridged"))
+    assert sim.record().nic.wanted == ()
+    assert (folder / "quarantine" / f"{UUIDS[0]}.json-0").read_text() == "{"
+    assert any("damaged" in line for line in sim.lines)
+
+
+#: What a newer version may have set: an option, and a value, that this one does not know.
+NEWER = [("no_such", "1"), ("link_local", "no_such")]
+
+
+def add(sim: Sim, option: str, value: str) -> str:
+    """Put an option into the NIC's file, as it is written; return the file's text."""
+    path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
+    stored = json.loads(path.read_text())
+    stored["local"][option] = {"value": value, "end": None, "then": None}
+    path.write_text(json.dumps(stored))
+    return path.read_text()
+
+
+@pytest.mark.parametrize(("option", "value"), NEWER)
+def test_an_option_of_a_newer_version_is_not_lost(tmp_path: Path, option: str, value: str) -> None:
+    """Refuse a change, which would undo what that version did for it, by its name; the file stays, and so do the NIC's other options."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, rate_in="8mbit")
+    text_of, was, _done = add(sim, option, value), sim.picture(), sim.requests()
+    path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
+    with pytest.raises(HostRefused, match=f"{option}='{value}'.*--unset {option}") as refused:
+        to(sim, isolated="yes")
+    assert refused.value.status == 69
+    with pytest.raises(HostRefused, match=option):
+        change(sim.node, UUIDS[0], sim.call())
+    assert path.read_text() == text_of and sim.picture() == was and sim.requests() == []
+    sim.down(BASES["bridged"], "shutdown", final=True)
+    sim.up(BASES["bridged"])
+    assert path.read_text() == text_of and [one.option for one in sim.record().nic.wanted] == ["rate_in"]
+    assert any(f"--unset {option}" in line for line in sim.lines)
+    sim.down(BASES["bridged"], "shutdown", final=True)
+    assert take_back(sim.node, UUIDS[0], ("rate_in",), sim.call()).changed
+    assert kept(sim) == [(option, value)], "of a NIC that is not up nothing else is lost either"
+    sim.up(BASES["bridged"])
+    to(sim, option, rate_in="8mbit")
+    assert kept(sim) == [("rate_in", "8mbit")]
+
+
+def test_what_a_newer_version_did_is_not_undone_by_an_end(tmp_path: Path) -> None:
+    """The NIC has the option on its record: planned anew it would be without, so the end of another waits."""
+    sim = machine(tmp_path, "bridged")
+    to(sim, seconds=60.0, rate_in="8mbit")
+    text_of, record = add(sim, "no_such", "1"), sim.record()
+    sim.node.store.write(record._replace(nic=record.nic._replace(wanted=(*record.nic.wanted, Changed("no_such", "1", LOCAL, 0.0)))))
+    was = sim.picture()
+    node = sim.node
+    there = node._replace(clock=node.clock._replace(now=lambda: node.clock.now() + 61))
+    ((_uuid, became),) = end_due(there, sim.call()._replace(deadline=there.clock.now() + 5))
+    assert isinstance(became, HostRefused) and "no_such" in str(became)
+    assert Path(sim.paths.wanted, f"{UUIDS[0]}.json").read_text() == text_of and sim.picture() == was
 
 
 # -- for a while
@@ -401,7 +451,7 @@ def test_a_file_of_a_newer_version_is_not_written_over(tmp_path: Path) -> None:
     sim = machine(tmp_path, "bridged")
     to(sim, rate_in="8mbit")
     path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = path.read_text().replace('"schema":1', '"schema":2').replace('"schema": 1', '"schema": 2')
+    newer = path.read_text().replace('"schema":2', '"schema":3')
     assert newer != path.read_text()
     path.write_text(newer)
     was = sim.picture()
@@ -639,17 +689,15 @@ def test_a_link_of_the_ends_that_says_nothing(tmp_path: Path) -> None:
     assert operations(sim) == was
 
 
-def test_an_option_that_there_is_not_keeps_no_other(tmp_path: Path) -> None:
-    """The file goes to quarantine, as at an up, and the NIC has its tags' options."""
+@pytest.mark.parametrize(("option", "value"), NEWER)
+def test_an_option_that_there_is_not_keeps_no_other(tmp_path: Path, option: str, value: str) -> None:
+    """The other one ends; it stays in the file itself."""
     sim = machine(tmp_path, "bridged")
     was = operations(sim)
     to(sim, seconds=60.0, allow_ip_spoofing="yes")
-    path = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    stored = json.loads(path.read_text())
-    stored["local"]["no_such"] = {"value": "1", "end": None, "then": None}
-    path.write_text(json.dumps(stored))
+    add(sim, option, value)
     later(sim, 61)
-    assert operations(sim) == was and not path.exists() and any("no_such" in line for line in sim.lines)
+    assert operations(sim) == was and kept(sim) == [(option, value)] and any(option in line for line in sim.lines)
 
 
 # -- what a NIC cannot have any more
@@ -748,7 +796,7 @@ def test_unset_of_a_nic_that_is_not_up(tmp_path: Path) -> None:
     assert kept(sim) == [("rate_in", "8mbit")]
     assert not take_back(sim.node, UUIDS[0], ("node_access",), sim.call()).changed
     file = Path(sim.paths.wanted, f"{UUIDS[0]}.json")
-    newer = json.dumps({**json.loads(file.read_text()), "schema": 2})
+    newer = json.dumps({**json.loads(file.read_text()), "schema": wanted.SCHEMA + 1})
     file.write_text(newer)
     with pytest.raises(RecordTooNew):
         take_back(sim.node, UUIDS[0], ("rate_in",), sim.call())

@@ -82,6 +82,6 @@ def test_without_its_nic(tmp_path: Path, environment: Mapping[str, str]) -> None
     sim.lines.clear()
     found = sim.gc()
     assert any("an emulated twin, is damaged" in line for line in sim.lines)
-    assert [each.text for each in found if each.action == FAILED] == [f"options of NIC {twin().uuid} that were changed for a while"]
+    assert [each.text for each in found if each.action == FAILED] == [f"changed options of NIC {twin().uuid}"]
     assert set(options(sim)) == {"tap1", "tap2"}
     assert sim.down(twin()).changed

@@ -322,13 +322,13 @@ def test_another_namespaces_nics_keep_theirs(sim: Sim) -> None:
 def test_what_is_pending_in_another_namespace_is_left_alone(sim: Sim, end: Callable[[Node, Call], object]) -> None:
     """A kill has come after the NIC's record said that it has the option: only there it can be told that it holds."""
     before = wanted.read(sim.paths, uuid(0), [])
-    wanted.write(sim.paths, uuid(0), wanted.Wanted(pending=before.local))
+    wanted.write(sim.paths, uuid(0), wanted.Wanted(pending=before))
     other = Sim.__new__(Sim)
     other.__dict__.update(sim.__dict__, _store=None, host=MemoryHost({}, "boot-1", 2))
     node = later(other)
     for _hook in range(NICS):
         end(node, sim.call()._replace(deadline=node.clock.now() + 30))
-    assert wanted.read(sim.paths, uuid(0), []).pending == before.local
+    assert wanted.read(sim.paths, uuid(0), []).pending == before
     assert changed_options.read(sim.node, uuid(0), []) == before and holding(sim) == list(range(NICS))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,8 +17,9 @@ from netcommon.host.api.requests import AddRule, DeleteRule, NftChange, PutFile,
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import check, repair
 from netcommon.lifecycle.site_scripts import Scripts
-from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
 from runtime.nic import Nic
+from runtime.owners import Owners
 from runtime.record import CHANGING, CLOSING, UP
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
@@ -63,6 +65,30 @@ def ends(folder: Path, first: Nic, second: Nic) -> tuple[Picture, Picture, int]:
     was = picture(sim)
     sim.up(second)
     return was, picture(sim), len(sim.requests())
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_told_to_end_at_each_link_of_an_owner(tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an owner of what it had, and of nothing else: another NIC's down would leave that in its place."""
+    first, second = two(change)
+    claim, place = Owners.claim, itertools.count()
+    for ended in place:
+        sim = made(tmp_path / str(ended), first)
+        was, left = picture(sim), iter(range(ended, -1, -1))
+
+        def claimed(owners: Owners, key: str, record_key: str, left: Iterator[int] = left) -> None:
+            claim(owners, key, record_key)
+            if not next(left, 1):
+                raise Interrupted("ended by signal 15")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Owners, "claim", claimed)
+            try:
+                sim.up(second)
+                assert next(left, None) is not None, "the last of them was told to end"
+                break
+            except Interrupted:
+                assert picture(sim) == was, ended
 
 
 @pytest.mark.parametrize("number", ERRNOS, ids=errno.errorcode.get)

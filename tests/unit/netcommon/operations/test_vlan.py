@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.api.facts import BridgeVlan, Link
-from netcommon.host.api.requests import AddVlan, SetLink
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import AddVlan, DeleteVlan, Request, SetLink
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.vlan import PortVlans, UplinkVlan
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, NetcommonError
 from tests.support.sim import Sim, nic
 
 DEFAULT = "netcommon:0:default_vlan"
@@ -54,6 +56,30 @@ def test_a_bridge_without_a_default_vlan_has_none_to_keep(sim: Sim) -> None:
     sim.host.add_bridge("brw", vlan_filtering=True, default_pvid=0)
     sim.up(nic("bridged, access", LINK="brw", TAGS=DEFAULT))
     assert tap_vlans(sim) == [BridgeVlan(10, True, True)]
+
+
+@pytest.mark.parametrize("leaves", ["its VLAN", "its bridge"])
+def test_a_port_that_cannot_leave_its_vlan_comes_into_no_other(sim: Sim, leaves: str) -> None:
+    """At no moment: with the bridge's default VLAN beside its own a guest would join two networks. What is left is tried again."""
+    wanted = nic("bridged, access", VLAN=".10:20")
+    sim.up(wanted)
+    tap, seen = sim.index("tap0"), list[set[int]]()
+
+    def fail(request: Request) -> Answer | None:
+        seen.append({vlan.vid for vlan in sim.host.view().vlans(tap)})
+        return Answer(errno.EBUSY, "busy") if isinstance(request, DeleteVlan) and (request.index, request.vid) == (tap, 10) else None
+
+    sim.host.fail = fail
+    with pytest.raises(NetcommonError):
+        if leaves == "its bridge":
+            sim.down(wanted, "hot-remove")
+        else:
+            sim.up(nic("bridged, access", VLAN=""))
+    seen.append({vlan.vid for vlan in sim.host.view().vlans(tap)})
+    assert all(not {1, 10} <= each for each in seen), seen
+    sim.host.fail = lambda _request: None
+    sim.down(wanted, "hot-remove")
+    assert sim.picture() == sim.before
 
 
 def test_it_says_what_it_does() -> None:

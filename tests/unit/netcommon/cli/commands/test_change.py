@@ -43,6 +43,43 @@ def test_of_several_and_for_a_while(cli: Cli) -> None:
     assert "set by change" not in cli("plan", "tap1").stdout and "good" in cli("check", "tap1").stdout
 
 
+def everything(cli: Cli) -> dict[Path, bytes]:
+    """Read all files of a node."""
+    return {path: path.read_bytes() for path in cli.root.rglob("*") if path.is_file()}
+
+
+def test_ends_are_foreseen(cli: Cli) -> None:
+    """gc and repair say beforehand which options end, as they do then; plan says what the NIC is without. Nothing is touched by that."""
+    cli("change", "tap0", "rate_in=4mbit")
+    cli("change", "tap0", "rate_in=8mbit", "--for", "30m")
+    cli("change", "tap1", "rate_in=8mbit", "--for", "30m")
+    cli.time += 1801
+    before, requests = everything(cli), list(cli.host.requests)
+    ahead = cli("gc", "--dry-run").stdout
+    assert ahead.count("their time is over") == ahead.count("would be removed") == 2 and UUIDS[0] in ahead and UUIDS[1] in ahead
+    assert cli("repair", "--dry-run", "tap0").stdout == (
+        "web1/0 on tap0: would repair\n  rate_in is 4mbit, was 8mbit  # their time is over\n"
+    )
+    (row,) = cli.json("repair", "--dry-run", "tap1")
+    assert row["would"] == [{"does": "rate_in is none, was 8mbit", "differs": "their time is over"}]
+    assert "rate_in = 4mbit, set by change\n" in cli("plan", "tap0").stdout and "rate_in" not in cli("plan", "tap1").stdout
+    assert (everything(cli), list(cli.host.requests)) == (before, requests)
+    assert not any("has ended" in line for line in cli.log.lines)
+    assert cli("gc").stdout == ahead.replace("would be removed", "removed")
+    assert cli("gc", "--dry-run").stdout == "nothing to collect\n"
+    assert "is as it should be" in cli("repair", "--dry-run", "tap0").stdout
+
+
+def test_gc_says_why_an_option_goes(cli: Cli) -> None:
+    """One that was set for good goes because its file is damaged, and not because of any time."""
+    cli("change", "tap0", "rate_in=8mbit")
+    Path(cli.paths.wanted, f"{UUIDS[0]}.json").write_text("{")
+    ahead, done = cli("gc", "--dry-run").stdout, cli("gc").stdout
+    for said in (ahead, done):
+        assert UUIDS[0] in said and "not those that are kept" in said and "while" not in said and "time" not in said
+    assert cli("gc").stdout.count(UUIDS[0]) == 0
+
+
 def test_dry_run_touches_nothing(cli: Cli) -> None:
     before = Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes()
     said = cli("change", "--all", "isolated=yes", "rate_in=8mbit", "--dry-run").stdout
@@ -51,6 +88,28 @@ def test_dry_run_touches_nothing(cli: Cli) -> None:
     assert not Path(cli.paths.wanted).exists() and "good" in cli("check", "tap0").stdout
     assert Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_bytes() == before
     assert cli("change", "tap0", "isolated=no", "--dry-run").stdout == "web1/0 on tap0: is so already\n"
+
+
+def test_what_changes_its_record_alone_is_foretold(cli: Cli) -> None:
+    """Tags that are overruled, an option that only holds for another time, or of which the NIC has the same without."""
+    tags = cli.root / "tags"
+    tags.write_text("netcommon:0:rate_in:4mbit")
+    cli("change", "tap0", "rate_in=8mbit")
+    tagged = ("change", "tap0", "--tags-from", str(tags))
+    for words in (
+        tagged,
+        ("change", "tap0", "rate_in=8mbit", "--for", "1h"),
+        ("change", "tap0", "isolated=no"),
+        ("change", "tap0", "rate_in=8mbit"),
+    ):
+        said = cli(*words, "--dry-run").stdout
+        (ahead,) = cli.json(*words, "--dry-run")
+        assert ahead["changed"] == ("is so already" not in said) and not ahead["options"] and not ahead["done"]
+        (row,) = cli.json(*words)
+        assert row["changed"] == ahead["changed"], words
+        assert ahead["kept"] in row["text"]
+        (again,) = cli.json(*words, "--dry-run")
+        assert not again["changed"]
 
 
 def test_dry_run_says_what_would_become_of_the_others(cli: Cli) -> None:
@@ -154,6 +213,20 @@ def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: 
     said = cli("change", "tap0", word, status=status).stderr
     assert f"{UUIDS[2]}, {UUIDS[3]}" in said
     assert ("expected" in said) is bool(status) and "several" not in said
+
+
+def test_a_nic_that_is_only_defined_is_called_so_too(cli: Cli) -> None:
+    """What is kept of it is taken back by its name. One that is called as the word of an option is named by its UUID."""
+    uuid = called(cli, "vm=3")
+    cli("change", "vm=3", "rate_in=8mbit")
+    cli("down", "--force", "vm=3")
+    assert "rate_in" in cli("change", "vm=3", "--unset", "rate_in").stdout and not Path(cli.paths.wanted, f"{uuid}.json").exists()
+    for name in ("vm=3", "db=1/0"):
+        assert "not only defined" in cli("change", name, "rate_in=8mbit", status=64).stderr
+    cli("define", "--interface", "isolated=yes", "--mode", "bridged", "--link", "br0")
+    assert UUIDS[3] in cli("change", "isolated=yes", status=64).stderr
+    done = cli("change", "tap0", "isolated=yes")
+    assert UUIDS[3] in done.stderr and "web1/0 on tap0: isolated is true" in done.stdout
 
 
 def test_neither_an_option_nor_a_nic(cli: Cli) -> None:
@@ -280,13 +353,26 @@ def test_a_definition_that_there_is_not_takes_no_options_along(cli: Cli) -> None
     assert "isolated = true, set by change" in cli("show", "tap0").stdout
 
 
-@pytest.mark.parametrize(
-    "text", ["{", '{"schema":1,"local":{"rate_in":{"value":"x","end":null,"then":null}},"registry":{},"pending":null}']
-)
-def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str) -> None:
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_template_that_there_is_not_refuses_all(cli: Cli, dry: tuple[str, ...]) -> None:
+    """One of several NICs needs it: the others are not touched either, and what is said to do next is about the template."""
+    cli.host.add_ovs_bridge("ovs0")
+    cli.host.add_tap("tap2", holder=77)
+    cli("define", "--interface", "tap2", "--mode", "openvswitch", "--link", "ovs0", "--instance", "web1", "--index", "2")
+    cli("up", "tap2")
+    before = cli("show", "tap0", "tap1", "tap2").stdout
+    done = cli("change", "tap0", "tap1", "tap2", "flows=none", "rate_in=8mbit", *dry, status=78)
+    assert "ovs/none.j2" in done.stderr and "plan NIC --resolve" in done.stderr and "netcommon config" not in done.stderr
+    assert "tap0" not in done.stdout and cli("show", "tap0", "tap1", "tap2").stdout == before
+    assert not Path(cli.paths.wanted).exists()
+    cli.host.templates["firewall/limited.j2"] = "no; rule"
+    assert "plan NIC --resolve" in cli("change", "tap0", "firewall=limited", *dry, status=78).stderr
+
+
+def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli) -> None:
     """With it go the options that it held, which the NIC has until then: whoever sees that is told why. Before, nothing is touched."""
     cli("change", "tap0", "rate_in=8mbit")
-    kept = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    kept, text = Path(cli.paths.wanted, f"{UUIDS[0]}.json"), "{"
     kept.write_text(text)
     for words in (["tap0", "isolated=yes", "--dry-run"], ["tap0", "none", "isolated=yes"]):
         cli("change", *words, status=0 if "--dry-run" in words else 64)
@@ -295,6 +381,23 @@ def test_a_damaged_file_is_named_when_a_change_puts_it_aside(cli: Cli, text: str
     assert "rate_in is none, was 8mbit; isolated is true" in done.stdout
     assert f"error: web1/0: {kept}" in done.stderr and "quarantine" in done.stderr
     assert [file.read_text() for file in (kept.parent / "quarantine").iterdir()] == [text]
+
+
+def test_an_option_of_a_newer_version_is_taken_back_by_name(cli: Cli) -> None:
+    """Only where one of the NICs has it; until then each change of that NIC is refused, in one line."""
+    cli("change", "tap0", "tap1", "rate_in=8mbit")
+    kept = Path(cli.paths.wanted, f"{UUIDS[0]}.json")
+    stored = json.loads(kept.read_text())
+    stored["local"]["no_such"] = {"value": "1", "end": None, "then": None}
+    kept.write_text(json.dumps(stored))
+    for words in (["isolated=yes"], ["isolated=yes", "--dry-run"], ["--unset", "rate_in"]):
+        (line,) = cli("change", "tap0", *words, status=69).stderr.splitlines()
+        assert "no_such" in line and f"netcommon change {UUIDS[0]} --unset no_such" in line
+        assert json.loads(kept.read_text()) == stored
+    cli("change", "tap1", "--unset", "no_such", status=64)
+    cli("change", "tap0", "--unset", "nor_such", status=64)
+    cli("change", UUIDS[0], "--unset", "no_such")
+    assert list(json.loads(kept.read_text())["local"]) == ["rate_in"] and "rate_in = 8mbit" in cli("show", "tap0").stdout
 
 
 def test_a_damaged_record_keeps_no_other_nic_from_its_change(cli: Cli) -> None:

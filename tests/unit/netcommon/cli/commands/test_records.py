@@ -294,7 +294,7 @@ def test_a_bridge_that_is_down(two: Cli) -> None:
     two.host.requests.clear()
     why, remedy = "bridge br0 is down, and forwards nothing", "ip link set dev br0 up"
     done = two("check", status=1).stdout
-    assert f"{UUIDS[0]}): all of it holds, but the kernel drops what it sends\n  {why}: {remedy}\n" in done
+    assert f"{UUIDS[0]}): all of it holds, but not all of its traffic passes\n  {why}: {remedy}\n" in done
     assert [row["dropped"] for row in two.json("check", status=1)] == [[{"why": why, "remedy": remedy}], []]
     assert why in two("explain", "tap0").stdout and why in two("tree").stdout
     (finding,) = [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from netcommon.host.api.datapath import BLOCKING, LOCAL, BridgeState, DeviceState, PortState, Question, Way
 from netcommon.host.rtnetlink import encode_datapath
-from netcommon.host.rtnetlink.attributes import MalformedError, message
+from netcommon.host.rtnetlink.attributes import MalformedError, attribute, message
 from tests.support.pyroute import GETROUTE, NEWLINK, NEWROUTE, theirs
 
 LOOKUP, MATCH = 0x1000, 0x2000
@@ -70,6 +71,30 @@ def test_devices() -> None:
     info = {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", data)]}
     body = theirs(ifinfmsg, NEWLINK, 0, {"index": 9}, ("IFLA_CARRIER", 1), ("IFLA_LINKINFO", info))
     assert encode_datapath.device(body[SKIPPED:]).bridge == BridgeState(stp=True, group_fwd_mask=0x4000, querier=True)
+
+
+def test_options_of_a_bridge() -> None:
+    """IFLA_BR_MULTI_BOOLOPT, which pyroute2 does not know: linux/if_bridge.h, struct br_boolopt_multi."""
+    data = {"attrs": [("IFLA_BR_AGEING_TIME", 0)]}
+    info = {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", data)]}
+    body = theirs(ifinfmsg, NEWLINK, 0, {"index": 9, "flags": 0x181}, ("IFLA_LINKINFO", info))[SKIPPED:]
+    assert encode_datapath.device(body) == DeviceState(bridge=BridgeState(snooping=False, ageing=False), arp=False, promiscuous=True)
+    options = attribute(2, attribute(46, struct.pack("=II", 0x16, 0x1F)))
+    body = body[:16] + attribute(18, attribute(1, b"bridge\0") + options)
+    state = BridgeState(snooping=False, vlan_snooping=True, mst=True, local_vlan_0=True)
+    assert encode_datapath.device(body) == DeviceState(bridge=state, arp=False, promiscuous=True)
+
+
+def test_states_of_vlans() -> None:
+    """RTM_NEWVLAN (linux/if_bridge.h, BRIDGE_VLANDB_ENTRY): ranges are spread out, what forwards is left out."""
+
+    def entry(vid: int, state: int, last: int = 0) -> bytes:
+        ends = attribute(2, struct.pack("=H", last)) if last else b""
+        return attribute(1, attribute(1, struct.pack("=HH", 0, vid)) + ends + attribute(3, bytes((state,))))
+
+    body = struct.pack("=BxxxI", 7, 9) + entry(1, 3) + entry(10, 4, 12) + entry(20, 2)
+    assert encode_datapath.vlan_states([body]) == {9: {10: 4, 11: 4, 12: 4, 20: 2}}
+    assert set(encode_datapath.vlan_states([struct.pack("=BxxxI", 7, 9) + entry(4094, 4, 0xFFFF)])[9]) == {4094}
 
 
 def test_groups() -> None:

@@ -9,7 +9,8 @@ from netagent.observe.hook_stats import hooks
 from netagent.observe.metrics import BUCKETS, Metrics
 from netcommon.host.api.facts import Counters
 from netcommon.host.rtnetlink.attributes import MalformedError, attribute
-from netcommon.host.rtnetlink.counters import HEADER, STATS, counters
+from netcommon.host.rtnetlink.counters import HEADER, QUEUE, STATS, counters, queue_drops
+from netcommon.host.rtnetlink.encode_tc import TC_H_ROOT, TCMSG
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.views.live.hook_stats import Calls, bound, calls
 from netcommon.views.live.rates import Rate, Reading, rate, read
@@ -55,13 +56,24 @@ def test_what_gives_no_rate(old: dict[int, Counters], new: dict[int, Counters], 
     assert rate(Reading(1.0, old), Reading(1.0 + passed, new), 4) is None
 
 
-def test_one_question_for_all_devices() -> None:
+def test_what_a_queue_drops_does_not_reach_the_guest() -> None:
+    """A queue that was put there meanwhile counts anew."""
+    same = {4: Counters(0, 0, 0, 0, 0, 0, 3, 5)}
+    before, after = Reading(1.0, same, {4: 10}), Reading(3.0, same, {4: 30})
+    assert rate(before, after, 4) == Rate(0.0, 0.0, 0.0, 0.0, 10.0, 0.0)
+    assert rate(after, before._replace(when=5.0), 4) == Rate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    assert rate(before._replace(queues={}), after, 4) == Rate(0.0, 0.0, 0.0, 0.0, 15.0, 0.0)
+
+
+def test_two_questions_for_all_devices() -> None:
     host = MemoryHost()
     index = host.add_tap("tap0").index
     host.kernel.counters[index] = Counters(7)
+    host.kernel.tc.drops[index] = 3
     host.reads = 0
     found = read(host.view(), 5.0)
-    assert (found.when, found.counters[index].received_packets, found.counters[1], host.reads) == (5.0, 7, Counters(), 1)
+    assert (found.when, found.counters[index].received_packets, found.counters[1], host.reads) == (5.0, 7, Counters(), 2)
+    assert found.queues == {index: 3}
 
 
 def test_the_kernels_answer_is_taken_apart() -> None:
@@ -72,6 +84,18 @@ def test_the_kernels_answer_is_taken_apart() -> None:
     assert counters([body]) == {9: Counters(0, 1, 2, 3, 4, 5, 6, 7)}
     with pytest.raises(MalformedError):
         counters([HEADER.pack(0, 9, 1) + attribute(1, bytes(8))])
+
+
+def test_the_queues_that_the_kernel_tells_of() -> None:
+    """Of each device the root: what is within it counts there already."""
+
+    def told(parent: int, drops: int) -> bytes:
+        return TCMSG.pack(0, 9, 1 << 16, parent, 2) + attribute(7, attribute(3, QUEUE.pack(1, 2, drops) + bytes(8)))
+
+    assert queue_drops([told(TC_H_ROOT, 5), told(1 << 16, 7)]) == {9: 5}
+    for body in (TCMSG.pack(0, 9, 1 << 16, TC_H_ROOT, 2), told(TC_H_ROOT, 5)[:10]):
+        with pytest.raises(MalformedError):
+            queue_drops([body])
 
 
 def test_figures_of_the_hooks() -> None:

@@ -173,6 +173,33 @@ def test_what_a_bridge_knows_goes_nowhere_else(sim: Sim) -> None:
     assert way.ends == ("the guest of tap5 receives it, untagged",)
 
 
+def with_state(sim: Sim, bridge: str, state: BridgeState) -> None:
+    sim.host.kernel.bridge_states[sim.index(bridge)] = state
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [(BridgeState(mst=True), "multiple spanning trees"), (BridgeState(vlan_snooping=True), "it snoops by VLAN")]
+)
+def test_bridges_of_which_not_all_is_told(sim: Sim, state: BridgeState, why: str) -> None:
+    aware(sim)
+    data = build(Wanted(MAC, "01:00:5e:01:01:01", "10.0.0.5", "239.1.1.1"))
+    assert walked(sim, data).untold == ()
+    with_state(sim, "brv", state)
+    assert [why in each for each in walked(sim, data).untold] == [True]
+
+
+def test_the_bridges_own_address_in_each_vlan(sim: Sim) -> None:
+    """Where the bridge is not in the VLAN its MAC is unknown there; unless its entries count for all VLANs (fdb_local_vlan_0)."""
+    aware(sim)
+    sim.host.kernel.set_link(SetLink(sim.index("brv"), address=HOST_MAC))
+    data = build(Wanted(MAC, HOST_MAC, "10.0.0.5", "10.0.0.1"))
+    assert walked(sim, data).ends == ("it leaves the node by eth-brv, tagged VLAN 10",)
+    with_state(sim, "brv", BridgeState(local_vlan_0=True))
+    assert walked(sim, data).ends == ("dropped at brv: the bridge's own device is not in VLAN 10",)
+    sim.host.kernel.vlans[sim.index("brv")] = {10: BridgeVlan(10, untagged=True)}
+    assert "the bridge's own device gets it untagged" in [step.does for step in walked(sim, data).steps]
+
+
 def test_the_node_behind_its_bridge(sim: Sim) -> None:
     """A frame for the bridge's own MAC is the node's; there it is routed as any other."""
     sim.up(nic("bridged", IP="10.0.0.5"))

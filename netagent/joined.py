@@ -1,0 +1,111 @@
+"""Keep the node's side of a registry going while the node has joined one; nothing of it is loaded on a node that has not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netcommon.lifecycle.context import Call
+from runtime import membership
+from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from netagent.dispatcher import Dispatcher
+    from netagent.loop import Loop
+    from netagent.reconcile.keyed_pool import Key
+    from netagent.reconcile.workers import Worker
+    from netagent.service import Service
+    from netagent.sync.driver import Sync
+    from netcommon.log import Log
+    from netcommon.settings.model import Settings
+
+DOOR = "registry"  #: who calls, where a NIC is changed for it
+MEMBER = "registry-node"  #: the alarm: nobody can tell which node this is
+
+
+class Joined:
+    """The node's side of a registry, or none. In the main thread, but for ``status``. ``path``: of the registry's socket, "" the usual."""
+
+    def __init__(self, service: Service, loop: Loop, jobs: Dispatcher, log: Log, chance: random.Random, path: str = "") -> None:
+        self._service, self._loop, self._jobs, self._log, self._chance, self._path = service, loop, jobs, log, chance, path
+        self._sync: Sync | None = None
+        self._as: tuple[object, ...] = ()
+        self._unusable = False
+
+    def look(self) -> None:
+        """Begin, or end, as the node has joined a registry or has not, and as the settings say."""
+        settings = self._service.settings
+        try:
+            member = membership.read(self._service.paths) if settings.registry_sync else None
+        except NetcommonError as error:
+            self._service.alarms.set(MEMBER, str(error))
+            self._unusable = True
+            return
+        if self._unusable:
+            self._service.alarms.clear(MEMBER)
+            self._unusable = False
+        wanted = () if member is None else (member.uuid, *_asked(settings))
+        if wanted == self._as:
+            return
+        self.close(0.0)
+        self._as = wanted
+        if member is not None:
+            self._begin(member.uuid, settings)
+
+    def _begin(self, uuid: str, settings: Settings) -> None:
+        from netagent.sync.driver import Around, Sync  # what a node without a registry need not have in memory
+        from netagent.sync.rules import Rules
+        from netregistry.client import SOCKET
+
+        service, usual = self._service, Rules()
+        delay = settings.registry_compare_delay
+        rules = Rules(
+            first=usual.first if delay == "auto" else (float(delay), float(delay)),
+            every=settings.registry_compare_interval,
+            reap=settings.registry_reap,
+            cap=settings.registry_reap_cap,
+        )
+        around = Around(self._loop, service.clock, self._log, service.alarms, service.metrics, self._jobs.work, self._call)
+        self._sync = Sync(uuid, self._path or SOCKET, rules, around, service.folders[1], service.paths.lib, self._chance)
+        self._log.info(f"this node speaks with its registry as {uuid}")
+        self._sync.start()
+
+    def _call(self, worker: Worker) -> Call:
+        return Call(worker.log, self._service.clock.now() + self._service.settings.hook_timeout, DOOR)
+
+    def marked(self, key: str) -> None:
+        """Note that a record, or a definition, has changed."""
+        if self._sync is not None:
+            self._sync.marked(key.partition(".")[0])
+
+    def lost(self) -> None:
+        """Note that events were lost: any NIC may have changed."""
+        if self._sync is not None:
+            self._sync.lost()
+
+    def changed(self) -> None:
+        """Note that something of the node may have changed."""
+        if self._sync is not None:
+            self._sync.changed()
+
+    def unworked(self, key: Key, error: Exception) -> None:
+        """Note that a worker could not do what it was given."""
+        if self._sync is not None:
+            self._sync.unworked(key, str(error))
+
+    def status(self) -> Mapping[str, object]:
+        """Say how it stands. For any thread."""
+        sync = self._sync
+        return {} if sync is None else sync.status()
+
+    def close(self, seconds: float) -> None:
+        """End it, if there is one."""
+        sync, self._sync, self._as = self._sync, None, ()
+        if sync is not None:
+            sync.close(seconds)
+
+
+def _asked(settings: Settings) -> tuple[object, ...]:
+    return settings.registry_compare_delay, settings.registry_compare_interval, settings.registry_reap, settings.registry_reap_cap

@@ -1,0 +1,163 @@
+"""Say how a node stands with its registry: what of the beginning is done, what the service cannot do, who rests until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netagent.sync.jobs import NEVER
+from netagent.sync.reading import Lie, revision_of
+
+if TYPE_CHECKING:
+    from netagent.sync.messages import Asking, Failure
+
+UNREACHABLE, LYING, STRANGER, LACKING = "registry", "registry-lies", "registry-node", "registry-provides"
+SILENT = 60.0  #: seconds without an answer after which there is an alarm
+ALIVE = 5.0  #: seconds between two signs of life where there is no stream
+PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
+
+
+class Connection:
+    """The state. ``greeted``, ``known``, ``listed``: what is known of the service, of the node there, of the node's reports there.
+
+    ``check``: seconds between two looks at the node there.
+    """
+
+    def __init__(self, now: float, check: float) -> None:
+        self.greeted = self.known = self.listed = False
+        self.flight: Asking | None = None
+        self.stream = False  #: it is open, or being opened
+        self.close = self.closing = False  #: it is to be ended, is being ended
+        self.rest = 0.0  #: until when nothing is asked
+        self.rewatch = 0.0  #: until when no stream is begun
+        self.epoch = self.version = self.reason = ""
+        self.since = now  #: when anything was last heard
+        self._check, self._check_at = check, now
+        self._abilities: frozenset[str] = frozenset()
+        self._actions: frozenset[str] = frozenset()
+        self._lacking: dict[str, float] = {}
+        self._lie = self._strange = self._missing = ""
+        self._strange_since: float | None = None
+        self._next_beat = 0.0
+
+    # -- what came
+
+    def heard(self, now: float) -> None:
+        """Note that the registry has said something."""
+        self.since, self.reason = now, ""
+
+    def hello(self, body: Any) -> bool:
+        """Take what the service is; tell whether it is of another epoch than before. Raises Lie, KeyError, TypeError."""
+        epoch, actions = body["epoch"], body["actions"]
+        revision_of(f"{epoch}:0")
+        if not all(isinstance(each, str) for each in (*actions, *body["abilities"])):
+            raise Lie("what it can do is no list of words")
+        self._abilities, self._actions = frozenset(body["abilities"]), frozenset(actions)
+        self.version = str(body.get("version", ""))[:80]
+        other = bool(self.epoch) and epoch != self.epoch
+        self.epoch, self.greeted = epoch, True
+        return other
+
+    def node(self, body: Any, now: float) -> str:
+        """Take what the registry knows of the node; give EPOCH:REVISION of its latest reports. Raises Lie, KeyError, TypeError."""
+        after, missing = str(revision_of(body["reports"])), body.get("missing", [])
+        self._missing = ", ".join(str(each) for each in missing[:5]) if isinstance(missing, list) else ""
+        self.known, self._strange, self._strange_since = True, "", None
+        self._check_at = now + self._check
+        return after
+
+    def failed(self, failure: Failure, now: float, pause: float) -> None:
+        """Note that a request was not done."""
+        self.reason = failure.text
+        self.rest = now + pause
+        if not failure.kind:
+            self.greeted = False  # the service may be another one when it comes back
+
+    def begin_anew(self) -> None:
+        """Forget what is known of the registry."""
+        self.greeted = self.known = self.listed = False
+
+    def stranger(self, text: str) -> None:
+        """Note that the registry does not take the node for what it says to be."""
+        self._strange = text
+        if self._strange_since is None:
+            self._strange_since = self.since
+
+    def lied(self, text: str, until: float) -> None:
+        """Note that what came cannot be so."""
+        self._lie = text
+        self.rest = self.rewatch = until
+        self.known = self.listed = False
+
+    def honest(self) -> None:
+        """Note that a whole stream could be believed."""
+        self._lie = ""
+        self._strange, self._strange_since = "", None
+
+    # -- what can be done
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether reports can be made: it is known after which."""
+        return self.known and self.listed
+
+    def can(self, what: str, now: float) -> bool:
+        """Tell whether the service can do something: "watch", "reports", "beat", or an action such as "nic.add"."""
+        if self._lacking.get(what, 0.0) > now:
+            return False
+        return what in ("reports", "beat") or what in self._abilities or what in self._actions
+
+    def lacks(self, what: str, until: float) -> None:
+        """Note that the service cannot do something."""
+        self._lacking[what] = until
+
+    def again(self) -> None:
+        """Let everything be asked again of which the service was not able."""
+        self._lacking.clear()
+        self.greeted = False
+
+    def may_report(self, now: float) -> bool:
+        return self.greeted and self.ready and now >= self.rest and self.flight is None and self.can("reports", now)
+
+    def may_watch(self, now: float) -> bool:
+        return not self.stream and self.greeted and self.ready and now >= max(self.rewatch, self.rest) and self.can("watch", now)
+
+    def checks(self, now: float) -> bool:
+        """Tell whether the node is to be asked for again: no stream tells what it should provide."""
+        return self.greeted and self.ready and now >= self._check_at
+
+    def beats(self, now: float) -> bool:
+        """Tell whether a sign of life is due, since the service has no streams."""
+        return not self.stream and not self.can("watch", now) and self.can("beat", now) and now >= self._next_beat
+
+    def beaten(self, now: float) -> None:
+        """Note that a sign of life was taken."""
+        self._next_beat = now + ALIVE
+
+    def due(self, now: float) -> float:
+        """Give when something is to be asked again."""
+        times = [NEVER]
+        if self.flight is None and not (self.greeted and self.ready):
+            times.append(self.rest)
+        if self.greeted and self.ready and not self.stream:
+            if self.can("watch", now):
+                times.append(max(self.rewatch, self.rest))
+            elif self.flight is None and self.can("beat", now):
+                times.append(max(self._next_beat, self.rest))
+        if self.flight is None and self.greeted and self.ready:
+            times.append(max(self._check_at, self.rest))
+        if self.since + SILENT > now and not self.stream:
+            times.append(self.since + SILENT)
+        if self._strange_since is not None and self._strange_since + PATIENT > now:
+            times.append(self._strange_since + PATIENT)
+        return min(times)
+
+    def alarms(self, now: float) -> dict[str, str]:
+        """Give what is wrong, by alarm; "" where nothing is."""
+        silent = now >= self.since + SILENT and not self.stream
+        strange = self._strange_since is not None and now >= self._strange_since + PATIENT
+        return {
+            UNREACHABLE: f"it does not answer: {self.reason}" if silent else "",
+            LYING: f"it is not believed, and the node is as before: {self._lie}" if self._lie else "",
+            STRANGER: self._strange if strange else "",
+            LACKING: f"this node should provide what is not there: {self._missing}" if self._missing else "",
+        }

@@ -1,0 +1,76 @@
+"""Keep what is to be done on the node for the registry: of each thing the newest alone, one at a time, networks before the NICs in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netagent.sync.messages import Did, DropNetwork, Retain, SetNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netagent.sync.messages import Doing
+
+Key = tuple[str, str]
+
+NIC, NETWORK, ALL = "nic", "network", "all"
+#: Jobs beside which no other is done.
+COMMON = (SetNetwork, DropNetwork, Retain)
+AT_ONCE = 4
+NEVER = float("inf")
+
+
+class Jobs:
+    """The jobs. ``now``: monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._todo: dict[Key, Doing] = {}
+        self._doing: dict[Key, Doing] = {}
+        self._later: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._todo.keys() | self._doing.keys())
+
+    def put(self, job: Doing) -> None:
+        """Let a job be done, in place of an earlier one about the same thing."""
+        self._todo.pop(job.key, None)
+        self._todo[job.key] = job
+        self._later.pop(job.key, None)
+
+    def waits(self, key: Key) -> bool:
+        """Tell whether anything about a thing is still to be done."""
+        return key in self._todo or key in self._doing
+
+    def start(self, now: float) -> Iterator[Doing]:
+        """Give the jobs that are to be begun."""
+        if any(isinstance(job, COMMON) for job in self._doing.values()):
+            return
+        for key, job in list(self._todo.items()):
+            if len(self._doing) >= AT_ONCE:
+                return
+            if key in self._doing or self._later.get(key, 0.0) > now:
+                if isinstance(job, Retain):
+                    return  # what was told after it, it does not know
+                continue
+            self._later.pop(key, None)
+            common = isinstance(job, COMMON)
+            if common and self._doing:
+                return
+            del self._todo[key]
+            self._doing[key] = job
+            yield job
+            if common:
+                return
+
+    def due(self, now: float) -> float:
+        """Give when a job that is to be tried again is due; what else can be begun was begun."""
+        return min((when for when in self._later.values() if when > now), default=NEVER)
+
+    def did(self, did: Did, again: float) -> bool:
+        """Take what became of a job; ``again``: when it is tried again if need be. Tells whether it is over, and nothing newer waits."""
+        job = self._doing.pop(did.key, None)
+        if job is None:
+            return False
+        if did.again and did.key not in self._todo:
+            self._todo[did.key], self._later[did.key] = job, again
+        return did.key not in self._todo

@@ -1,0 +1,190 @@
+"""Tell what NICs there are on the node, as a registry is told: from records and definitions, never from memory.
+
+A NIC of which nobody can tell for the moment (a hook is at work; its record is gone, and its tap is there) is left open: that is neither
+running nor gone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from netagent.sync.messages import Local, Looked, Surveyed
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.context import alive
+from netcommon.operations.link import down_mark, marked
+from netcommon.options.sources import options_of
+from netregistry.model.nic import Option, Report
+from runtime import definitions
+from runtime.errors import NetcommonError
+from runtime.record import APPLYING, REVERTING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from netcommon.host.api.host import View
+    from netcommon.lifecycle.context import Node
+    from netregistry.model.node import About
+    from runtime.nic import Nic
+    from runtime.record import Record
+
+    Applied = Callable[[Record], str]
+
+MOST = 100  #: addresses, options and kinds of drift of one report
+
+
+class Unclear(Exception):
+    """Nobody can tell for the moment how a NIC is."""
+
+
+def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Applied) -> Looked:
+    """Look at some NICs. ``applied`` gives EPOCH:REVISION of what is in force of a record's NIC. Raises NetcommonError."""
+    view = node.host.view()
+    found: dict[str, Local] = {}
+    unclear: set[str] = set()
+    marks: set[str] | None = None
+    for uuid in uuids:
+        try:
+            record = _record(node, uuid)
+            nic = definitions.read(node.paths, uuid)
+            if record is not None:
+                found[uuid] = _local(node, view, record, nic, applied)
+                continue
+            if nic is not None:
+                if _is_there(view, nic):
+                    unclear.add(uuid)
+                else:
+                    found[uuid] = _stopped(nic)
+                continue
+        except (Unclear, NetcommonError):
+            unclear.add(uuid)
+            continue
+        if marks is None:
+            marks = {link.alias.partition(" ")[0] for link in view.links() if marked(link)}
+        if uuid in marks:
+            unclear.add(uuid)  # its record may be lost
+    return Looked(found, frozenset(unclear), about, node.clock.wall())
+
+
+def surveyed(node: Node, applied: Applied) -> Surveyed:
+    """Take an inventory. Where anything of it cannot be read the answer says why it is not whole."""
+    found: dict[str, Local] = {}
+    problems: list[str] = []
+    defined: dict[str, Nic] = {}
+    try:
+        view = node.host.snapshot()
+        if not view.links():
+            problems.append("the kernel lists no network device, not even the loopback")
+        nics, wrong = definitions.all_of(node.paths)
+        defined = {nic.uuid: nic for nic in nics}
+        problems += wrong
+        recorded: set[str] = set()
+        for record in node.store.each(problems):
+            recorded.add(record.uuid)
+            if record.moved or not _ours(node, record):
+                continue
+            try:
+                found[record.uuid] = _local(node, view, record, defined.get(record.uuid), applied)
+            except Unclear as error:
+                problems.append(str(error))
+        there = [link for link in view.links() if marked(link)]
+        lost = {link.alias.partition(" ")[0]: link.name for link in there if link.alias.partition(" ")[0] not in recorded}
+        for uuid, nic in defined.items():
+            if uuid not in found and uuid not in recorded and uuid not in lost:
+                found[uuid] = _stopped(nic)
+        if aside := node.store.quarantined():
+            problems.append(f"in quarantine: {', '.join(aside[:5])}")
+        if lost:
+            problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
+    except NetcommonError as error:
+        problems.append(str(error))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined))
+
+
+def _record(node: Node, uuid: str) -> Record | None:
+    record = node.store.read(uuid)
+    return record if record is not None and _ours(node, record) else None
+
+
+def _ours(node: Node, record: Record) -> bool:
+    return record.boot == node.identity.boot and record.netns == node.identity.netns
+
+
+def _is_there(view: View, nic: Nic) -> bool:
+    """Tell whether a defined NIC's device bears its mark: it is up, and its record is lost."""
+    link = view.link(nic.interface) if nic.interface else None
+    if link is None or not marked(link) or link.alias == down_mark(nic.uuid):
+        return False
+    return link.alias.partition(" ")[0] == nic.uuid
+
+
+def _stopped(defined: Nic) -> Local:
+    return Local(Report(defined.uuid, "stopped"), _fields(defined))
+
+
+def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied) -> Local:
+    """Give a NIC as it is. Raises Unclear, NetcommonError."""
+    if record.state in (APPLYING, REVERTING):
+        raise Unclear(f"a hook is at work on {record.nic.label}")
+    standing = record.before or record
+    nic = standing.nic
+    report = Report(
+        nic=record.uuid,
+        state="incoming" if record.incoming else "running",
+        tap=record.device,
+        mac=nic.mac,
+        ip=_host(nic.ip),
+        addresses=_addresses(node, nic),
+        mode=_mode(nic),
+        link=nic.link,
+        vlan=str(nic.vlan),
+        options=tuple({each.option: Option(each.option, each.value, each.until) for each in nic.wanted}.values())[:MOST],
+        applied=applied(record),
+        drift=_drift(node, view, standing),
+        since=record.created,
+    )
+    return Local(report, _fields(defined or nic), defined is None and os.path.isdir(node.paths.ganeti_run))
+
+
+def _drift(node: Node, view: View, record: Record) -> tuple[str, ...]:
+    """List the kinds of operations that do not hold; nothing where that cannot be told."""
+    if not alive(node, view, record):
+        return ()
+    try:
+        return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0])}))[:MOST]
+    except NetcommonError:
+        return ()
+
+
+def _addresses(node: Node, nic: Nic) -> tuple[str, ...]:
+    try:
+        more = options_of(nic, node.settings).addresses
+    except NetcommonError:
+        more = ()
+    return tuple(dict.fromkeys(each for each in (_host(nic.ip), *more) if each))[:MOST]
+
+
+def _fields(nic: Nic) -> dict[str, Any]:
+    """Give what a node says of a NIC whose master it is, as JSON has it."""
+    found: dict[str, Any] = {
+        "instance": nic.instance,
+        "index": nic.index,
+        "name": nic.name,
+        "mac": nic.mac,
+        "ip": _host(nic.ip),
+        "mode": _mode(nic),
+        "link": nic.link,
+        "vlan": str(nic.vlan),
+        "tags": list(dict.fromkeys(nic.tags))[:MOST],
+    }
+    if nic.network.uuid:
+        found["network"] = nic.network.uuid
+    return found
+
+
+def _host(address: str) -> str:
+    return address.partition("/")[0]
+
+
+def _mode(nic: Nic) -> Any:
+    return nic.mode

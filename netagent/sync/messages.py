@@ -1,0 +1,260 @@
+"""What happens to a node's synchronisation, and what it asks for, as values: netagent.sync.machine has no socket, file or clock.
+
+Each request but ``Close``, ``Save`` and ``Alarm`` is answered by one event, sooner or later or never: ``Watch`` by lines and one ``Ended``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netregistry.model.nic import Report
+    from netregistry.model.node import About
+
+# -- what is known
+
+
+class Option(NamedTuple):
+    """One option that the registry's operator has set. ``until``: seconds since the epoch, 0 for good."""
+
+    name: str
+    value: str
+    until: float = 0.0
+
+
+class Wanted(NamedTuple):
+    """What the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none."""
+
+    revision: str
+    options: tuple[Option, ...] = ()
+    network: str = ""
+
+
+class Local(NamedTuple):
+    """One NIC as it is on this node.
+
+    ``fields``: what a node says of a NIC whose master it is (netregistry.rules.masters.OF_NODE), and its address.
+    """
+
+    report: Report
+    fields: Mapping[str, Any]
+    ganeti: bool = False  #: a Ganeti cluster is its master
+
+
+class Failure(NamedTuple):
+    """Why a request of the registry was not done.
+
+    ``kind``: what a problem's type ends in (netregistry.refusal.KINDS); "": there is no answer, so it may be done. ``lie``: what came is
+    nothing that a registry says.
+    """
+
+    kind: str
+    text: str
+    lie: bool = False
+
+
+# -- what happens on the node
+
+
+class Marked(NamedTuple):
+    """Something of a NIC has changed: its record, its definition, what was repaired."""
+
+    uuid: str
+
+
+class AboutMarked(NamedTuple):
+    """What there is on the node has changed: bridges, tables, switches, addresses."""
+
+
+class Lost(NamedTuple):
+    """Events of the node were lost: any NIC may have changed."""
+
+
+class Looked(NamedTuple):
+    """Answer a Look. ``nics``: those of them that are there; ``unclear``: those of which nobody can tell."""
+
+    nics: Mapping[str, Local]
+    unclear: frozenset[str] = frozenset()
+    about: About | None = None
+    wall: float = 0.0  #: seconds since the epoch
+
+
+class Surveyed(NamedTuple):
+    """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
+
+    ``defined``: how many are.
+    """
+
+    nics: Mapping[str, Local]
+    problem: str = ""
+    defined: int = 0
+
+
+class Did(NamedTuple):
+    """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
+
+    ``refused``: why it is not done, for good; ``again``: the same may succeed later; ``touched``: NICs that are to be set anew.
+    """
+
+    key: tuple[str, str]
+    revision: str
+    refused: str = ""
+    again: bool = False
+    touched: tuple[str, ...] = ()
+
+
+# -- what comes from the registry
+
+
+class Answered(NamedTuple):
+    """The registry has answered the request that is in flight. ``revision``: of the answer, EPOCH:REVISION."""
+
+    body: Any
+    revision: str = ""
+
+
+class Failed(NamedTuple):
+    """The registry has not done the request that is in flight, or nobody knows."""
+
+    failure: Failure
+
+
+class Line(NamedTuple):
+    """One line of the stream, as it was read, and how long it was (bytes)."""
+
+    said: Any
+    size: int
+
+
+class Ended(NamedTuple):
+    """The stream is over."""
+
+    failure: Failure
+
+
+Event = Marked | AboutMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
+
+# -- what is asked for: of the registry, one at a time
+
+
+class Hello(NamedTuple):
+    """Ask what the registry can do (GET /v1)."""
+
+
+class AskNode(NamedTuple):
+    """Ask what the registry knows of this node (GET /v1/nodes/NODE)."""
+
+
+class List(NamedTuple):
+    """List all of something: "reports" of this node, "nics" that it has reported, or "mastered" ones, whose master it is."""
+
+    what: Literal["reports", "nics", "mastered"]
+
+
+class Send(NamedTuple):
+    """Send reports (POST /v1/nodes/NODE/reports). ``id``: of the request; the same again decides what became of one without answer."""
+
+    id: str
+    body: Mapping[str, Any]
+
+
+class Ask(NamedTuple):
+    """Ask for a change of a wanted NIC as its master. ``match``: EPOCH:REVISION at which it was read; of a new one EPOCH:0."""
+
+    id: str
+    method: Literal["POST", "PATCH", "DELETE"]
+    uuid: str
+    body: Mapping[str, Any] | None
+    match: str
+
+
+class Beat(NamedTuple):
+    """Give a sign of life, where there is no stream."""
+
+
+class Watch(NamedTuple):
+    """Begin the stream behind a revision; "": at the beginning. Beside the request that is in flight."""
+
+    start: str
+
+
+class Close(NamedTuple):
+    """End the stream; nothing more of it is wanted."""
+
+
+# -- of the node
+
+
+class Look(NamedTuple):
+    """Look at some NICs, and at what there is on the node."""
+
+    uuids: tuple[str, ...]
+    about: bool = False
+
+
+class Survey(NamedTuple):
+    """Take an inventory of all NICs."""
+
+
+class Apply(NamedTuple):
+    """Set a NIC to what is wanted of it, where it is up; keep that on disk, where it is not."""
+
+    key: tuple[str, str]
+    wanted: Wanted
+
+
+class Drop(NamedTuple):
+    """Forget what is wanted of a NIC that is not here. One that is here stays what it is."""
+
+    key: tuple[str, str]
+    revision: str
+
+
+class SetNetwork(NamedTuple):
+    """Keep what is said of a network; ``value`` is the registry's, fields that are unknown included."""
+
+    key: tuple[str, str]
+    value: Mapping[str, Any]
+    revision: str
+
+
+class DropNetwork(NamedTuple):
+    """Forget what was said of a network."""
+
+    key: tuple[str, str]
+    revision: str
+
+
+class Retain(NamedTuple):
+    """Forget what is wanted of all NICs that are not here and not among these, and of all other networks: they were not told again."""
+
+    key: tuple[str, str]
+    nics: frozenset[str]
+    networks: frozenset[str]
+    revision: str
+
+
+class Save(NamedTuple):
+    """Keep a document on disk, for the next start. What it says was done is done."""
+
+    document: Mapping[str, Any]
+
+
+class Alarm(NamedTuple):
+    """Turn an alarm on, or off with the text ""."""
+
+    name: str
+    text: str
+
+
+class Tell(NamedTuple):
+    """Say something in the log."""
+
+    text: str
+
+
+Asking = Hello | AskNode | List | Send | Ask | Beat
+Doing = Apply | Drop | SetNetwork | DropNetwork | Retain
+Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

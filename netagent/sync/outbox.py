@@ -1,0 +1,208 @@
+"""Keep what the registry is still to be told: marks, not messages. What is sent of a NIC is what it is when it is sent.
+
+One request of reports is in flight. It holds the node's next reports after those that the registry has (``after``), so a copy of it that
+comes late is refused; and where no answer came the same is sent again until there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from netagent.sync.messages import Local, Looked, Send
+from netregistry.model.codec import write
+from netregistry.model.nic import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+MOST = 50  #: NICs of one request
+STOPPED: Final = "stopped"
+LONGEST_NOTE = 255  #: bytes
+
+
+class Sent(NamedTuple):
+    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known."""
+
+    state: str
+    hash: int
+
+
+class Outbox:
+    """The marks. ``wanted`` tells whether the registry wants a NIC; True where that is not known."""
+
+    def __init__(self, wanted: Callable[[str], bool]) -> None:
+        self._wanted = wanted
+        self.after = ""  #: EPOCH:REVISION of the node's latest reports; "" where that is not known
+        self.told: dict[str, Sent] = {}  #: what the registry has from us
+        self.ever: set[str] = set()  #: NICs that it has had from us since it was last asked for all
+        self.dirty: dict[str, None] = {}
+        self.about = False  #: what there is on the node is to be told
+        self.refused: dict[str, str] = {}  #: NIC -> why what is wanted of it is not set
+        self.aside: dict[str, str] = {}  #: NICs whose reports the registry refuses, and why
+        self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
+        self.absent: set[str] = set()  #: NICs that are ours and not here, of which nothing was ever said: that is to be said
+        self.flight: Send | None = None
+        self._reading: tuple[str, ...] = ()
+        self._flying: dict[str, Sent | None] = {}
+        self._about_flying = self._about_told = 0  # the hash of what was said of the node itself; 0 for nothing
+        self._alone: dict[str, None] = {}  #: sent one by one: one of them is refused
+
+    def mark(self, uuid: str) -> None:
+        """Note that a NIC is to be told."""
+        self.dirty[uuid] = None
+
+    def mine(self, uuid: str) -> bool:
+        """Tell whether the registry may have a NIC from us."""
+        return uuid in self.ever or uuid in self._flying
+
+    @property
+    def tells_about(self) -> bool:
+        """Tell whether the request in flight says what there is on the node."""
+        return self._about_flying != 0
+
+    @property
+    def marks(self) -> int:
+        """How much is to be told, in flight or not."""
+        return len(self.dirty) + len(self._reading) + len(self._flying) + self.about + (self._about_flying != 0)
+
+    def batch(self) -> tuple[str, ...]:
+        """Take the NICs that are to be looked at for the next request."""
+        alone = next((uuid for uuid in self.dirty if uuid in self._alone), None)
+        taken = [alone] if alone is not None else [uuid for uuid in self.dirty if uuid not in self.aside][:MOST]
+        for uuid in taken:
+            del self.dirty[uuid]
+        self._reading = tuple(taken)
+        return self._reading
+
+    @property
+    def due(self) -> bool:
+        """Tell whether there is anything to look at for a request."""
+        return self.flight is None and (self.about or any(uuid not in self.aside for uuid in self.dirty))
+
+    def looked(self, looked: Looked, request: Callable[[], str]) -> Send | None:
+        """Make a request of what was looked at; None where the registry knows all of it. ``request`` gives its id."""
+        nics, removed, flying = [], [], dict[str, Sent | None]()
+        for uuid in self._reading:
+            if uuid in looked.unclear:
+                continue  # it is looked at again
+            local, before = looked.nics.get(uuid), self.told.get(uuid)
+            kept = self._wanted(uuid) and uuid not in self.leaving
+            self.leaving.discard(uuid)
+            if local is None and before is not None and before.state == STOPPED and kept:
+                continue  # it is not here, and that was told
+            report = self._report(uuid, local, looked.wall, kept)
+            self.absent.discard(uuid)
+            if report is None:
+                if before is not None:
+                    removed.append(uuid)
+                    flying[uuid] = None
+            elif before != (sent := _sent(report)):
+                nics.append(write(report))
+                flying[uuid] = sent
+        self._reading = ()
+        body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
+        if self.about and looked.about is not None:
+            self.about = False
+            self._about_flying = hash(looked.about) if hash(looked.about) != self._about_told else 0
+            if self._about_flying:
+                body["about"] = write(looked.about)
+        if not flying and not self._about_flying:
+            return None
+        self._flying = flying
+        self.flight = Send(request(), body)
+        return self.flight
+
+    def _report(self, uuid: str, local: Local | None, wall: float, kept: bool) -> Report | None:
+        """Give what is to be said of a NIC; None: nothing. One that is not here is stopped as long as it is wanted."""
+        if local is not None:
+            return self._said(uuid, local)
+        return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
+
+    def _said(self, uuid: str, local: Local) -> Report:
+        return local.report._replace(refused=_note(self.refused.get(uuid, "")))
+
+    def knows(self, uuid: str, local: Local) -> bool:
+        """Tell whether the registry has a NIC from us as it is."""
+        sent = self.told.get(uuid)
+        return sent is not None and sent == _sent(self._said(uuid, local))
+
+    # -- what became of a request
+
+    def done(self, revision: str) -> dict[str, Sent | None]:
+        """Take that the request in flight was done; give what it has said."""
+        said, self._flying, self.flight = self._flying, {}, None
+        self._about_told, self._about_flying = self._about_flying or self._about_told, 0
+        for uuid, sent in said.items():
+            self._alone.pop(uuid, None)
+            if sent is None:
+                self.told.pop(uuid, None)
+            else:
+                self.told[uuid] = sent
+                self.ever.add(uuid)
+        self.after = revision
+        return said
+
+    def not_done(self) -> None:
+        """Take that the request in flight was not done: what it said is to be told still."""
+        for uuid in (*self._flying, *self._reading):
+            self.dirty.setdefault(uuid)
+        self.about = self.about or self._about_flying != 0
+        self._flying, self._reading, self.flight, self._about_flying = {}, (), None, 0
+
+    def not_taken(self, why: str) -> None:
+        """Take that the registry will not have what the request in flight says: each NIC is sent by itself, and such a one left alone."""
+        if len(self._flying) == 1 and not self._about_flying:
+            self.aside |= dict.fromkeys(self._flying, why)
+        elif not self._flying:
+            self._about_flying = 0
+            self.aside["about"] = why
+        else:
+            self._alone |= dict.fromkeys(self._flying)
+            if self._about_flying:
+                self._about_flying = 0
+                self.aside["about"] = why
+        self.not_done()
+
+    def listed(self, reports: Iterable[Mapping[str, str]]) -> None:
+        """Take what the registry has from us, as it lists that."""
+        self.told = {each["nic"]: Sent(each["state"], 0) for each in reports}
+        self.ever = set(self.told)
+        for uuid in self.told:
+            self.dirty.setdefault(uuid)
+
+    def compared(self, reports: Iterable[Mapping[str, str]]) -> None:
+        """Hold what the registry has from us against what we know of that; what differs is told again."""
+        if self.flight is not None:
+            return  # nobody knows whether that is in it
+        has = {each["nic"]: each["state"] for each in reports}
+        for uuid in [uuid for uuid, sent in self.told.items() if has.get(uuid) != sent.state]:
+            del self.told[uuid]
+            self.mark(uuid)
+        for uuid in has.keys() - self.told.keys():
+            self.told[uuid] = Sent(has[uuid], 0)
+            self.ever.add(uuid)
+            self.mark(uuid)
+
+    def forget(self) -> None:
+        """Take that nothing is known of what the registry has from us."""
+        self.not_done()
+        self.after, self.about, self._about_told = "", True, 0
+        for uuid in self.told:
+            self.dirty.setdefault(uuid)
+        self.told = {}
+
+    def retry(self) -> None:
+        """Let what was refused be tried again."""
+        if self.aside.pop("about", None) is not None:
+            self.about = True
+        self.aside.clear()
+
+
+def _sent(report: Report) -> Sent:
+    return Sent(report.state, hash(report) or 1)
+
+
+def _note(text: str) -> str:
+    """Give a text as a report can have it: printable, and short."""
+    found = "".join(each if each.isprintable() else " " for each in text)
+    return found.encode("utf-8", "replace")[:LONGEST_NOTE].decode("utf-8", "ignore")

@@ -1,0 +1,78 @@
+"""Say what of a registry may go because it is not on this node any more: pure, from two whole lists and a whole inventory.
+
+What nobody can be sure of stays: while a NIC is on its way or was never here, while another node has it, while an inventory has failed, was
+cut off or has become empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netagent.sync.outbox import STOPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from netagent.sync.messages import Surveyed
+    from netagent.sync.outbox import Sent
+
+#: States of a wanted NIC in which it may go. Of two that contend for one address, either.
+GOING = ("stopped", "conflict")
+ELSEWHERE = ("running", "moving")
+
+
+class Stray(NamedTuple):
+    """A wanted NIC whose master this node is, and that is not here any more. ``revision``: at which it was read."""
+
+    uuid: str
+    revision: str
+    label: str
+
+
+class Found(NamedTuple):
+    """What may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may.
+
+    ``unsaid``: wanted NICs of this node that are not here, of which it has never said so: they may be about to come.
+    """
+
+    strays: tuple[Stray, ...] = ()
+    reports: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def found(
+    node: str,
+    survey: Surveyed,
+    told: Mapping[str, Sent],
+    reported: Iterable[Mapping[str, Any]],
+    mastered: Iterable[Mapping[str, Any]],
+) -> Found:
+    """Compare. ``told``: what the registry has from us; ``reported``, ``mastered``: its NICs that we have reported, that are ours."""
+    if survey.problem:
+        return Found(problem=f"the inventory is not complete: {survey.problem}")
+    here = survey.nics
+    away = tuple(
+        item["nic"]["uuid"]
+        for item in reported
+        if item["nic"]["uuid"] not in here and _is_stopped(told, item) and item["shown"]["state"] in ELSEWHERE and _others(node, item)
+    )
+    gone = [item for item in mastered if item["nic"]["uuid"] not in here and item["nic"]["master"] == f"node:{node}"]
+    strays = tuple(
+        Stray(item["nic"]["uuid"], item["revision"], item["label"])
+        for item in gone
+        if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
+    )
+    if strays and not survey.defined:
+        return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
+    return Found(strays, away, tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told))
+
+
+def _is_stopped(told: Mapping[str, Sent], item: Mapping[str, Any]) -> bool:
+    sent = told.get(item["nic"]["uuid"])
+    return sent is not None and sent.state == STOPPED
+
+
+def _others(node: str, item: Mapping[str, Any]) -> bool:
+    nodes = item["shown"]["nodes"]
+    return bool(nodes) and node not in nodes

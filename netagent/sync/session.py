@@ -1,0 +1,141 @@
+"""Speak with a registry over its socket, in threads of its own: one request at a time, and the lines of one stream."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from netagent.sync.messages import Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
+from netregistry.client import Client, Garbled, Problem
+from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netagent.sync.messages import Asking, Event
+
+SECONDS = 20.0  #: for one answer
+LARGEST = 32 << 20  #: bytes of one list
+LISTS: dict[str, tuple[str, str]] = {"reports": ("reports", "node"), "nics": ("nics", "node"), "mastered": ("nics", "master")}
+
+
+class Session:
+    """Both threads. ``tell`` is given each event, in one of them, with the number of the stream that it is of, 0 for none.
+
+    ``crowded`` tells whether who is told has too much to do by now.
+    """
+
+    def __init__(self, path: str, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: Callable[[], bool]) -> None:
+        self._path, self._node, self._incarnation, self._tell, self._crowded = path, node, incarnation, tell, crowded
+        self._client = Client(path, f"node:{node}", SECONDS)
+        self._asked: queue.SimpleQueue[Asking | None] = queue.SimpleQueue()
+        self._stream: _Stream | None = None
+        self.stream = 0  #: the number of the stream that counts
+        self._asker = threading.Thread(target=self._answer, name="registry", daemon=True)
+        self._asker.start()
+
+    def ask(self, request: Asking) -> None:
+        """Ask something; the answer comes as an event."""
+        self._asked.put(request)
+
+    def watch(self, start: str) -> None:
+        """Begin the stream."""
+        self.end()
+        self.stream += 1
+        number, tell = self.stream, self._tell
+        self._stream = _Stream(self._path, self._node, self._incarnation, start, lambda event: tell(event, number), self._crowded)
+
+    def end(self) -> None:
+        """End the stream, if there is one; that is no event."""
+        if self._stream is not None:
+            self._stream.end()
+            self._stream = None
+            self.stream += 1
+
+    def close(self, seconds: float) -> None:
+        """End both; what hangs is not waited for."""
+        self.end()
+        self._asked.put(None)
+        self._asker.join(seconds)
+
+    def _answer(self) -> None:
+        while (request := self._asked.get()) is not None:
+            try:
+                event: Event = self._answered(request)
+            except Exception as error:  # whatever comes instead of an answer
+                event = Failed(failure_of(error))
+            self._tell(event, 0)
+        self._client.close()
+
+    def _answered(self, request: Asking) -> Answered:
+        client, place = self._client, f"nodes/{self._node}"
+        if isinstance(request, Hello):
+            return Answered(*client.get(""))
+        if isinstance(request, AskNode):
+            return Answered(*client.get(place))
+        if isinstance(request, List):
+            return self._listed(request)
+        if isinstance(request, Beat):
+            return Answered(*client.change("POST", f"{place}/heartbeat", {"incarnation": self._incarnation}))
+        if isinstance(request, Ask):
+            target = "nics" if request.method == "POST" else f"nics/{request.uuid}"
+            return Answered(*client.change(request.method, target, request.body, request.match, key=request.id))
+        return Answered(*client.change("POST", f"{place}/reports", request.body, key=request.id))
+
+    def _listed(self, request: List) -> Answered:
+        place, name = LISTS[request.what]
+        items: list[Any] = []
+        revision, size = "", 0
+        for page in self._client.pages(place, **{name: f"node:{self._node}" if name == "master" else self._node}):
+            revision = revision or str(page["revision"])
+            items += page["items"]
+            size += len(json.dumps(page))
+            if size > LARGEST:
+                raise ValueError(f"a list has more than {LARGEST} bytes")
+        return Answered(items, revision)
+
+
+class _Stream:
+    """One stream, in a thread of its own."""
+
+    def __init__(
+        self, path: str, node: str, incarnation: str, start: str, tell: Callable[[Event], None], crowded: Callable[[], bool]
+    ) -> None:
+        self._client = Client(path, f"node:{node}", SECONDS)
+        self._lines = self._client.watch(node, start, incarnation)
+        self._tell, self._crowded = tell, crowded
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._hear, name="registry-stream", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let nothing more be told."""
+        self._over.set()
+
+    def _hear(self) -> None:
+        failure = Failure("", "the registry has ended the stream")
+        try:
+            for said in self._lines:
+                while self._crowded() and not self._over.wait(0.05):
+                    pass
+                if self._over.is_set():
+                    break
+                self._tell(Line(said, len(json.dumps(said))))
+        except Exception as error:  # whatever comes instead of lines
+            failure = failure_of(error)
+        finally:
+            self._lines.close()
+        if not self._over.is_set():
+            self._tell(Ended(failure))
+
+
+def failure_of(error: Exception) -> Failure:
+    """Say what an error means: refused, no answer, or nothing that a registry says."""
+    if isinstance(error, Problem):
+        # a status without a kind is no refusal of ours: whoever answers there is another
+        return Failure(error.kind or "fault", str(error))
+    if isinstance(error, NetcommonError):
+        return Failure("", str(error), lie=isinstance(error, Garbled))
+    return Failure("", f"{type(error).__name__}: {error}"[:200], lie=True)

@@ -1,0 +1,49 @@
+"""End a command at SIGTERM or SIGHUP: what it has begun of a NIC is done or taken back, nothing more is begun, and the signal ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+from runtime.errors import Interrupted
+
+WAY_BACK = 7.0  #: seconds within which another signal does not cut short what the first one asked for
+
+_came: list[tuple[int, float]] = []  #: the signals that were heeded, and when
+
+
+def take() -> None:
+    """Heed both from here on; one that the caller ignores, as nohup(1) does, goes on being ignored."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _heed)
+
+
+def between() -> None:
+    """Raise Interrupted where one has come while something was done that ended all the same: nothing more is begun."""
+    if _came:
+        raise Interrupted(_text(_came[0][0]))
+
+
+def end() -> None:
+    """Say it in one line, and die of the signal as other tools do."""
+    number = _came[0][0] if _came else signal.SIGTERM
+    sys.stderr.write(f"netcommon: {_text(number)}\n")
+    sys.stderr.flush()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _heed(number: int, _frame: FrameType | None) -> None:
+    now = time.monotonic()
+    if _came and now - _came[-1][1] < WAY_BACK:
+        return
+    _came.append((number, now))
+    raise Interrupted(_text(number))
+
+
+def _text(number: int) -> str:
+    return f"ended by signal {number}"

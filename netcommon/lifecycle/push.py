@@ -1,0 +1,204 @@
+"""Let NICs be what a registry wants of them, and keep that on disk for their next ups: whoever speaks to the registry calls this.
+
+A NIC that is up is changed as by ``netcommon change`` (netcommon.lifecycle.change): it holds whole, or the NIC is as before. What is
+wanted of NICs that are not up is kept, also of those of other nodes. Nothing here asks a registry.
+"""
+
+from __future__ import annotations
+
+from netcommon.lifecycle import changed_options
+from netcommon.lifecycle.change import change, unchanged
+from netcommon.lifecycle.context import about, alive, locks
+from netcommon.options.tags import of_changed
+from runtime import networks, validate, wanted
+from runtime.environment import environment_of
+from runtime.errors import NetcommonError, TryAgain
+from runtime.record import CHANGING, CLOSING, UP
+from runtime.registry_wanted import RESTART, SAID_EMPTY, taken
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from netcommon.lifecycle.context import Call, Node
+    from runtime.networks import NetworkWanted
+    from runtime.nic import Nic
+    from runtime.record import Record
+    from runtime.registry_wanted import RegistryWanted
+    from runtime.wanted import Wanted
+
+
+class Pushed(NamedTuple):
+    """What became of a push: as an Outcome, and which fields the NIC has only after a restart.
+
+    ``kept``: it is not up, so what is wanted counts from its next up on.
+    """
+
+    changed: bool
+    text: str
+    restart: tuple[str, ...] = ()
+    kept: bool = False
+
+
+def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
+    """Set the NIC to what a registry wants of it where it is up; keep that where it is not. An emulated twin of Xen's follows its NIC.
+
+    The network's values are those on disk (``keep_network``): where they alone have changed, the same is pushed again.
+
+    Raises NicInvalid for what no NIC, or not this one, can be; HostRefused, TryAgain, SettingsInvalid as ``change`` does: then the NIC,
+    and what is kept of it, are as before.
+    """
+    validate.uuid(uuid)
+    for _attempt in range(5):
+        record = _up(node, uuid)
+        if record is None:
+            changed = _kept(node, uuid, asked, call)
+            if changed is None:
+                continue  # it has come up meanwhile
+            return Pushed(changed, f"NIC {uuid} is not up: what the registry wants is kept", kept=True)
+        call = about(call, record)
+        outcome = change(node, uuid, call, lambda before: taken(before, asked, changed_options.moment(node)), closing=True)
+        twin = changed_options.twin_of(node, record.nic)
+        if twin is not None and _is_up(node, twin):
+            change(node, twin.key, about(call, twin), unchanged, closing=True)
+        restart = pending_restart(record.nic, asked)
+        return Pushed(outcome.changed, outcome.text + (f"; pending restart: {', '.join(restart)}" if restart else ""), restart)
+    raise TryAgain(f"NIC {uuid} comes and goes")
+
+
+def pending_restart(nic: Nic, asked: RegistryWanted) -> tuple[str, ...]:
+    """List the fields in which a NIC that runs is not as it is wanted, and which only a restart gives it."""
+    there = environment_of(nic)  # it does not say the model
+    found = []
+    for name, value in asked.fields:
+        has = there.get(name.upper(), "") if name in RESTART else ""
+        has = has.partition("/")[0] if name == "ip" else has
+        if has != value and (name in SAID_EMPTY or (has and value)):
+            found.append(name)
+    return tuple(found)
+
+
+def applied(node: Node, uuid: str, problems: list[str]) -> str:
+    """Give the EPOCH:REVISION of what is in force of a NIC that is up, or will be of one that is not; "" where a registry has said nothing.
+
+    Raises HostRefused where that cannot be read.
+    """
+    record = _up(node, uuid)
+    if record is not None:
+        return (record.before or record).nic.revision
+    return changed_options.read(node, uuid, problems, look=True).revision
+
+
+def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> bool:
+    """Keep what a registry wants of a NIC that is not here, for its next up; True if it is other than before.
+
+    Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, TryAgain where the NIC is up here, or is being
+    worked on; HostRefused.
+    """
+    validate.uuid(uuid)
+    changed = _kept(node, uuid, asked, call)
+    if changed is None:
+        raise TryAgain(f"NIC {uuid} is up: it is to be pushed")
+    return changed
+
+
+def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> bool | None:
+    """As ``keep``; None where the NIC is up."""
+    with locks(node, call) as held:
+        held.uuids({uuid})
+        if _up(node, uuid) is not None:
+            return None
+        found = _there(node, uuid, call)
+        now = changed_options.moment(node)
+        after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
+        list(of_changed(after.by_registry.force(now)))
+        if after != found:
+            wanted.write(node.paths, uuid, after)
+        return after != found
+
+
+def drop(node: Node, uuid: str, call: Call) -> bool:
+    """Forget what a registry wanted of a NIC that is not here; False where it is up, and nothing is done: it stays what it is.
+
+    Raises RecordTooNew for a newer version's file, TryAgain where the NIC is being worked on; HostRefused.
+    """
+    validate.uuid(uuid)
+    with locks(node, call) as held:
+        held.uuids({uuid})
+        if _up(node, uuid) is not None:
+            return False
+        found = _there(node, uuid, call)
+        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="")
+        if after != found:
+            wanted.write(node.paths, uuid, after)
+        return True
+
+
+def _there(node: Node, uuid: str, call: Call) -> Wanted:
+    """Read what is kept of the NIC. Raises TryAgain where a change of it is under way in another network namespace."""
+    problems: list[str] = []
+    wanted.refuse_newer(node.paths, uuid)
+    found = wanted.read(node.paths, uuid, problems)
+    for problem in problems:
+        call.log.error(problem)
+    if found.pending is not None and node.store.elsewhere(uuid):
+        raise TryAgain(f"NIC {uuid} is being changed in another network namespace")
+    return found
+
+
+def keep_network(node: Node, network: NetworkWanted) -> tuple[str, ...]:
+    """Keep what a registry says of a network; give the UUIDs of the NICs that are up in it, which are to be pushed now.
+
+    Give them also where nothing is new: whoever was cut off before it had pushed them asks again.
+
+    Raises HostRefused, RecordTooNew for a newer version's file.
+    """
+    networks.write(node.paths, network)
+    return in_network(node, network.uuid)
+
+
+def drop_network(node: Node, uuid: str) -> tuple[str, ...]:
+    """Forget what was said of a network, unless NICs are up in it: their UUIDs are given, and nothing is done. Raises HostRefused."""
+    there = in_network(node, validate.uuid(uuid, "network"))
+    if not there:
+        networks.remove(node.paths, uuid)
+    return there
+
+
+def in_network(node: Node, uuid: str) -> tuple[str, ...]:
+    """Give the UUIDs of the NICs that are up in a network, by their hypervisor, or by the registry where that names none."""
+    found = []
+    for record in node.store.each([]):
+        if not _is_up(node, record):
+            continue
+        named = record.nic.network.uuid or changed_options.read(node, record.uuid, [], look=True).network
+        if uuid == named or (record.nic.told is not None and record.nic.told.uuid == uuid):
+            found.append(record.uuid)
+    return tuple(found)
+
+
+def retain(node: Node, nics: Collection[str], told: Collection[str], call: Call) -> list[str]:
+    """Forget what a registry wanted of all other NICs, and said of all other networks, but for those that are up here.
+
+    Give what could not be done, one line each: whoever asks tries again. Raises HostRefused where the folders cannot be read.
+    """
+    problems: list[str] = []
+    for uuid in wanted.uuids(node.paths):
+        if uuid not in nics:
+            try:
+                drop(node, uuid, call)
+            except NetcommonError as error:
+                problems.append(str(error))
+    for uuid in networks.uuids(node.paths):
+        if uuid not in told:
+            drop_network(node, uuid)
+    return problems
+
+
+def _up(node: Node, uuid: str) -> Record | None:
+    record = node.store.read(uuid)
+    return record if record is not None and _is_up(node, record) else None
+
+
+def _is_up(node: Node, record: Record) -> bool:
+    return record.state in (UP, CLOSING, CHANGING) and not record.moved and alive(node, node.host.view(), record)

@@ -1,0 +1,101 @@
+"""Tell where the node forwards nothing of a routed guest's, or answers for it nowhere, though all that was done for its NIC holds.
+
+In IPv4 each device's own setting decides on what comes in there; in IPv6 that of all devices does (ip6_forward() in net/ipv6/ip6_output.c),
+unless the device's force_forwarding is on, and a device's own on whether the node answers there for others (ndisc_recv_ns() in
+net/ipv6/ndisc.c). See ip-sysctl.rst.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.operations.neighbour import ProxyNeighbour
+from netcommon.operations.route import GuestRoute, PrefixRoute
+from netcommon.operations.routed_uplink import UNICAST, uplinks
+from netcommon.operations.sysctl import FORWARDING, path_of
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netcommon.host.api.host import View
+    from netcommon.operations.base import Operation
+
+#: The setting by which the kernel answers no ARP requests for addresses of other devices (1, 2) or for any (8).
+ARP_IGNORE = "arp_ignore"
+NOBODY = 8
+
+#: Protocols of routes to networks on a link (ip-route(8)): kernel, boot, static, ra, dhcp.
+NEAR = (2, 3, 4, 9, 16)
+
+
+def stopped(view: View, device: str, operations: Sequence[Operation]) -> list[tuple[str, str]]:
+    """Return why the node forwards nothing of a routed guest's, and what helps. ``operations``: those of its NIC, on ``device``."""
+    routes = [one for one in operations if isinstance(one, GuestRoute | PrefixRoute)]
+    tables = dict.fromkeys((one.family, one.number) for one in routes)
+    found: list[tuple[str, str]] = []
+    for family, table in tables:
+        names = [link.name for link in uplinks(view, family, table).links]
+        found += _closed(view, names) if family == AF_INET else _stopped6(view, [device, *names])
+    if view.sysctl(path_of(AF_INET6, "all", FORWARDING)) != "0":  # who sets that has set each device's own
+        proxies = (one for one in operations if isinstance(one, ProxyNeighbour) and one.deaf(view))
+        found += [_unanswered(one) for one in proxies if _near(view, one)]
+    return found
+
+
+def silent(view: View, device: str, gateway: str) -> list[tuple[str, str]]:
+    """Return why the node does not answer when the guest on ``device`` asks for its IPv4 gateway, which is the node's own, and what helps.
+
+    For what is not its own the kernel answers as a proxy, whatever arp_ignore says (arp_process() and arp_ignore() in net/ipv4/arp.c).
+    """
+    link = view.link(device)
+    rules = {name: view.sysctl(path_of(AF_INET, name, ARP_IGNORE)) or "0" for name in (device, "all")}
+    rule = max(map(int, rules.values()))  # the larger one counts
+    if link is None or rule not in (1, 2, NOBODY) or not gateway or not view.local(AF_INET, gateway):
+        return []
+    own = [each.index for each in view.addresses() if each.address == gateway]
+    if not own or (rule != NOBODY and link.index in own):
+        return []
+    text = f"arp_ignore of {device} is {rule}: the node does not answer the guest for its gateway {gateway}, which is its own"
+    off = " ".join(f"net.ipv4.conf.{name.replace('.', '/')}.{ARP_IGNORE}=0" for name, value in rules.items() if value != "0")
+    return [(text, f"sysctl -w {off}")]
+
+
+def _closed(view: View, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Name the uplinks whose own setting is off. The device's is the NIC's, and repair puts it back."""
+    off = [name for name in names if view.sysctl(path_of(AF_INET, name, FORWARDING)) == "0"]
+    if not off:
+        return []
+    text = f"forwarding of {' and '.join(off)} is 0: the node forwards nothing of what comes in there for the guest"
+    if view.sysctl("net/ipv4/ip_forward") == "0":
+        return [(f"net.ipv4.ip_forward is 0, and {text}", "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d")]
+    return [(f"IPv4 {text}", f"sysctl -w {' '.join(_setting(AF_INET, name) for name in off)}, and the same in /etc/sysctl.d")]
+
+
+def _stopped6(view: View, names: Iterable[str]) -> list[tuple[str, str]]:
+    if view.sysctl(path_of(AF_INET6, "all", FORWARDING)) != "0":
+        return []
+    if all(view.sysctl(path_of(AF_INET6, name, "force_forwarding")) == "1" for name in names):
+        return []
+    text = "net.ipv6.conf.all.forwarding is 0: the node forwards no IPv6, neither from nor to the guest"
+    remedy = "sysctl -w net.ipv6.conf.all.forwarding=1, and the same in /etc/sysctl.d (before: accept_ra=2 on uplinks whose default route "
+    return [(text, f"{remedy}comes from router advertisements)")]
+
+
+def _near(view: View, proxy: ProxyNeighbour) -> bool:
+    """Tell whether the address is of a network on its uplink, where neighbours ask for it, and no route leads them."""
+    routes = (route for protocol in NEAR for route in view.routes_of(AF_INET6, protocol, UNICAST, proxy.ifindex))
+    networks = {route.destination for route in routes if not route.gateway and not route.destination.endswith("/0")}
+    return any(ip_address(proxy.address) in ip_network(each) for each in networks)
+
+
+def _unanswered(proxy: ProxyNeighbour) -> tuple[str, str]:
+    text = f"net.ipv6.conf.{proxy.port}.forwarding is 0: nobody answers there for {proxy.address}, which is of the network on {proxy.port}"
+    before = "(before, if its default route comes from router advertisements: accept_ra=2)"
+    return text, f"sysctl -w {_setting(AF_INET6, proxy.port)} {before}"
+
+
+def _setting(family: int, name: str) -> str:
+    """Write a device's setting for sysctl(8), which takes a dot in a name for a slash, and the other way round."""
+    return f"net.ipv{4 if family == AF_INET else 6}.conf.{name.replace('.', '/')}.{FORWARDING}=1"

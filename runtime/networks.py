@@ -1,0 +1,203 @@
+"""Keep what a registry says of networks: /var/lib/netcommon/wanted/networks/<uuid>.json, for hooks too.
+
+It lies in the folder of what is wanted of NICs (runtime.wanted): where that is not there, nobody has to look for it.
+"""
+
+from __future__ import annotations
+
+from _socket import AF_INET, AF_INET6
+
+from runtime import validate
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.folder import Folder
+from runtime.jsontext import Decoder, dumps
+from runtime.typed import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from runtime.paths import Paths
+
+SCHEMA = 1
+FOLDER = "networks"
+LONGEST = 1 << 16  #: bytes of a file
+MOST = 16  #: resolvers, domains, routes
+LOWEST_MTU, HIGHEST_MTU = 68, 65535  #: bytes (RFC 791)
+LONGEST_SEARCH = 255  #: bytes of all domains together: an option of DHCPv4 has a length of one byte (RFC 2132, 2)
+_HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class NetworkWanted(NamedTuple):
+    """What a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
+
+    uuid: str
+    revision: str  #: EPOCH:REVISION
+    name: str = ""
+    gateway: str = ""
+    gateway6: str = ""
+    resolvers: tuple[str, ...] = ()  #: addresses of name servers, of both families
+    search: tuple[str, ...] = ()  #: domains
+    routes: tuple[tuple[str, str], ...] = ()  #: IPv4 prefix, and the IPv4 address of the router to it
+    mtu: int = 0
+
+
+def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWanted:
+    """Give what a registry says of a network, of its JSON; fields that guests are not told are not looked at. Raises NicInvalid."""
+    if not validate.is_revision(revision):
+        raise NicInvalid("revision", revision, "EPOCH:REVISION")
+    mtu = said.get("mtu", 0)
+    if type(mtu) is not int or (mtu and not LOWEST_MTU <= mtu <= HIGHEST_MTU):
+        raise NicInvalid("mtu", str(mtu)[:20], f"0, or {LOWEST_MTU} to {HIGHEST_MTU} bytes")
+    routes = _list(said, "routes", _route)
+    if len({prefix for prefix, _via in routes}) != len(routes):
+        raise NicInvalid("routes", "a prefix twice", "each prefix once")
+    search = _list(said, "search", lambda each: _domain(_text(each, "search")))
+    if sum(len(each) + 2 for each in search) > LONGEST_SEARCH:
+        raise NicInvalid("search", " ".join(search)[:80], f"domains of {LONGEST_SEARCH} characters together")
+    return NetworkWanted(
+        validate.uuid(uuid, "network"),
+        revision,
+        validate.name(_text(said.get("name", ""), "name"), "name"),
+        _gateway(said, "gateway", AF_INET),
+        _gateway(said, "gateway6", AF_INET6),
+        _list(said, "resolvers", lambda each: validate.address(_text(each, "resolvers"), "resolvers", length=False)),
+        search,
+        routes,
+        mtu,
+    )
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise NicInvalid(field, str(value)[:80], "a text")
+    return value
+
+
+def _gateway(said: Mapping[str, Any], field: str, family: int) -> str:
+    text = _text(said.get(field, ""), field)
+    return validate.address(text, field, family, length=False) if text else ""
+
+
+def _list(said: Mapping[str, Any], field: str, each: Callable[[object], Any]) -> tuple[Any, ...]:
+    value = said.get(field, [])
+    found = tuple(map(each, value)) if isinstance(value, list) and len(value) <= MOST else None
+    if found is None or len(set(found)) != len(found):
+        raise NicInvalid(field, str(value)[:80], f"a list of at most {MOST}, each once")
+    return found
+
+
+def _route(value: object) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        raise NicInvalid("routes", str(value)[:80], "an object with a prefix and a router")
+    prefix, via = (_text(value.get(name), "routes") for name in ("prefix", "via"))
+    return validate.prefix(prefix, "routes", AF_INET), validate.address(via, "routes", AF_INET, length=False)
+
+
+def _domain(text: str) -> str:
+    """Give a domain (RFC 1035, 2.3.1)."""
+    labels = text.split(".")
+    good = len(text) <= 240 and all(0 < len(label) <= 63 and _HOST.issuperset(label) for label in labels)
+    if not good or any(label[0] == "-" or label[-1] == "-" for label in labels):
+        raise NicInvalid("search", text[:80], 'a domain such as "example.com", in lower case')
+    return text
+
+
+def document(network: NetworkWanted) -> dict[str, object]:
+    """Give the network as JSON has it, which ``network_of`` reads."""
+    return {**network._asdict(), "routes": [{"prefix": prefix, "via": via} for prefix, via in network.routes]}
+
+
+def to_json(network: NetworkWanted) -> bytes:
+    """The file's bytes, ASCII."""
+    return dumps({"schema": SCHEMA, **document(network)}).encode("ascii") + b"\n"
+
+
+def from_json(data: bytes, uuid: str) -> NetworkWanted:
+    """Read the bytes of the file of a network. Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none."""
+    try:
+        stored = Decoder().whole(data.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
+    if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
+        raise RecordUnreadable("not a JSON object with a schema")
+    if stored["schema"] > SCHEMA:
+        raise RecordTooNew(f"schema {stored['schema']} is newer than {SCHEMA}, the newest this version knows")
+    if set(stored) != {"schema", *NetworkWanted._fields} or stored["schema"] != SCHEMA or stored["uuid"] != uuid:
+        raise RecordUnreadable("not the fields of its schema, or another network's")
+    try:
+        return network_of(uuid, _text(stored["revision"], "revision"), stored)
+    except NicInvalid as error:
+        raise RecordUnreadable(str(error)) from None
+
+
+# -- the folder
+
+
+def read(paths: Paths, uuid: str, problems: list[str], readonly: bool = False) -> NetworkWanted | None:
+    """Read what a registry has said of the network; None where it has said nothing.
+
+    A file that is damaged goes to quarantine (not if ``readonly``), and one of a newer version stays: ``problems`` says so, and nothing
+    counts as said.
+
+    Raises HostRefused where the folder cannot be read, or others could have written there.
+    """
+    folder = Folder.find(f"{paths.wanted}/{FOLDER}") if validate.is_uuid(uuid) else None
+    if folder is None:
+        return None
+    with folder:
+        name = f"{uuid}.json"
+        try:
+            data = folder.read(name, LONGEST)
+            return None if data is None else from_json(data, uuid)
+        except RecordTooNew as error:
+            problems.append(f"{folder.path}/{name} is left alone: {error}")
+        except RecordUnreadable as error:
+            problems.append(f"{folder.path}/{name} is damaged: {error}" if readonly else _quarantine(folder, name, str(error)))
+        return None
+
+
+def _quarantine(folder: Folder, name: str, why: str) -> str:
+    try:
+        where = folder.put_aside(name)
+    except HostRefused as error:
+        return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
+    return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the network's guests are told what the settings say"
+
+
+def write(paths: Paths, network: NetworkWanted) -> bool:
+    """Write it, to outlive a power failure; True if it is other than before.
+
+    Raises HostRefused, and RecordTooNew where a newer version has written the file.
+    """
+    with Folder.make(paths.wanted, sync=True), Folder.make(f"{paths.wanted}/{FOLDER}", sync=True) as folder:
+        name = f"{validate.uuid(network.uuid, 'network')}.json"
+        try:
+            data = folder.read(name, LONGEST)
+            if data is not None and from_json(data, network.uuid) == network:
+                return False
+        except RecordUnreadable:
+            pass  # it is replaced
+        folder.write(name, to_json(network), sync=True)
+        return True
+
+
+def remove(paths: Paths, uuid: str) -> bool:
+    """Forget what was said of the network; True if there was anything. Raises HostRefused."""
+    folder = Folder.find(f"{paths.wanted}/{FOLDER}")
+    if folder is None:
+        return False
+    with folder:
+        gone = folder.remove(f"{validate.uuid(uuid, 'network')}.json")
+        if gone:
+            folder.flush()
+        return gone
+
+
+def uuids(paths: Paths) -> list[str]:
+    """List the networks of which anything was said, without a look at what. Raises HostRefused."""
+    folder = Folder.find(f"{paths.wanted}/{FOLDER}")
+    if folder is None:
+        return []
+    with folder:
+        return [name[:-5] for name in folder.names() if name.endswith(".json") and validate.is_uuid(name[:-5])]

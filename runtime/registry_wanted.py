@@ -1,0 +1,94 @@
+"""Take what a registry wants of a NIC into what is wanted of it (runtime.wanted). Hooks only read what became of that."""
+
+from __future__ import annotations
+
+from runtime import validate
+from runtime.errors import NicInvalid
+from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.wanted import LONGEST, End, Entry, Moment, is_option, plausible, to_json, until_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from runtime.wanted import Wanted
+
+MOST = 100  #: options of one NIC
+
+
+class RegistryOption(NamedTuple):
+    """One option that a registry sets, its value as a tag would give it. ``until``: seconds since the epoch; 0: for good."""
+
+    name: str
+    value: str
+    until: float = 0.0
+
+
+class RegistryWanted(NamedTuple):
+    """What a registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+
+    ``fields``: of what only a restart gives a NIC (RESTART), name and value, what the registry says; it is compared, and not kept.
+    """
+
+    revision: str
+    options: tuple[RegistryOption, ...] = ()
+    network: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+#: The option in which a NIC has the further addresses that a registry knows of it.
+ADDRESSES = "addresses"
+
+#: What only a restart gives a NIC, as a registry calls it. Of ``SAID_EMPTY`` "" means that there is none, of the others that nobody says.
+RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
+SAID_EMPTY = frozenset({"ip", "vlan"})
+
+
+def wanted_of(revision: str, said: Mapping[str, Any]) -> RegistryWanted:
+    """Give what a registry wants of a NIC, of its JSON. Its further addresses are an option, unless one is set. Raises NicInvalid."""
+    try:
+        options = [RegistryOption(str(one["name"]), str(one["value"]), float(one.get("until", 0))) for one in said.get("options", ())]
+        addresses = ",".join(map(str, said.get("addresses", ())))
+        if addresses and all(one.name != ADDRESSES for one in options):
+            options.append(RegistryOption(ADDRESSES, addresses))
+        fields = [(name, str(said[name])) for name in RESTART if name in said]
+        return RegistryWanted(revision, tuple(options), str(said.get("network", "")), tuple(fields))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NicInvalid("NIC", str(said)[:80], "a NIC as the registry's reference has it") from None
+
+
+def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
+    """Give what is wanted of the NIC as a registry wants it by now.
+
+    An option that ends when it would have ended before keeps that end by the boot's clock; one that has ended already is left out.
+
+    Raises NicInvalid for what cannot be wanted of any NIC. Whether there is such an option is not looked at.
+    """
+    known = {(each.option, each.value, until_of(each)): each for each in before.registry}
+    entries = list[Entry]()
+    for name, value, until in _checked(asked).options:
+        left = until - now.wall
+        if (there := known.get((name, value, until))) is not None:
+            entries.append(there)
+        elif not until or left > 0:
+            entries.append(Entry(name, value, End(now, Moment(now.boot, now.monotonic + left, until)) if until else None))
+    after = before._replace(registry=tuple(entries), revision=asked.revision, network=asked.network)
+    if 2 * len(to_json(after.by_registry)) > LONGEST // 2:  # once more while it is pending, and beside what is of this node
+        raise NicInvalid("options", f"{len(entries)} options", f"options of {LONGEST // 4} bytes as JSON")
+    return after
+
+
+def _checked(asked: RegistryWanted) -> RegistryWanted:
+    if not validate.is_revision(asked.revision):
+        raise NicInvalid("revision", asked.revision, "EPOCH:REVISION")
+    if asked.network and not validate.is_uuid(asked.network):
+        raise NicInvalid("network", asked.network, "a UUID in lower case, or nothing")
+    names = [each.name for each in asked.options]
+    if len(set(names)) != len(names) or len(names) > MOST:
+        raise NicInvalid("options", " ".join(names)[:200], f"at most {MOST} options, each once")
+    for name, _value, until in asked.options:
+        if not is_option(name):
+            raise NicInvalid("option", name[:80], "an option's name")
+        if not plausible(until):
+            raise NicInvalid(name, str(until)[:80], "a time in seconds since the epoch, or 0")
+    return asked

@@ -1,0 +1,95 @@
+"""A real agent of a node that has joined a registry: what the kernel has is reported, and becomes what is wanted."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netagent.observe.control import ask
+from netregistry.client import SOCKET, Client
+from runtime import definitions
+from runtime.environment import nic_from_environment
+from runtime.membership import Membership, write
+from runtime.paths import Paths
+from tests.kernel.test_doors_parallel import environment
+from tests.support.agent import agent
+from tests.support.netns import run
+from tests.support.node import Node
+from tests.support.registry import NODES
+from tests.support.rundoor import rundoor
+from tests.support.service import Served, served
+
+SETTINGS = "[registry]\ncompare_delay = 1\n"
+
+
+@pytest.fixture
+def registry(node: Node) -> Iterator[Served]:
+    """A registry that is served where it usually is, and this node, which has joined it."""
+    folder = Path(SOCKET).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    write(Paths(), Membership(NODES[0], "node0"))
+    with served(folder) as found:
+        found.join(0)
+        yield found
+
+
+def item(client: Client, uuid: str) -> dict[str, Any]:
+    time.sleep(0.01)  # whoever asks on and on is asked to wait
+    found = [each for each in client.all("nics") if each["nic"]["uuid"] == uuid]
+    return found[0] if found else {"shown": {"state": "", "applied": ""}, "revision": "?"}
+
+
+def isolated(device: str) -> bool:
+    return "isolated on" in run("bridge", "-d", "link", "show", "dev", device)
+
+
+def status(node: Node) -> dict[str, Any]:
+    from netcommon.host.linux.host import LinuxHost
+
+    with_host = LinuxHost(Paths(), clock=time.monotonic)
+    try:
+        return ask(Paths().state, with_host.identity().netns)
+    finally:
+        with_host.close()
+
+
+def test_a_nic_from_its_up_to_its_end(node: Node, registry: Served) -> None:
+    """Reported within 6 s, changed within 4 s, stopped within 6 s; a registry that stands still keeps no hook waiting."""
+    run("ip", "link", "add", "br0", "type", "bridge")
+    run("ip", "link", "set", "br0", "up")
+    tap = node.tap()
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    uuid, client = nic["INTERFACE_UUID"], registry.client()
+    definitions.write(Paths(), nic_from_environment(nic))  # this machine may have Ganeti, which would be the master of others
+    with agent(settings=SETTINGS) as running:
+        running.rested()
+        assert rundoor("kvm-ifup", nic).status == 0
+        took = running.took(lambda: item(client, uuid)["shown"]["state"] == "running", 20, "it is reported, and known")
+        assert took < 6
+        assert not isolated("tap0")
+        client.change("PATCH", f"nics/{uuid}", {"options": [{"name": "isolated", "value": "yes"}]})
+        changed = running.took(lambda: isolated("tap0"), 20, "what is wanted is in the kernel")
+        assert changed < 4
+        running.took(lambda: item(client, uuid)["shown"]["applied"] == item(client, uuid)["revision"], 20, "and reported")
+        said = status(node)
+        assert said["agent"]["registry"] == "in step" and said["alarms"] == {}
+        running.restart()
+        running.took(lambda: status(node)["agent"].get("registry") == "in step", 20, "a restarted agent is not taken for another one")
+        tap.close()
+        stopped = running.took(lambda: item(client, uuid)["shown"]["state"] == "stopped", 20, "its end is reported")
+        assert stopped < 6
+        print(f"registry: reported after {took:.2f} s, changed after {changed:.2f} s, stopped after {stopped:.2f} s")
+
+
+def test_a_node_that_has_not_joined_asks_nobody(node: Node) -> None:
+    with agent(settings=SETTINGS) as running:
+        assert "registry" not in status(node)["agent"]
+        write(Paths(), Membership(NODES[0], "node0"))
+        running.signal(signal.SIGHUP)
+        running.took(lambda: "away" in str(status(node)["agent"].get("registry")), 10, "it has joined, and nobody answers")
+        assert status(node)["alarms"] == {}

@@ -1,0 +1,186 @@
+"""check, explain and tree on forwarding, gateways and uplinks that fail under NICs that are up: echoes decide whether all is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from netcommon.doctor import findings
+from runtime.paths import Paths
+from tests.support.netns import run, sysctl
+from tests.support.node import Node
+from tests.support.routed import (
+    FAR4,
+    FAR6,
+    GATEWAY4,
+    GATEWAY6,
+    NODE4,
+    NODE6,
+    TABLE,
+    Site,
+    drift,
+    mend,
+    options,
+    proxies,
+    reaches,
+)
+from tests.support.rundoor import rundoor
+from tests.support.verdict import idle, lost, remedied
+
+HOST = {4: "192.0.2.5", 6: "2001:db8:f::5"}
+FAR = {4: FAR4, 6: FAR6}
+
+#: What is written after the up, the family whose echoes it stops, and what is said of it; "" nothing is.
+CASES = {
+    "ip_forward": ("net/ipv4/ip_forward", 4, "net.ipv4.ip_forward is 0, and forwarding of up0 is 0"),
+    "all 4": ("net/ipv4/conf/all/forwarding", 4, "net.ipv4.ip_forward is 0, and forwarding of up0 is 0"),
+    "uplink 4": ("net/ipv4/conf/up0/forwarding", 4, "IPv4 forwarding of up0 is 0"),
+    "all 6": ("net/ipv6/conf/all/forwarding", 6, "net.ipv6.conf.all.forwarding is 0"),
+    "uplink 6": ("net/ipv6/conf/up0/forwarding", 6, "net.ipv6.conf.up0.forwarding is 0: nobody answers there for 2001:db8:f::5"),
+    "another 4": ("net/ipv4/conf/lo/forwarding", 0, ""),
+    "another 6": ("net/ipv6/conf/lo/forwarding", 0, ""),
+}
+
+
+def up(site: Site) -> None:
+    site.guest(f"{HOST[4]}/32", f"{HOST[6]}/128")
+    site.up(site.nic(IP=HOST[4], TAGS=options("uplink_proxy:both", f"addresses:{HOST[6]}", "rp_filter:off")))
+
+
+def passing(site: Site) -> set[int]:
+    """The families whose echoes pass in both directions, whatever the router knows of the guest."""
+    site.router.run("ip", "neighbour", "flush", "all")
+    out = reaches(site.guests["tap0"], *FAR.values())
+    back = reaches(site.router, *HOST.values())
+    return {family for family in HOST if FAR[family] in out and HOST[family] in back}
+
+
+@pytest.mark.parametrize("table", ["", TABLE], ids=["main", "table"])
+@pytest.mark.parametrize("case", CASES)
+def test_echoes_decide(node: Node, case: str, table: str) -> None:
+    site = Site(node, table)
+    up(site)
+    assert passing(site) == {4, 6} and lost() == []
+    path, family, words = CASES[case]
+    sysctl(path, "0")
+    mend()  # the NIC's own device has a setting on record, which is repaired: the others are the administrator's
+    assert drift() == [] and passing(site) == {4, 6} - {family}
+    found = lost()
+    assert len(found) == bool(words) and all(words in why for why, _remedy in found)
+    for _why, remedy in found:
+        remedied(remedy)
+    assert passing(site) == {4, 6} and lost() == []
+
+
+def test_a_router_with_a_route_need_not_ask(node: Node) -> None:
+    """What is of no network on the uplink comes by a route: that the kernel answers for nobody there is said, and is no fault."""
+    site = Site(node, TABLE)
+    guest = site.guest("2001:db8:77::5/128")
+    site.up(site.nic(IP="2001:db8:77::5", NETWORK_SUBNET6="2001:db8:77::/64"))
+    site.router.run("ip", "route", "add", "2001:db8:77::/64", "via", NODE6)
+    sysctl("net/ipv6/conf/up0/forwarding", "0")
+    run("ip", "-6", "neighbour", "flush", "all")
+    assert reaches(guest, FAR6, source="2001:db8:77::5") == [FAR6] and reaches(site.router, "2001:db8:77::5") == ["2001:db8:77::5"]
+    assert lost() == [] and "net.ipv6.conf.up0.forwarding is 0: the kernel does not answer there for others" in idle()
+
+
+#: arp_ignore of all devices and of the tap, whether the gateway is on the tap as well, and whether the guest has a way out.
+IGNORED = {
+    "none": (0, 0, False, True),
+    "all, 1": (1, 0, False, False),
+    "the tap, 1": (0, 1, False, False),
+    "all, 2": (2, 0, False, False),
+    "all, 8": (8, 0, False, False),
+    "on the tap, 1": (1, 0, True, True),
+    "on the tap, 8": (0, 8, True, False),
+    "scopes": (3, 0, False, True),
+    "reserved": (4, 0, False, True),
+}
+
+
+@pytest.mark.parametrize("case", IGNORED)
+def test_a_gateway_that_is_the_nodes_own(node: Node, case: str) -> None:
+    """The guest asks for it by ARP: whoever looks is told where the kernel does not answer."""
+    site = Site(node, "")
+    everywhere, own, there, passes = IGNORED[case]
+    run("ip", "address", "add", "203.0.113.1/32", "dev", "lo")
+    guest = site.guest("203.0.113.5/32", gateways=("203.0.113.1",))
+    site.router.run("ip", "route", "add", "203.0.113.0/24", "via", NODE4)
+    site.up(
+        site.nic(IP="203.0.113.5", NETWORK_GATEWAY="203.0.113.1", NETWORK_GATEWAY6="", NETWORK_SUBNET6="", TAGS=options("rp_filter:off"))
+    )
+    if there:
+        run("ip", "address", "add", "203.0.113.1/32", "dev", "tap0")
+    assert reaches(guest, FAR4) == [FAR4] and lost() == []
+    sysctl("net/ipv4/conf/all/arp_ignore", str(everywhere))
+    sysctl("net/ipv4/conf/tap0/arp_ignore", str(own))
+    guest.run("ip", "neighbour", "flush", "all")
+    assert bool(reaches(guest, FAR4)) == passes
+    found, told = lost(), [each for each in findings(Paths()) if each.topic == "gateways"]
+    assert bool(found) == bool(told) == (not passes) and drift() == []
+    for why, remedy in found:
+        assert "does not answer the guest for its gateway 203.0.113.1" in why and why in told[0].text
+        remedied(remedy)
+    guest.run("ip", "neighbour", "flush", "all")  # the one that got no answer
+    assert reaches(guest, FAR4) == [FAR4] and lost() == []
+
+
+def test_a_gateway_by_proxy_is_answered_for(node: Node) -> None:
+    """What is not the node's own it answers for whatever arp_ignore says."""
+    site = Site(node, "")
+    up(site)
+    sysctl("net/ipv4/conf/all/arp_ignore", "8")
+    site.guests["tap0"].run("ip", "neighbour", "flush", "all")
+    assert reaches(site.guests["tap0"], FAR4) == [FAR4] and lost() == []
+
+
+def test_a_table_without_an_uplink(node: Node) -> None:
+    """The up warns, and whoever looks later is told too; it may be meant so, and is no fault."""
+    site = Site(node, TABLE)
+    for family in ("-4", "-6"):
+        run("ip", family, "route", "del", "default", "table", TABLE)
+        run("ip", family, "rule", "del", "preference", "400")
+    site.guest(f"{HOST[4]}/32", f"{HOST[6]}/128")
+    done = rundoor("kvm-ifup", site.nic(IP=HOST[4], TAGS=options("uplink_proxy:both", f"addresses:{HOST[6]}", "rp_filter:off")))
+    words = [f"tables 100 and main have no IPv{family} default route" for family in HOST]
+    assert done.status == 0 and all(each in done.stderr for each in words)
+    assert passing(site) == set() and lost() == []
+    told = [each.text for each in findings(Paths()) if each.topic == "uplinks"]
+    assert all(any(each in line for line in idle()) and any(each in line for line in told) for each in words)
+    site.defaults("up0")
+    mend()
+    for family in ("-4", "-6"):
+        run("ip", family, "rule", "add", "iif", "up0", "lookup", TABLE, "preference", "400")
+    assert passing(site) == {4, 6} and idle() == [] and lost() == []
+    assert not [each for each in findings(Paths()) if each.topic == "uplinks" and "no IPv" in each.text]
+
+
+@pytest.mark.parametrize("table", ["", TABLE], ids=["main", "table"])
+def test_two_halves_are_a_default_route(node: Node, table: str) -> None:
+    """The node answers on the device by which both lead; of one alone that is not told."""
+    site = Site(node, table)
+    for family, halves, gateway in (("-4", ("0.0.0.0/1", "128.0.0.0/1"), GATEWAY4), ("-6", ("::/1", "8000::/1"), GATEWAY6)):
+        where = ("table", table or "main")
+        run("ip", family, "route", "del", "default", *where)
+        for half in halves:
+            run("ip", family, "route", "add", half, "via", gateway, "dev", "up0", *where)
+        if table:
+            run("ip", family, "rule", "del", "preference", "400")
+            run(
+                "ip",
+                family,
+                "rule",
+                "add",
+                "to",
+                f"{HOST[4]}/32" if family == "-4" else f"{HOST[6]}/128",
+                "lookup",
+                table,
+                "preference",
+                "400",
+            )
+    up(site)
+    assert proxies("up0") == sorted((each, "174") for each in HOST.values())
+    assert passing(site) == {4, 6} and lost() == [] and idle() == [] and drift() == []
+    run("ip", "-4", "route", "del", "0.0.0.0/1", "table", table or "main")
+    run("ip", "-6", "route", "del", "::/1", "table", table or "main")
+    assert drift() == []  # it stays on the uplink that it was found by
+    assert any("no uplink of table" in line for line in idle())

@@ -1,0 +1,252 @@
+"""A node's synchronisation as the agent runs it: a real service over its socket, real records and definitions, on a simulated host."""
+
+from __future__ import annotations
+
+import errno
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netagent.loop import Loop
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.reconcile.keyed_pool import Key
+from netagent.sync.driver import Around, Sync
+from netagent.sync.rules import Rules
+from netcommon.host.api.host import Answer
+from netcommon.lifecycle.context import Clock
+from netcommon.lifecycle.push import applied
+from netregistry.service import queries
+from runtime import definitions
+from runtime.nic import Nic
+from tests.support.registry import NODES
+from tests.support.service import Served, served
+from tests.support.sim import UUIDS, Sim, nic
+
+LIMIT = 20.0  #: seconds for anything to happen
+RULES = Rules(pause=0.1, first=(0.2, 0.2), every=1.0, confirm=0.1)
+
+
+class Agent:
+    """What of an agent a Sync has: a loop, alarms and metrics; the workers' work is done in the loop, a piece at a time."""
+
+    def __init__(self, sim: Sim, path: str, rules: Rules = RULES) -> None:
+        self.sim, self.path, self.rules = sim, path, rules
+        self.metrics = Metrics()
+        self.alarms = Alarms(sim.log, self.metrics)
+        self.failures: list[Exception] = []
+        self.broken = False
+        self.asked: list[str] = []
+
+    @contextmanager
+    def running(self) -> Iterator[Sync]:
+        self.loop = Loop(time.monotonic, self.failures.append)
+        around = Around(self.loop, Clock(), self.sim.log, self.alarms, self.metrics, self._put, lambda _worker: self.sim.call())
+        sim = self.sim
+        sync = self.sync = Sync(NODES[0], self.path, self.rules, around, f"{sim.paths.state}/agent", sim.paths.lib, random.Random(0))
+        try:
+            sync.start()
+            yield sync
+        finally:
+            sync.close(5.0)
+            self.loop.close()
+        assert self.failures == []
+
+    def _put(self, key: Key, job: Callable[[Any], None], _today: bool) -> None:
+        self.asked.append(key.sort)
+        worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
+
+        def run() -> None:
+            if self.broken:  # as a worker that cannot open its node
+                self.sync.unworked(key, "the state directory cannot be read")
+            else:
+                job(worker)
+
+        self.loop.tell(run)
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        limit = time.monotonic() + LIMIT
+        while not holds():
+            assert time.monotonic() < limit, f"not so after {LIMIT} s: {what}; {self.alarms.active()} {self.failures}"
+            self.loop.turn(0.05)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path) as found:
+        found.join(0)
+        yield found
+
+
+@pytest.fixture
+def agent(sim: Sim, service: Served) -> Agent:
+    return Agent(sim, service.path)
+
+
+def reports(service: Served) -> dict[str, dict[str, Any]]:
+    return {item["report"]["nic"]: item["report"] for item in service.client().all("reports", node=NODES[0])}
+
+
+def shown(service: Served, uuid: str = UUIDS[0]) -> dict[str, Any] | None:
+    found = [item for item in service.client().all("nics") if item["nic"]["uuid"] == uuid]
+    return found[0] if found else None
+
+
+def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, service: Served) -> None:
+    """The whole way: what comes up is known within seconds, what the operator wants is in force, and what stops is said to."""
+    there = nic("bridged")
+    with agent.running() as sync:
+        sim.up(there)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        item = shown(service)
+        assert item is not None and item["nic"]["master"] == f"node:{NODES[0]}"
+        assert (item["nic"]["mac"], item["nic"]["instance"], item["nic"]["link"]) == (there.mac, there.instance, there.link)
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+        agent.until(lambda: applied(sim.node, UUIDS[0], []) == item_revision(service), "it is set")
+        agent.until(lambda: reports(service)[UUIDS[0]]["applied"] == item_revision(service), "that is reported")
+        said = reports(service)[UUIDS[0]]
+        assert said["state"] == "running" and said["tap"] == there.interface and said["options"][0]["name"] == "isolated"
+        agent.until(lambda: (shown(service) or {})["shown"]["state"] == "running", "the node is alive")
+        sim.down(there)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "that it has stopped is reported")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        status = sync.status()
+        assert status["registry"] == "in step" and status["registry marks"] == 0
+    assert agent.alarms.active() == {}
+    assert agent.metrics.value("netcommon_registry_connected") == 1
+
+
+def one(number: int) -> Nic:
+    """Give one of several NICs of plain QEMU."""
+    more = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "MAC": f"aa:00:00:00:00:0{number + 1}"}
+    return nic("bridged", **more, INTERFACE_INDEX=str(number))
+
+
+def item_revision(service: Served) -> str:
+    item = shown(service)
+    assert item is not None
+    return str(item["revision"])
+
+
+def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: Agent, sim: Sim, service: Served) -> None:
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        before = sim.picture()
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        with sim.failing(0, Answer(errno.EPERM, "no"), times=1):
+            service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+            agent.until(lambda: reports(service)[UUIDS[0]]["refused"], "the refusal is reported")
+        assert sim.picture() == before and "registry-refused" in agent.alarms.active()
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": []})
+        agent.until(lambda: not reports(service)[UUIDS[0]]["refused"], "it is over")
+        agent.until(lambda: "registry-refused" not in agent.alarms.active(), "the alarm too")
+
+
+def test_a_definition_that_is_gone_goes_and_one_that_is_there_stays(agent: Agent, sim: Sim, service: Served) -> None:
+    """Also where somebody has removed the file: but not at once, and never while the NIC is up, or nothing is defined any more."""
+    for number in range(3):
+        definitions.write(sim.paths, one(number))
+    with agent.running() as sync:
+        for number in range(3):
+            agent.until(lambda number=number: shown(service, UUIDS[number]), "what is defined is made known")
+        agent.until(lambda: {each["state"] for each in reports(service).values()} == {"stopped"}, "none is up")
+        sim.up(one(0))
+        for number in (0, 1):
+            (Path(sim.paths.definitions) / f"{UUIDS[number]}.toml").unlink()
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service, UUIDS[1]) is None, "what is gone goes")
+        assert shown(service, UUIDS[0]) and shown(service, UUIDS[2]), "what is up, or defined, stays"
+        sim.down(one(0))
+        (Path(sim.paths.definitions) / f"{UUIDS[2]}.toml").unlink()
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nothing is defined any more")
+        assert shown(service, UUIDS[2])
+
+
+def test_a_service_that_is_away(agent: Agent, sim: Sim, tmp_path: Path, service: Served) -> None:
+    """What happened meanwhile, on either side, is caught up with, by one look at what was known; and by none of all again."""
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+    revision = str(sync.machine.inbox.ready)
+    sim.down(nic("bridged"))
+    service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+    watched: list[str] = []
+    with agent.running() as again:
+        session = again._session
+        watch = session.watch
+        session.watch = lambda start: (watched.append(start), watch(start))[1]  # type: ignore[method-assign]
+        agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "what has no record is stopped")
+        agent.until(lambda: again.machine.idle and again.machine.inbox.complete, "it is caught up with")
+        assert watched == [revision], "it went on where it was"
+        assert applied(sim.node, UUIDS[0], []) == item_revision(service), "on disk for the next up"
+
+
+def test_a_service_without_streams(agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one: the node is alive by its signs of life, what it has is reported, and nothing is asked for that there is not."""
+    monkeypatch.setattr(queries, "ABILITIES", tuple(each for each in queries.ABILITIES if each != "watch"))
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is reported")
+        agent.until(lambda: next(service.client().all("nodes"))["alive"], "the node is alive")
+        assert service.client().get("status").body["streams"] == 0 and not sync.machine.line.stream
+        assert reports(service)[UUIDS[0]]["state"] == "running" and agent.alarms.active() == {}
+
+
+def test_a_nic_whose_record_is_lost_is_not_told_as_stopped(agent: Agent, sim: Sim, service: Served) -> None:
+    """It runs, as its tap says; it is told as it was, and when its record is back as it is."""
+    definitions.write(sim.paths, one(0))
+    record = Path(sim.paths.state) / "nics" / f"{UUIDS[0]}.json"
+    with agent.running() as sync:
+        sim.up(one(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") == "running", "it is reported")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        kept = record.read_bytes()
+        record.unlink()
+        for tell in (sync.lost, lambda: sync.marked(UUIDS[0])):
+            looks = len(agent.asked)
+            tell()
+            agent.until(lambda looks=looks: len(agent.asked) > looks + 1, "it is looked at")
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "there is an alarm")
+        assert reports(service)[UUIDS[0]]["state"] == "running"
+        record.write_bytes(kept)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        sim.down(one(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "a down is a down")
+
+
+def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: Sim, service: Served) -> None:
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.idle, "it is in step")
+        agent.broken = True
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: sync.machine._unclear, "nothing can be told of it")
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nor of anything")
+        agent.broken = False
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+
+
+def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:
+    """The node is as it was; the alarm comes after a minute, which a clock would have to tell."""
+    agent = Agent(sim, str(tmp_path / "nobody"))
+    before = sim.picture()
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.line.reason, "nobody answers")
+        assert "no registry is served" in str(sync.status()["registry"])
+    assert sim.picture() == before

@@ -1,0 +1,28 @@
+"""What a registry says of a NIC, as its node reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from netagent.sync.messages import Option, Wanted
+from netagent.sync.reading import Lie, Revision, Told, wanted_of
+from tests.support.nics import U1
+
+
+def told(**fields: object) -> Told:
+    return Told("enter", "nic", U1, {"uuid": U1, "options": [{"name": "isolated", "value": "yes"}], **fields}, Revision("e", 7))
+
+
+def test_further_addresses_are_an_option() -> None:
+    """As `netcommon define --network` keeps them; the option that the operator has set is the stronger word."""
+    isolated = Option("isolated", "yes")
+    assert wanted_of(told()) == wanted_of(told(addresses=[])) == Wanted("e:7", (isolated,))
+    assert wanted_of(told(addresses=["192.0.2.7", "2001:db8::7"])).options == (isolated, Option("addresses", "192.0.2.7,2001:db8::7"))
+    own = {"name": "addresses", "value": "192.0.2.9"}
+    assert wanted_of(told(options=[own], addresses=["192.0.2.7"])).options == (Option("addresses", "192.0.2.9"),)
+
+
+@pytest.mark.parametrize("wrong", ["192.0.2.7", [7], [["192.0.2.7"]], ["192.0.2.7"] * 1000, {}])
+def test_addresses_that_are_none(wrong: object) -> None:
+    with pytest.raises(Lie, match="addresses"):
+        wanted_of(told(addresses=wrong))

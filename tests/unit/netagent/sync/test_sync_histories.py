@@ -1,0 +1,231 @@
+"""Histories by chance of nodes that synchronise with a registry: what must always hold does, and all of them converge.
+
+The machine and the registry's core are the real ones; time, network, disk and hosts are simulated (tests/support/sync_world.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from netregistry.model import keys
+from netregistry.request import Call
+from netregistry.state import shown
+from tests.support.registry import OPERATOR
+from tests.support.sample import sample
+from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
+
+HISTORIES = 10_000
+SAMPLE = 60
+QUIET = 1500.0  #: seconds until everything has converged: five comparisons
+
+
+def act(world: World) -> None:
+    """Let something happen."""
+    chance, node = world.chance, world.chance.choice(world.nodes)
+    uuid = chance.choice(UUIDS)
+    live = [each for each in world.nodes if uuid in each.guests]
+    what = chance.choices([each for each, _weight in ACTIONS], [weight for _each, weight in ACTIONS])[0]
+    what(world, node, uuid, live)
+
+
+def starts(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if not live and (world.is_ganeti(uuid) or uuid in node.defined or not any(uuid in each.defined for each in world.nodes)):
+        _begin(world, node, uuid, False)
+
+
+def _begin(world: World, node: Node, uuid: str, incoming: bool) -> None:
+    guest = node.guests[uuid] = Guest(mac_of(uuid), world.time, incoming)
+    wanted = node.disk.get(uuid)
+    if wanted is not None:  # its up reads what is on the disk
+        guest.force, guest.applied = wanted.options, wanted.revision
+    node.mark(uuid)
+
+
+def stops(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    for each in live:
+        del each.guests[uuid]
+        each.mark(uuid)
+
+
+def migrates(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if len(live) != 1 or live[0] is node or live[0].guests[uuid].incoming:
+        return
+    source, guest = live[0], live[0].guests[uuid]
+    _begin(world, node, uuid, True)
+    arriving = node.guests[uuid]
+
+    def arrive() -> None:
+        if node.guests.get(uuid) is not arriving:
+            return
+        if source.guests.get(uuid) is guest:
+            del source.guests[uuid]
+        arriving.incoming = False
+        for each in world.chance.sample([source, node], 2):
+            each.mark(uuid)
+
+    def fail() -> None:
+        if node.guests.get(uuid) is arriving and arriving.incoming:
+            del node.guests[uuid]
+            node.mark(uuid)
+
+    world.at(world.time + world.chance.uniform(0.5, 40.0), world.chance.choice([arrive, arrive, arrive, fail]))
+
+
+def defines(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if not world.is_ganeti(uuid) and not any(uuid in each.defined or uuid in each.guests for each in world.nodes if each is not node):
+        node.defined[uuid] = {"tags": [world.chance.choice(["a", "b"])]}
+        node.mark(uuid)
+
+
+def undefines(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    for each in world.nodes:
+        if each.defined.pop(uuid, None) is not None:
+            each.mark(uuid)
+
+
+def imports(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if world.registry is None or not world.is_ganeti(uuid):
+        return
+    if world.registry.local.view.nic(uuid) is None:
+        body = {"uuid": uuid, "instance": f"web{uuid[7]}", "mac": mac_of(uuid), "network": world.chance.choice([NETWORK, ""])}
+        world.answer(Call(world.id(), "nic.add", "", body), GANETI)
+    elif not live:
+        removed(world, world.answer(Call(world.id(), "nic.delete", uuid, None, "*"), GANETI), uuid)
+    world.pump()
+
+
+def removed(world: World, response: Any, uuid: str) -> None:
+    if response.status == 200:
+        world.acknowledged["nics", uuid] = world.time
+
+
+def flips(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if world.registry is not None and world.registry.local.view.nic(uuid) is not None:
+        name, value = world.chance.choice(VALUES)
+        options = world.chance.choice([[], [{"name": name, "value": value}]])
+        world.answer(Call(world.id(), "nic.set", uuid, {"options": options}, "*"), OPERATOR)
+        world.pump()
+
+
+def deletes(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if world.registry is not None and not world.is_ganeti(uuid):
+        removed(world, world.answer(Call(world.id(), "nic.delete", uuid, None, "*"), OPERATOR), uuid)
+        world.pump()
+
+
+def fences(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if world.registry is not None:
+        world.answer(Call(world.id(), "node.fence", node.uuid, {"force": True}, "*"), OPERATOR)
+        world.pump()
+
+
+def dies(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Its agent does; and what happens meanwhile is told by nobody."""
+    node.kill()
+    world.at(world.time + world.chance.choice([0.1, 5.0, 60.0]), lambda: node.start() if node.machine is None else None)
+
+
+def goes(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    if world.registry is not None:
+        world.down()
+        world.at(world.time + world.chance.choice([0.1, 3.0, 90.0]), lambda: world.open() if world.registry is None else None)
+
+
+def copies(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    world.copies.append((world.copy(), 0))
+
+
+def restores(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    world.restore(world.chance.choice(world.copies)[0] if world.copies and world.chance.random() < 0.5 else world.copy())
+
+
+def troubles(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    node.trouble = world.chance.choice(["failed", "empty", "", ""])
+
+
+def refuses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    world.stubborn ^= {uuid}
+
+
+ACTIONS = [(starts, 8), (stops, 4), (migrates, 6), (defines, 6), (undefines, 3), (imports, 5), (flips, 6), (deletes, 1), (fences, 0.5)]
+ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1)]
+
+
+def history(seed: int, acts: int = 40) -> World:
+    world = World(seed)
+    for _ in range(acts):
+        act(world)
+        world.run(world.chance.choice([0.1, 0.5, 2.0, 10.0, 40.0]))
+    world.faulty = False
+    world.stubborn.clear()
+    world.run(100.0)
+    for node in world.nodes:
+        node.trouble = ""
+        if node.machine is None:
+            node.start()
+    if world.registry is None:
+        world.open()
+    world.run(QUIET)
+    for _ in range(30):  # a comparison may be under way
+        if all(node.machine is not None and node.machine.idle for node in world.nodes):
+            break
+        world.run(1.0)
+    return world
+
+
+def converged(world: World) -> None:
+    """What is wanted, what is seen and what is on the nodes agree, and nothing is left to be told."""
+    assert world.registry is not None
+    view = world.registry.local.view
+    for node in world.nodes:
+        machine = node.machine
+        assert machine is not None and machine.idle, machine
+        assert {name for name, text in node.alarms.items() if text} <= {"registry-inventory", "registry-refused"}, node.alarms
+        assert machine.outbox.refused == {}
+        for uuid in UUIDS:
+            nic, report = view.nic(uuid), view.get(keys.seen(node.uuid, uuid))
+            guest = node.guests.get(uuid)
+            if guest is not None:
+                assert report is not None and report.state == ("incoming" if guest.incoming else "running")
+                assert (report.since, report.tap) == (guest.since, f"tap{uuid[7]}")
+                if nic is not None:
+                    assert [(each.name, each.value) for each in guest.force] == [(each.name, each.value) for each in nic.options]
+                    assert report.applied == guest.applied == view.shown_revision(keys.nic(uuid))
+            elif uuid in node.defined:
+                assert report is not None and report.state == "stopped"
+            else:
+                assert report is None or (report.state == "stopped" and nic is not None)
+            if node.here(uuid) and not world.is_ganeti(uuid):
+                assert nic is not None, "a NIC that is here is not known to the registry"
+            if nic is not None and nic.master == f"node:{node.uuid}" and not node.here(uuid):
+                elsewhere = any(view.get(keys.seen(other.uuid, uuid)) for other in world.nodes if other is not node)
+                # where nothing is defined any more nothing is removed
+                assert elsewhere or not node.defined, "what is gone is still wanted"
+            if nic is not None and nic.options and nic.cluster == CLUSTER:
+                assert uuid in node.disk and node.disk[uuid].options, "the operator's values are not there before the guest"
+    for uuid in UUIDS:
+        nic, live = view.nic(uuid), [node.uuid for node in world.nodes if uuid in node.guests and not node.guests[uuid].incoming]
+        if nic is not None and len(live) == 1 and not any(uuid in node.guests and node.guests[uuid].incoming for node in world.nodes):
+            assert shown(view, nic).nodes == tuple(live), "what the source says counts for the target"
+
+
+@pytest.mark.parametrize("seed", sample(range(HISTORIES), SAMPLE))
+def test_every_history_converges(seed: int) -> None:
+    converged(history(seed))
+
+
+def test_the_histories_are_not_idle() -> None:
+    """What they are to try does happen."""
+    worlds = [history(seed) for seed in range(12)]
+    counts: dict[str, int] = {}
+    for world in worlds:
+        for name, number in world.count.items():
+            counts[name] = counts.get(name, 0) + number
+    assert {"Send", "Ask", "Apply", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch"} <= counts.keys()
+    actions = [json.loads(item.value) for world in worlds for item in world.store.list("history/").items]
+    by_nodes = {entry["action"] for entry in actions if entry["who"]["role"] == "node"}
+    assert {"nic.add", "nic.set", "nic.delete"} <= by_nodes
+    assert any(world.epoch for world in worlds)

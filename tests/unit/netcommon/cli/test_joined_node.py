@@ -1,0 +1,270 @@
+"""A node that has joined a registry, as its administrator types: joining, defining by the registry, and what is said of all that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netcommon.lifecycle.push import keep_network, push
+from netregistry.stores.sqlite import SqliteStore
+from runtime import definitions, membership, networks, wanted
+from runtime.networks import network_of
+from runtime.registry_wanted import RegistryOption, RegistryWanted
+from tests.support.cli import UUIDS, Cli, equipped
+from tests.support.service import Served, served
+
+TAP0 = ("define", "--interface", "tap0", "--mode", "bridged", "--link", "br0", "--instance", "web1", "--index", "0")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    for folder in ("run/netregistry", "var/lib/netregistry"):
+        (tmp_path / folder).mkdir(parents=True)
+    return equipped(tmp_path)
+
+
+@pytest.fixture
+def service(cli: Cli) -> Iterator[Served]:
+    with served(
+        cli.root / "run/netregistry", store=SqliteStore.create(str(cli.root / "var/lib/netregistry/registry.sqlite"), "e")
+    ) as found:
+        cli(
+            "registry",
+            "network",
+            "add",
+            "blue",
+            "subnet=192.0.2.0/24",
+            "gateway=192.0.2.1",
+            "resolvers=192.0.2.53",
+            "subnet6=2001:db8::/64",
+        )
+        cli("registry", "settings", "mac_prefix=aa:00:00")
+        yield found
+
+
+@pytest.fixture
+def joined(cli: Cli, service: Served) -> Cli:
+    cli("registry", "node", "join", "node1", "cluster=prod")
+    return cli
+
+
+def known(cli: Cli, name: str = "web1/0") -> Any:
+    (item,) = cli.json("registry", "nic", "show", name)["items"]
+    return item["nic"]
+
+
+def test_a_node_joins_once(cli: Cli, service: Served) -> None:
+    assert "would be" in cli("registry", "node", "join", "node1", "--dry-run").stdout and membership.read(cli.paths) is None
+    said = cli("registry", "node", "join", "node1", "cluster=prod").stdout
+    me = membership.read(cli.paths)
+    assert me is not None and me.name == "node1" and me.uuid in said
+    assert "has joined already" in cli("registry", "node", "join", "node1", status=69).stderr
+    assert membership.read(cli.paths) == me
+    cli("registry", "node", "forget", "node1")
+    cli("registry", "node", "join", "node2")
+    assert membership.read(cli.paths) == me._replace(name="node2")
+
+
+def test_a_name_that_another_node_has_makes_no_member(cli: Cli, service: Served) -> None:
+    service.join(0)
+    assert "already" in cli("registry", "node", "join", "node0", status=69).stderr and membership.read(cli.paths) is None
+
+
+# -- options
+
+
+def test_a_change_is_for_a_while_alone(joined: Cli) -> None:
+    joined(*TAP0)
+    joined("up", "tap0")
+    before = joined.json("show", "tap0")
+    for more in ((), ("--dry-run",)):
+        said = joined("change", "tap0", "rate_in=8mbit", "isolated=yes", *more, status=69).stderr
+        assert "netcommon registry nic set NIC options.rate_in=8mbit options.isolated=yes" in said and "--for 2h" in said
+    assert joined.json("show", "tap0") == before
+    assert joined("change", "tap0", "rate_in=8mbit", "--for", "2h").exit_code == 0
+    assert joined("change", "tap0", "--unset", "rate_in").exit_code == 0
+    assert joined("change", "--all").exit_code == 0
+
+
+def test_where_options_and_networks_values_come_from(cli: Cli) -> None:
+    """plan, explain and show name the registry, the revision and the end; of a NIC that is only defined too."""
+    blue = "b1b1b1b1-0667-415f-9a43-786dc01cbf24"
+    cli(*TAP0, "--network-name", "blue", "--network-uuid", blue)
+    app = cli.app()
+    node = app.node()
+    keep_network(node, network_of(blue, "e:8", {"resolvers": ["192.0.2.53"], "routes": [{"prefix": "10.0.0.0/8", "via": "192.0.2.2"}]}))
+    options = RegistryOption("rate_in", "8mbit"), RegistryOption("isolated", "yes", 1.7e9 + 3600)
+    push(node, UUIDS[0], RegistryWanted("e:9", options), app.call())
+    for state in ("defined", "up"):
+        plan, explained = cli("plan", "tap0").stdout, " ".join(cli("explain", "tap0").stdout.split())
+        shown = cli("show", "tap0").stdout
+        assert (
+            "rate_in = 8mbit, set by the registry, revision e:9\n" in plan
+            and "rate_in = 8mbit, set by the registry, revision e:9\n" in shown
+        )
+        assert "isolated = true, set by the registry, revision e:9, until 20" in plan
+        assert "isolated = true, set by the registry, revision e:9, until 20" in shown
+        assert "rate_in = 8mbit set by the registry, revision e:9 " in explained
+        for text in (plan, shown):
+            assert "resolvers = 192.0.2.53, set by the registry, revision e:8" in text
+            assert "routes = 10.0.0.0/8 by 192.0.2.2, set by the registry, revision e:8" in text
+        assert "network resolvers = 192.0.2.53 set by the registry, revision e:8" in explained
+        (document,) = cli.json("show", "tap0")
+        assert document["state"] == state
+        assert [each["origin"] for each in document["network"]] == ["set by the registry, revision e:8"] * 2
+        cli("up", "tap0")
+    cli("change", "tap0", "rate_in=9mbit")
+    assert "(rate_in = 8mbit, set by the registry, revision e:9, is overruled)" in cli("plan", "tap0").stdout
+
+
+# -- definitions
+
+
+def test_define_in_a_network(joined: Cli) -> None:
+    """MAC and addresses are given out, the definition has them, and so does the first up, whatever the agent has done by then."""
+    me = membership.read(joined.paths)
+    said = joined(*TAP0, "--network", "blue", "--tag", "netcommon:*:dhcp:none").stdout
+    nic = known(joined)
+    assert me is not None and nic["master"] == f"node:{me.uuid}" and nic["cluster"] == "prod" and nic["tags"] == ["netcommon:*:dhcp:none"]
+    assert (nic["ip"], nic["addresses"]) == ("192.0.2.2", ["2001:db8::1"]) and nic["mac"].startswith("aa:00:00")
+    there = definitions.read(joined.paths, nic["uuid"])
+    assert there is not None and (there.mac, there.ip) == (nic["mac"], "192.0.2.2") and nic["mac"] in said
+    assert (there.network.name, there.network.subnet, there.network.subnet6) == ("blue", "192.0.2.0/24", "2001:db8::/64")
+    assert there.network.gateway == "", "the registry says it, and may say another one tomorrow"
+    joined("up", "tap0")
+    plan = joined("plan", "tap0").stdout
+    assert "addresses = 2001:db8::1, set by the registry, revision e:" in plan and "gateway = 192.0.2.1, set by the registry" in plan
+    assert networks.uuids(joined.paths) == [nic["network"]]
+
+
+def test_an_address_is_changed_in_the_registry(joined: Cli) -> None:
+    """What is not given stays; a NIC that is up has the new address from its next start on."""
+    joined(*TAP0, "--network", "blue")
+    first = known(joined)
+    joined("up", "tap0")
+    said = joined("define", "--interface", "tap0", "--ip", "192.0.2.9").stdout
+    nic = known(joined)
+    assert nic == {**first, "ip": "192.0.2.9"} and "from its next start on: ip" in said
+    there = definitions.read(joined.paths, nic["uuid"])
+    assert there is not None and (there.ip, there.link, there.label, there.mac) == ("192.0.2.9", "br0", "web1/0", first["mac"])
+    joined("registry", "network", "reserve", "blue", "192.0.2.8", "--reason", "printer")
+    path = Path(joined.paths.definitions, f"{nic['uuid']}.toml")
+    before = path.read_bytes()
+    assert "printer" in joined("define", "--interface", "tap0", "--ip", "192.0.2.8", status=69).stderr
+    joined("define", "--interface", "tap0", "--ip", "198.51.100.8", status=64)
+    assert path.read_bytes() == before and known(joined) == nic
+    history = joined("registry", "history", "web1/0").stdout.count("nic.set")
+    joined("define", "--interface", "tap0", "--ip", "192.0.2.9")
+    assert path.read_bytes() == before and joined("registry", "history", "web1/0").stdout.count("nic.set") == history
+
+
+def test_another_network(joined: Cli) -> None:
+    joined("registry", "network", "add", "red", "subnet=198.51.100.0/24")
+    joined(*TAP0, "--network", "blue")
+    joined("define", "--interface", "tap0", "--network", "red")
+    nic = known(joined)
+    assert (nic["ip"], nic["addresses"]) == ("198.51.100.1", [])
+    there = definitions.read(joined.paths, nic["uuid"])
+    assert there is not None and (there.ip, there.network.name, there.network.subnet6) == ("198.51.100.1", "red", "")
+    joined("define", "--interface", "tap0", "--network", "blue", "--ip", "192.0.2.77")
+    assert known(joined)["ip"] == "192.0.2.77"
+
+
+def test_a_nic_that_the_operator_has_made(joined: Cli) -> None:
+    """The definition has what it was given; what the operator decides is refused with the command."""
+    joined("registry", "nic", "add", "network=blue", "instance=web1", "index=0", "ip=192.0.2.50", "options.isolated=yes")
+    uuid = known(joined)["uuid"]
+    before = known(joined)
+    joined(*TAP0, "--uuid", uuid, "--network", "blue")
+    there = definitions.read(joined.paths, uuid)
+    assert there is not None and (there.ip, there.mac) == ("192.0.2.50", before["mac"]) and known(joined) == before
+    assert "isolated = true, set by the registry" in joined("plan", "tap0").stdout
+    assert "netcommon registry nic set" in joined("define", "--interface", "tap0", "--ip", "192.0.2.51", status=69).stderr
+    joined("define", "--remove", "--interface", "tap0")
+    assert known(joined) == before, "it is not this node's to give back"
+
+
+def test_a_definition_that_cannot_be_written_gives_back(joined: Cli) -> None:
+    joined(*TAP0)
+    other = ("define", "--uuid", UUIDS[5], "--interface", "tap0", "--mode", "bridged", "--link", "br0")
+    assert "no other definition has" in joined(*other, "--network", "blue", status=64).stderr
+    joined(
+        "define",
+        "--interface",
+        "tap1",
+        "--mode",
+        "bridged",
+        "--link",
+        "br0",
+        "--network",
+        "blue",
+        "--tag",
+        "netcommon:*:nonsense",
+        status=64,
+    )
+    assert joined("registry", "nic", "list").stdout == "no nics\n"
+    joined("define", "--interface", "tap1", "--mode", "bridged", "--link", "br0", "--network", "green", status=64)
+    assert definitions.find(joined.paths, "tap1") is None
+
+
+def test_remove_gives_back(joined: Cli) -> None:
+    joined(*TAP0, "--network", "blue")
+    uuid = known(joined)["uuid"]
+    said = joined("define", "--remove", "--interface", "tap0").stdout
+    assert "removed the definition" in said and "the registry has back" in said
+    assert joined("registry", "nic", "list").stdout == "no nics\n" and wanted.all_of(joined.paths, []) == {}
+    assert "nothing to remove" in joined("define", "--remove", "--uuid", uuid).stdout
+
+
+def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Served) -> None:
+    """Its guest has the address still: the agent gives it back later."""
+    me = membership.read(joined.paths)
+    joined(*TAP0, "--network", "blue")
+    nic = known(joined)
+    assert me is not None
+    agent = service.client(f"node:{me.uuid}")
+    report = {"nic": nic["uuid"], "state": "running", "mac": nic["mac"], "ip": nic["ip"]}
+    agent.change("POST", f"nodes/{me.uuid}/reports", {"after": "e:0", "nics": [report], "removed": [], "about": {}})
+    said = joined("define", "--remove", "--interface", "tap0").stdout
+    assert "the agent gives back" in said and known(joined) == nic
+    assert definitions.read(joined.paths, nic["uuid"]) is None
+
+
+def test_without_a_registry(cli: Cli) -> None:
+    """A node that has joined none has no networks; one that has cannot change an address while the registry is away."""
+    assert "has joined no registry" in cli(*TAP0, "--network", "blue", status=69).stderr
+    assert definitions.all_of(cli.paths) == ([], [])
+    cli(*TAP0)
+    membership.write(cli.paths, membership.Membership(UUIDS[9], "node1"))
+    cli(*TAP0, "--ip", "192.0.2.5")
+    said = cli("define", "--remove", "--interface", "tap0").stdout
+    assert "removed the definition" in said and "the agent gives back" in said
+    cli(*TAP0, "--network", "blue", status=69)
+    assert definitions.all_of(cli.paths) == ([], [])
+
+
+# -- the cluster
+
+
+def test_the_nics_of_the_cluster(joined: Cli, service: Served) -> None:
+    me = membership.read(joined.paths)
+    assert me is not None
+    assert joined("list", "--cluster").stdout == "the registry knows no NIC of this cluster\n"
+    joined(*TAP0, "--network", "blue")
+    joined("registry", "nic", "add", "instance=elsewhere", "index=0", "cluster=other")
+    nic = known(joined)
+    agent = service.client(f"node:{me.uuid}")
+    report = {"nic": nic["uuid"], "state": "running", "mac": nic["mac"], "ip": "192.0.2.99", "applied": "e:7", "refused": "no such bridge"}
+    agent.change("POST", f"nodes/{me.uuid}/heartbeat", {"incarnation": UUIDS[8]})
+    agent.change("POST", f"nodes/{me.uuid}/reports", {"after": "e:0", "nics": [report], "removed": [], "about": {}})
+    said = joined("list", "--cluster").stdout
+    assert "elsewhere" not in said
+    (line,) = said.splitlines()[1:]
+    assert line.startswith("web1/0") and "pending restart" in line and "node1" in line and nic["mac"] in line and " 7 " in line
+    assert "needs a restart for ip; refused: no such bridge" in line
+    document = json.loads(joined("list", "--cluster", "--json").stdout)
+    assert document["schema"] == "netcommon-registry" and [item["nic"]["uuid"] for item in document["items"]] == [nic["uuid"]]
