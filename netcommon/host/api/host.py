@@ -161,6 +161,10 @@ class View(Protocol):
         """The addresses of both families, of one device or of all."""
         ...
 
+    def tentative(self, index: int) -> frozenset[str]:
+        """Return the addresses of a device that it may not use yet, since another node may have them (ip-address(8), tentative)."""
+        ...
+
     def local(self, family: int, address: str) -> bool:
         """Tell whether the address is the node's own, or a broadcast or anycast address there: what is for it goes no further.
 

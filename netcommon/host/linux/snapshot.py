@@ -141,6 +141,9 @@ class Snapshot:
             return addresses
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
+    def tentative(self, index: int) -> frozenset[str]:
+        return self._once(("tentative", index), lambda: self._view.tentative(index))
+
     def local(self, family: int, address: str) -> bool:
         if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
             return True

@@ -315,6 +315,13 @@ class KernelView:
             return []
         raise untold("addresses", found)
 
+    def tentative(self, index: int) -> frozenset[str]:
+        from netcommon.host.rtnetlink import encode_address
+
+        bodies = self._dump("addresses", encode_address.dump_addresses(index), gone=frozenset({errno.ENODEV, errno.ENXIO}))
+        found = [_sane(encode_address.decode, body) for body in bodies if _sane(encode_address.tentative, body)]
+        return frozenset(each.address for each in found if each.index == index)
+
     def local(self, family: int, address: str) -> bool:
         """One lookup: a node has thousands of addresses where each tap has some."""
         found = self._netlink.get(encode.get_route(family, pack_address(family, address)))

@@ -143,6 +143,9 @@ class MemoryView:
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
 
+    def tentative(self, index: int) -> frozenset[str]:
+        return frozenset()
+
     def local(self, family: int, address: str) -> bool:
         return any((each.family, each.address) == (family, address) or _shared(each, family) == address for each in self._kernel.addresses)
 

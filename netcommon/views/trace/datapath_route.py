@@ -16,7 +16,7 @@ from netcommon.views.trace.inside import spread
 from netcommon.views.trace.kinds import swallowed
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
-from netcommon.views.trace.tracking import routed_on, tracked, transformed
+from netcommon.views.trace.tracking import copied, routed_on, tracked, transformed
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
@@ -72,6 +72,7 @@ def _ip4(walk: Walk, link: Link) -> None:
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     tracked(walk)
+    copied(walk, link, AF_INET)
     way = walk.way(AF_INET, packet.target, packet.source, link, packet.network[1], whole=True)
     if way.errno:
         trail.drops("node", "the kernel's lookup", _refused(walk, link, way.errno))
@@ -137,6 +138,7 @@ def _ip6(walk: Walk, link: Link) -> None:
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
     tracked(walk)
+    copied(walk, link, AF_INET6)
     target = ipaddress.IPv6Address(packet.target)
     tos = int.from_bytes(packet.network[:2], "big") >> 4 & 0xFF
     way = walk.way(AF_INET6, packet.target, packet.source, link, tos, whole=True)

@@ -1,4 +1,4 @@
-"""Doubt a packet about which connection tracking, IPsec or a routing header decide, besides rules and routes: none is carried out."""
+"""Doubt a packet about which NAT, IPsec, a router of multicast or a routing header decide, besides rules and routes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import ipaddress
 from collections.abc import Iterator
 
 from netcommon.host.api.datapath import Connection
-from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.views.trace.packet import IPV4, ROUTING, Packet
 from netcommon.views.trace.trail import KERNEL
-from netcommon.views.trace.walk import Walk
+from netcommon.views.trace.walk import NET, Walk
 
 ICMP, ICMP6 = 1, 58
 #: Types of errors, which are of the connection that they quote.
 QUOTING = {ICMP: frozenset({3, 4, 5, 11, 12}), ICMP6: frozenset({1, 2, 3, 4})}
+ANSWERS = {8: 0, 0: 8, 13: 14, 14: 13, 128: 129, 129: 128}  #: types of questions and of their answers
 HEADER4, HEADER6 = 20, 40  #: bytes of a header without options
 WITH_PORTS = frozenset({6, 17, 33, 132, 136})  #: TCP, UDP, DCCP, SCTP, UDP-Lite
 
@@ -33,10 +34,16 @@ def _connections(packet: Packet) -> Iterator[Connection]:
         yield _connection(family, (packet.source, packet.target), upper, transport)
         return
     inner = transport[8:]
-    if family == AF_INET and len(inner) >= HEADER4:
-        yield _connection(family, _ends(inner, 12, 4), inner[9], inner[(inner[0] & 15) * 4 :])
-    elif family == AF_INET6 and len(inner) >= HEADER6:
-        yield _connection(family, _ends(inner, 8, 16), inner[6], inner[HEADER6:])
+    size, upper_at, ends_at, length = (HEADER4, 9, 12, 4) if packet.protocol == IPV4 else (HEADER6, 6, 8, 16)
+    if len(inner) >= size:
+        behind = (inner[0] & 15) * 4 if packet.protocol == IPV4 else HEADER6
+        yield _back(_connection(family, _ends(inner, ends_at, length), inner[upper_at], inner[behind:]))
+
+
+def _back(of: Connection) -> Connection:
+    """Turn a connection round: an error comes the other way than the packet that it quotes."""
+    ports = of.ports[1], of.ports[0]
+    return of._replace(source=of.target, target=of.source, ports=ports, kind=ANSWERS.get(of.kind, of.kind))
 
 
 def _ends(header: bytes, place: int, size: int) -> tuple[str, str]:
@@ -66,6 +73,14 @@ def transformed(walk: Walk, *directions: str) -> None:
 
 def _within(address: str, network: str) -> bool:
     return not network or ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+
+
+def copied(walk: Walk, link: Link, family: int) -> None:
+    """Doubt a packet to a group that comes by a device of a router of multicast (ip_mr_input(), ip6_mr_input())."""
+    target = ipaddress.ip_address(walk.packet.target)
+    if target.is_multicast and walk.value(link, family, "mc_forwarding", all_too=False):
+        does = f"the node routes multicast that comes by {link.name}: by which devices it goes on is not told here (ip mroute)"
+        walk.trail.doubt("node", f"net/{NET[family]}/conf/{link.name}/mc_forwarding", does, KERNEL)
 
 
 def routed_on(packet: Packet) -> bool:
