@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import Link
 from netcommon.views.trace.beside import goes_on
+from netcommon.views.trace.kinds import beneath
 from netcommon.views.trace.packet import TO_OTHERS
 from netcommon.views.trace.walk import Walk
 
@@ -11,7 +12,18 @@ ETHERNET, TAG = 14, 4  #: bytes of headers that do not count for an MTU
 
 
 def ingress(walk: Walk, link: Link) -> bool:
-    """Meet programs of XDP, traffic control's ingress, nftables' ingress, then devices that lie upon it; tell whether it goes on."""
+    """Meet what sees frames there, then devices that lie upon it; tell whether it goes on."""
+    return _seen(walk, link) and goes_on(walk, link)
+
+
+def ingress_below(walk: Walk, link: Link) -> None:
+    """Meet what sees frames at the devices by which those of a bond, a team or a VLAN interface come: it may be any of them."""
+    for each in beneath(walk.view, link):
+        _seen(walk, each)
+
+
+def _seen(walk: Walk, link: Link) -> bool:
+    """Meet programs of XDP and TCX, filters, then nftables' ingress; tell whether it goes on."""
     trail, view, packet = walk.trail, walk.view, walk.packet
     if walk.device(link).xdp:
         trail.doubt(link.name, f"XDP program of {link.name}", "what it does is not known here: bpftool net")
@@ -19,9 +31,7 @@ def ingress(walk: Walk, link: Link) -> bool:
     for found in view.filters(link.index):
         if not found.egress:
             walk.filter(link, found.preference, found.rate)
-    if not walk.hooks.device(link, packet):
-        return False
-    return goes_on(walk, link)
+    return walk.hooks.device(link, packet)
 
 
 def fits(walk: Walk, link: Link) -> bool:

@@ -12,7 +12,7 @@ from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
 from netcommon.views.trace.egress_queue import queued
 from netcommon.views.trace.inside import asked
-from netcommon.views.trace.kinds import handed, swallowed
+from netcommon.views.trace.kinds import beneath, handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
 from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
 from netcommon.views.trace.trail import FOREIGN, GUEST, KERNEL, OURS, OUTSIDE, Arrival, Trail
@@ -101,17 +101,27 @@ class Walk:
         if not link.up:
             trail.drops(link.name, f"device {link.name}", "it is switched off")
             return False
-        self.programs(link, egress=True)
-        for found in self.view.filters(link.index):
-            if found.egress:
-                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
-                trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
-        if not self.hooks.device(link, packet, egress=True):
+        if not self._seen_leaving(link, packet):
             return False
         if not self.device(link).carrier:
             trail.drops(link.name, f"device {link.name}", "it has no carrier: nothing is sent by it")
             return False
-        return queued(trail, link, self.view.root_qdisc(link.index), packet.body)
+        if not queued(trail, link, self.view.root_qdisc(link.index), packet.body):
+            return False
+        for each in beneath(self.view, link):
+            self._seen_leaving(each, packet)
+            if self.view.root_qdisc(each.index) is not None:
+                trail.doubt(each.name, f"qdisc of {each.name}", f"what goes by {link.name} may wait in it, or be dropped there", FOREIGN)
+        return True
+
+    def _seen_leaving(self, link: Link, packet: Packet) -> bool:
+        """Meet programs of TCX, filters and nftables' egress; tell whether it goes on."""
+        self.programs(link, egress=True)
+        for found in self.view.filters(link.index):
+            if found.egress:
+                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
+                self.trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
+        return self.hooks.device(link, packet, egress=True)
 
     def arrival(self, link: Link) -> Arrival:
         """Tell where a frame is that has left the node by the device."""
