@@ -69,7 +69,7 @@ def equipped(root: Path) -> Cli:
     """A node with a bridge, on which it is itself, and two taps that QEMU holds; nothing is defined."""
     made = Cli(root)
     bridge = made.host.add_bridge("br0", mtu=1400)
-    made.host.kernel.addresses.append(Address(AF_INET, "192.0.2.9", 24, bridge.index, 0))
+    made.host.kernel.addresses.append(Address(AF_INET, "192.0.2.213", 24, bridge.index, 0))
     made.host.add_tap("tap0", holder=77)
     made.host.add_tap("tap1", holder=77)
     return made
