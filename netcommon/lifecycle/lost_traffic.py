@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from netcommon.operations import bridge_cut_off, ovs_cut_off
-from netcommon.operations.forwarding import silent, stopped, without_arp
+from netcommon.operations.forwarding import silent, stopped
 from netcommon.operations.led_away import led_away
-from netcommon.operations.led_in import unreached
 from netcommon.operations.sysctl import dropped
 from netcommon.options.model import mode_of
 from netcommon.options.networks import fields_of
@@ -41,7 +40,5 @@ def of_nic(view: View, record: Record, operations: Sequence[Operation], settings
         some += rules.some
     if mode_of(record.nic) == "routed":  # instance communication ends at the node
         whole += stopped(view, record.device, operations)
-        whole += without_arp(view, record.device, operations)
-        whole += unreached(view, operations)
         whole += silent(view, record.device, fields_of(record.nic, settings).gateway)
     return Lost(tuple(whole), tuple(some))

@@ -137,8 +137,7 @@ def _shut_way(view: View, bridge: Link, link: Link, way: Link) -> tuple[str, str
         return text, f"bridge link set dev {way.name} isolated off"
     if bridge.vlan_filtering and (vids := _vlans(view, link)) and not vids & _vlans(view, way):
         which = f"VLAN {min(vids)}" if len(vids) == 1 else f"any of the VLANs of {link.name}, such as {min(vids)}"
-        untagged = " pvid untagged" if min(vids) == bridge.default_pvid else ""
-        return f"{way.name} does not carry {which}", f"bridge vlan add dev {way.name} vid {min(vids)}{untagged}"
+        return f"{way.name} does not carry {which}", f"bridge vlan add dev {way.name} vid {min(vids)}"
     return None
 
 
