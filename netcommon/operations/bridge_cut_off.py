@@ -72,7 +72,7 @@ def _stopped(view: View, bridge: Link, link: Link, entry: FdbEntry | None) -> li
         text = f"{name} is locked as a port of {bridge.name}, which takes frames of no MAC there that it has no entry for"
         return [(text, f"bridge link set dev {name} locked off")]
     port = view.port(link.index)
-    if port is not None and not (port.learning or port.flood or mine):
+    if port is not None and not (port.learning or port.flood or entry):  # of an emulated device its NIC's port may have it
         text = f"{bridge.name} neither learns at {name} nor floods there: what is for the guest does not get to it"
         return [(text, f"bridge link set dev {name} learning on flood on")]
     return []
