@@ -71,7 +71,6 @@ def ran(pid: int) -> float:
 def idle(running: Agent) -> dict[str, float]:
     """Let an agent have nothing to do."""
     running.rested(120)
-    time.sleep(15)
     used, woken, begun = ran(running.pid), switches(running.pid), time.monotonic()
     time.sleep(IDLE)
     spent = time.monotonic() - begun
