@@ -72,8 +72,8 @@ def idle(running: Agent) -> dict[str, float]:
     """Let an agent have nothing to do."""
     running.rested(120)
     used, woken, begun = ran(running.pid), switches(running.pid), time.monotonic()
-    time.sleep(IDLE)
-    spent = time.monotonic() - begun
+    while (spent := time.monotonic() - begun) < IDLE:
+        time.sleep(min(IDLE - spent, 1.0))
     used, woken = ran(running.pid) - used, switches(running.pid) - woken
     return {
         "CPU of an idle agent, seconds an hour": used / spent * 3600,
