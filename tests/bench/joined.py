@@ -71,7 +71,7 @@ def ran(pid: int) -> float:
 def idle(running: Agent) -> dict[str, float]:
     """Let an agent have nothing to do."""
     running.rested(120)
-    time.sleep(5)
+    time.sleep(15)
     used, woken, begun = ran(running.pid), switches(running.pid), time.monotonic()
     time.sleep(IDLE)
     spent = time.monotonic() - begun
@@ -172,6 +172,11 @@ def measured(nics: int) -> dict[str, Any]:
                 with agent(settings=SETTINGS) as running:
                     wait_until(lambda: running.status()["agent"].get("registry marks") == 0, 120, "all is reported")
                     found = Joined(node, registry, running, asked)
+                    running.rested(120)
+                    first = running.memory / 1e6
+                    # as it is from then on: what has just been written of all NICs at once is remembered, as after as many ups
+                    running.restart()
+                    wait_until(lambda: running.status()["agent"]["registry"] == "in step", 120, "it is in step")
                     together = idle(running)
                     flags = [found.flag_in_kernel() for _ in range(ROUNDS)]
                     told = [found.reported(nics) for _ in range(ROUNDS)]
@@ -183,7 +188,7 @@ def measured(nics: int) -> dict[str, Any]:
                         registry.signal(signal.SIGCONT)
         finally:
             registry.kill()
-    return {"alone": alone, "joined": together, "flags": flags, "told": told, "free": free, "frozen": frozen}
+    return {"alone": alone, "joined": together, "first": first, "flags": flags, "told": told, "free": free, "frozen": frozen}
 
 
 def table(found: dict[str, Any]) -> str:
@@ -191,6 +196,7 @@ def table(found: dict[str, Any]) -> str:
     rows = [("what", "has not joined", "has joined"), ("---", "---", "---")]
     rows += [(name, f"{one:.2f}", f"{found['joined'][name]:.2f}") for name, one in found["alone"].items()]
     rows += [
+        ("memory, all NICs having just come into the registry, MB", "", f"{found['first']:.2f}"),
         ("a flag is changed in the registry, until the kernel has it, ms", "", said(found["flags"])),
         ("up, until the registry says running, ms", "", said([came for came, _went in found["told"]])),
         ("a tap goes, until the registry says stopped, ms", "", said([went for _came, went in found["told"]])),

@@ -399,10 +399,11 @@ def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -
 @json_option
 @click.pass_obj
 def node_reap(app: App, dry_run: bool, as_json: bool) -> None:
-    """Remove what is not defined on this node any more, as the agent does every hour.
+    """Remove NICs that this node defines no more.
 
-    Wanted NICs whose master this node is and that are stopped, with nobody who has them. They are looked for twice, ten seconds apart, and
-    go if both looks find them; --dry-run looks once. Nothing goes where what is on the node cannot be read as a whole.
+    The agent does so every hour. They are wanted NICs whose master this node is and that are stopped, with nobody who has them. They are
+    looked for twice, ten seconds apart, and go if both looks find them; --dry-run looks once. Nothing goes where what is on the node cannot
+    be read as a whole.
     """
     as_root(app)
     me = membership.read(app.paths)
