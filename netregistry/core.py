@@ -66,7 +66,7 @@ class Grant(NamedTuple):
 
 
 class Compact(NamedTuple):
-    """Forget what was overwritten up to a revision."""
+    """Forget what was overwritten up to a revision; the result is a Forgotten."""
 
     revision: int
 
@@ -106,12 +106,18 @@ class Granted(NamedTuple):
     lease: int
 
 
+class Forgotten(NamedTuple):
+    """What was overwritten up to a revision is forgotten, by this or before."""
+
+    floor: int
+
+
 class Nothing(NamedTuple):
     """The effect was done, and has no result."""
 
 
 Effect = Commit | CatchUp | Read | Oldest | Grant | Compact
-Result = Committed | Conflicted | Unanswered | Found | Some | Granted | Nothing
+Result = Committed | Conflicted | Unanswered | Found | Some | Granted | Forgotten | Nothing
 
 
 class _Identified(NamedTuple):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from netregistry import leader
 from netregistry.local import Local
 from netregistry.model.history import Identity
+from netregistry.stores.base import Compacted
 from tests.support.registry import Registry
 
 
@@ -127,3 +131,22 @@ def test_nothing_due_is_nothing_done(registry: Registry) -> None:
     for _ in range(5):
         registry.passes(10)
     assert registry.local.view.revision == before
+
+
+def test_what_is_forgotten_after_a_start_is_forgotten_in_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is answered meanwhile: after an hour without a compaction it is as many commits as there were in the hour, and before."""
+    for number in range(300):
+        registry.do("settings.set", "", {"history_seconds": 86400.0 + number})
+    monkeypatch.setattr(leader, "FORGOTTEN", 50)
+    registry.local.leader = leader.Leader(registry.local.core, "again")
+    registry.passes(1)
+    newest, floors = registry.local.view.revision, [0]
+    registry.passes(3700)
+    while True:
+        with pytest.raises(Compacted) as refused:
+            registry.store.watch("", 0)
+        if refused.value.floor == floors[-1]:
+            break
+        floors.append(refused.value.floor)
+        registry.passes(1)
+    assert floors[-1] == newest and all(0 < after - before <= 50 for before, after in pairwise(floors))

@@ -16,9 +16,10 @@ import pytest
 from netregistry.client import Client, Problem
 from netregistry.refusal import Refused
 from netregistry.request import made, new_id
+from netregistry.service import queries
 from netregistry.service.identity import peer
 from netregistry.service.limits import Limits
-from netregistry.stores.base import Delete, Expect, Put, Unavailable
+from netregistry.stores.base import Delete, Expect, Listing, Put, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused
 from tests.support.registry import NODES
@@ -361,3 +362,29 @@ def test_an_entry_of_the_history_that_cannot_be_read_hides_no_other(service: Ser
     assert [item["entry"]["number"] for item in items] == [1, 3]
     again = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1400}, If_Match="*", Idempotency_Key=key)
     refused(again, 503, "unavailable", "cannot be read")
+
+
+def test_a_part_of_the_history_is_bounded_by_its_bytes(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry may have a megabyte: a thousand of them kept everybody waiting for seconds, and five thousand were read for one."""
+    read: list[int] = []
+    real = SqliteStore.list
+
+    def seen(self: SqliteStore, prefix: str, after: str = "", limit: int = 0, revision: int = 0) -> Listing:
+        found = real(self, prefix, after, limit, revision)
+        read.append(len(found.items))
+        return found
+
+    parts = [{"action": "network.add", "body": {"name": f"{'x' * 200}{number}"}} for number in range(20)]
+    for place in range(12):
+        body = [{**part, "body": {"name": f"{part['body']['name']}-{place}"}} for part in parts]  # type: ignore[index]
+        assert service.say("POST", "/v1/batch", {"parts": body}).status == 200
+    monkeypatch.setattr(SqliteStore, "list", seen)
+    monkeypatch.setattr(queries, "LARGEST", 50_000)
+    monkeypatch.setattr(queries, "AT_ONCE", 5)
+    pages = list(service.client().pages("history", limit=1000))
+    assert [item["entry"]["number"] for page in pages for item in page["items"]] == list(range(1, 13))
+    assert len(pages) > 2 and all(page["items"] for page in pages) and len({page["revision"] for page in pages}) == 1
+    assert max(len(json.dumps(page)) for page in pages) < 200_000 and max(read) <= 5
+    read.clear()
+    assert len(service.say("GET", "/v1/history?limit=1").body["items"]) == 1 and sum(read) <= 5
+    assert len(list(service.client().all("history", by="nobody"))) == 0
