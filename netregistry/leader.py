@@ -68,7 +68,7 @@ class Leader:
                 return
             for action in due:
                 # of one state of the registry there is one such request, whoever makes it
-                request = new_id(core.now(), hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
+                request = new_id(core.moment, hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)
                 if response.status != 200:
                     return
@@ -106,6 +106,8 @@ class Leader:
         core = self._core
         while True:
             view, settings, now = core.view, core.view.settings, core.now()
+            if keys.LEDGER in view.unreadable:
+                return
             some = cast("Some", (yield Oldest("history/", AT_ONCE)))
             ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
             cut: list[str] = []

@@ -24,7 +24,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("uplinks", uplinks.check),
     ("uplinks", uplinks.probes),
     ("reverse path", dropped.reverse_path),
-    ("gateways", dropped.gateways),
+    ("ways", dropped.ways),
     ("uplinks", dropped.without_uplink),
     ("bridges", dropped.bridges),
     ("neighbours", neighbours.check),

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.execute import decode
 from netcommon.operations import bridge_cut_off, ovs_cut_off
-from netcommon.operations.forwarding import silent
+from netcommon.operations.forwarding import silent, without_arp
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
+from netcommon.operations.led_in import unreached
 from netcommon.operations.link import link_of
 from netcommon.operations.neighbour import ProxyNeighbour
 from netcommon.operations.sysctl import dropped
@@ -32,15 +33,17 @@ def reverse_path(patient: Patient) -> Iterator[Finding]:
     yield Finding("error", "reverse path", f"packets of {_listed([record.nic.label for record, _ in found])} are dropped: {text}", remedy)
 
 
-def gateways(patient: Patient) -> Iterator[Finding]:
-    """Yield one finding for all routed NICs whose guests the node does not answer for their gateway, with what helps the first."""
-    found: list[tuple[Record, tuple[str, str]]] = []
+def ways(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each reason why routed guests have no way out, or nothing gets to them."""
+    found: dict[tuple[str, str], list[str]] = {}
     for record in _up(patient):
         if mode_of(record.nic) == "routed":
-            found += [(record, each) for each in silent(patient.view, record.device, fields_of(record.nic, patient.settings).gateway)]
-    if found:
-        text, remedy = found[0][1]
-        yield Finding("error", "gateways", f"no way out for {_listed([record.nic.label for record, _ in found])}: {text}", remedy)
+            view, device, operations = patient.view, record.device, decode(record)[0]
+            heard = silent(view, device, fields_of(record.nic, patient.settings).gateway)
+            for said in (*without_arp(view, device, operations), *unreached(view, operations), *heard):
+                found.setdefault(said, []).append(record.nic.label)
+    for (text, remedy), names in found.items():
+        yield Finding("error", "ways", f"not all traffic of {_listed(names)} passes: {text}", remedy)
 
 
 def without_uplink(patient: Patient) -> Iterator[Finding]:
@@ -58,13 +61,20 @@ def without_uplink(patient: Patient) -> Iterator[Finding]:
 def bridges(patient: Patient) -> Iterator[Finding]:
     """Yield a finding for each reason why NICs have no network though they are ports of their bridge, such as that it is down."""
     found: dict[tuple[str, str], list[str]] = {}
+    alone: dict[str, list[str]] = {}
+    uplinks = patient.settings.uplinks
     for record in _up(patient):
         operations = decode(record)[0]
+        for _does, text in bridge_cut_off.alone(patient.view, operations, uplinks):
+            alone.setdefault(text, []).append(record.nic.label)
         switches = ovs_cut_off.cut_off(patient.view, operations)
-        for said in (*bridge_cut_off.cut_off(patient.view, record.nic.mac, operations), *switches):
+        for said in (*bridge_cut_off.cut_off(patient.view, record.nic.mac, operations, uplinks), *switches):
             found.setdefault(said, []).append(record.nic.label)
     for (text, remedy), names in found.items():
         yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)
+    for text, names in alone.items():
+        remedy = "ip link set dev UPLINK master BRIDGE; nothing, where guests are to stay among themselves"
+        yield Finding("warning", "bridges", f"{_listed(names)} have no network {text}", remedy)
 
 
 def _listed(names: list[str]) -> str:

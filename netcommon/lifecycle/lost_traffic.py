@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from netcommon.operations import bridge_cut_off, ovs_cut_off
-from netcommon.operations.forwarding import silent, stopped
+from netcommon.operations.forwarding import silent, stopped, without_arp
 from netcommon.operations.led_away import led_away
+from netcommon.operations.led_in import unreached
 from netcommon.operations.sysctl import dropped
 from netcommon.options.model import mode_of
 from netcommon.options.networks import fields_of
@@ -31,7 +32,8 @@ NOTHING = Lost()
 
 def of_nic(view: View, record: Record, operations: Sequence[Operation], settings: Settings) -> Lost:
     """Look at a NIC whose device is there. Raises TryAgain."""
-    whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
+    whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations, settings.uplinks), list[tuple[str, str]]()
+    some += bridge_cut_off.alone(view, operations, settings.uplinks)
     whole += ovs_cut_off.cut_off(view, operations)
     if record.nic.mode == "routed":
         rules = led_away(view, record, operations, settings.rule_preference, doubtful=False)
@@ -39,5 +41,7 @@ def of_nic(view: View, record: Record, operations: Sequence[Operation], settings
         some += rules.some
     if mode_of(record.nic) == "routed":  # instance communication ends at the node
         whole += stopped(view, record.device, operations)
+        whole += without_arp(view, record.device, operations)
+        whole += unreached(view, operations)
         whole += silent(view, record.device, fields_of(record.nic, settings).gateway)
     return Lost(tuple(whole), tuple(some))

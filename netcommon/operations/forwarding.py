@@ -19,12 +19,17 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.operations.base import Operation
 
 #: The setting by which the kernel answers no ARP requests for addresses of other devices (1, 2) or for any (8).
 ARP_IGNORE = "arp_ignore"
 NOBODY = 8
+
+#: Kinds of devices with a MAC that have ARP off from the start, and do without.
+NO_ARP = frozenset({"dummy", "ipvlan", "vrf"})
+MAC_LENGTH = 17  #: of "aa:00:00:00:00:01"
 
 #: Protocols of routes to networks on a link (ip-route(8)): kernel, boot, static, ra, dhcp.
 NEAR = (2, 3, 4, 9, 16)
@@ -60,6 +65,27 @@ def silent(view: View, device: str, gateway: str) -> list[tuple[str, str]]:
     text = f"arp_ignore of {device} is {rule}: the node does not answer the guest for its gateway {gateway}, which is its own"
     off = " ".join(f"net.ipv4.conf.{name.replace('.', '/')}.{ARP_IGNORE}=0" for name, value in rules.items() if value != "0")
     return [(text, f"sysctl -w {off}")]
+
+
+def without_arp(view: View, device: str, operations: Iterable[Operation]) -> list[tuple[str, str]]:
+    """Return where neighbours are neither asked nor answered, in IPv6 neither (IFF_NOARP), and what helps.
+
+    Of the uplinks all must be so; what has no MAC, such as a tunnel, needs none.
+    """
+    found: list[tuple[str, str]] = []
+    tap, tables = view.link(device), {(one.family, one.number) for one in operations if isinstance(one, GuestRoute | PrefixRoute)}
+    outward = {link.index: link for family, table in sorted(tables) for link in uplinks(view, family, table).links}
+    for links in ([tap] if tap is not None else [], list(outward.values())):
+        off = [link.name for link in links if len(link.address) == MAC_LENGTH and link.kind not in NO_ARP and not _arp(view, link)]
+        if off and len(off) == len(links):
+            text = f"ARP is off on {' and '.join(off)}: there the node neither asks for neighbours nor answers them, in IPv6 neither"
+            found.append((text, f"ip link set dev {off[0]} arp on"))
+    return found
+
+
+def _arp(view: View, link: Link) -> bool:
+    seen = view.device_state(link.index)
+    return seen is None or seen.arp
 
 
 def _closed(view: View, names: Iterable[str]) -> list[tuple[str, str]]:

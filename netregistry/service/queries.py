@@ -180,7 +180,8 @@ class Reader:
             if len(items) == limit:
                 break
             last = item.key.partition("/")[2]
-            if all(hint in item.value for hint in hints) and _meant(entry := load(Entry, item.value), wanted):
+            entry = _entry(item.value) if all(hint in item.value for hint in hints) else None
+            if entry is not None and _meant(entry, wanted):
                 items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
         items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
         more = listing.more or (listing.items and listing.items[-1].key != keys.history(last))
@@ -235,6 +236,14 @@ def _shown(view: View, row: Row) -> str:
 def _hints(wanted: Mapping[str, Any]) -> tuple[bytes, ...]:
     """Give what stands in each entry of the history that fits the filters: most others need not be decoded."""
     return tuple(json.dumps(wanted[name])[1:-1].encode("ascii") for name in ("target", "action", "role") if name in wanted)
+
+
+def _entry(value: bytes) -> Entry | None:
+    """Give an entry of the history; None for one that cannot be read: nothing of it counts, and its number is missing."""
+    try:
+        return load(Entry, value)
+    except Invalid:
+        return None
 
 
 def _meant(entry: Entry, wanted: Mapping[str, Any]) -> bool:

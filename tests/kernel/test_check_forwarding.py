@@ -83,6 +83,61 @@ def test_a_router_with_a_route_need_not_ask(node: Node) -> None:
     assert lost() == [] and "net.ipv6.conf.up0.forwarding is 0: the kernel does not answer there for others" in idle()
 
 
+#: What is done after the up, the families whose echoes it stops, and what is said; {TABLE} is the guest's.
+LED = {
+    "no ARP for the guest": ("ip link set tap0 arp off", {4, 6}, "ARP is off on tap0"),
+    "no ARP on the uplink": ("ip link set up0 arp off", {4, 6}, "ARP is off on up0"),
+    "dropped 4": (f"ip rule add to {HOST[4]} blackhole preference 10", {4}, "policy rule 10: to 192.0.2.5/32 blackhole"),
+    "dropped 6": (f"ip -6 rule add to {HOST[6]} prohibit preference 10", {6}, "policy rule 10: to 2001:db8:f::5/128 prohibit"),
+    "from the uplink": ("ip rule add iif up0 unreachable preference 10", {4}, "policy rule 10: iif up0 unreachable"),
+    "elsewhere": (f"ip route add {HOST[4]} via {GATEWAY4} dev up0 table 77", {4}, "it goes on by up0"),
+    "another guest's": ("ip rule add to 192.0.2.6 blackhole preference 10", set(), ""),
+    "for some": (f"ip rule add to {HOST[4]} ipproto sctp blackhole preference 10", set(), ""),
+}
+
+
+@pytest.mark.parametrize("table", ["", TABLE], ids=["main", "table"])
+@pytest.mark.parametrize("case", LED)
+def test_what_comes_in_is_led_to_the_guest(node: Node, case: str, table: str) -> None:
+    site = Site(node, table)
+    up(site)
+    command, families, words = LED[case]
+    run(*command.split())
+    if case == "elsewhere":
+        run("ip", "rule", "add", "to", HOST[4], "lookup", "77", "preference", "10")
+    assert passing(site) == {4, 6} - families and drift() == []
+    found, told = lost(), [each.text for each in findings(Paths()) if each.topic == "ways"]
+    assert [words in why for why, _remedy in found] == [True] * bool(words)
+    assert len(told) == len(found) and all(why in told[0] for why, _remedy in found)
+    for _why, remedy in found:
+        remedied("ip rule del preference 10" if case == "elsewhere" else remedy)
+    assert passing(site) == {4, 6} and lost() == []
+
+
+@pytest.mark.parametrize(("family", "version"), [(4, "-4"), (6, "-6")])
+def test_no_rule_leads_to_the_table(node: Node, family: int, version: str) -> None:
+    site = Site(node, TABLE)
+    up(site)
+    run("ip", version, "rule", "del", "preference", "400")
+    assert passing(site) == {4, 6} - {family} and drift() == []
+    ((why, remedy),) = lost()
+    assert f"what comes in by up0 for {HOST[family]} does not get to the guest: " in why
+    assert remedy == f"ip {version} rule add iif up0 lookup {TABLE}"
+    remedied(remedy)
+    assert passing(site) == {4, 6} and lost() == []
+
+
+def test_without_the_rule_for_main(node: Node) -> None:
+    site = Site(node, "")
+    up(site)
+    run("ip", "rule", "del", "preference", "32766")
+    assert passing(site) == {6}
+    ((why, remedy),) = lost()
+    assert "there is no route to it" in why and remedy == "ip -4 rule add lookup main preference 32766"
+    remedied(remedy)
+    assert passing(site) == {4, 6} and lost() == []
+
+
 #: arp_ignore of all devices and of the tap, whether the gateway is on the tap as well, and whether the guest has a way out.
 IGNORED = {
     "none": (0, 0, False, True),
@@ -115,7 +170,7 @@ def test_a_gateway_that_is_the_nodes_own(node: Node, case: str) -> None:
     sysctl("net/ipv4/conf/tap0/arp_ignore", str(own))
     guest.run("ip", "neighbour", "flush", "all")
     assert bool(reaches(guest, FAR4)) == passes
-    found, told = lost(), [each for each in findings(Paths()) if each.topic == "gateways"]
+    found, told = lost(), [each for each in findings(Paths()) if each.topic == "ways"]
     assert bool(found) == bool(told) == (not passes) and drift() == []
     for why, remedy in found:
         assert "does not answer the guest for its gateway 203.0.113.1" in why and why in told[0].text
