@@ -69,12 +69,19 @@ def ran(pid: int) -> float:
     return sum(int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0]) / 1e9 for task in os.listdir(f"/proc/{pid}/task"))
 
 
+def passed(seconds: float) -> None:
+    """Return when so much time has passed, of which next to nothing was spent."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 1.0))
+
+
 def idle(running: Agent) -> dict[str, float]:
     """Let an agent have nothing to do."""
     running.rested(120)
-    time.sleep(15)
+    passed(15)
     used, woken, begun = ran(running.pid), switches(running.pid), time.monotonic()
-    time.sleep(IDLE)
+    passed(IDLE)
     spent = time.monotonic() - begun
     used, woken = ran(running.pid) - used, switches(running.pid) - woken
     return {
