@@ -29,7 +29,7 @@ _HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 class NetworkWanted(NamedTuple):
-    """What a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
+    """Hold what a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
 
     uuid: str
     revision: str  #: EPOCH:REVISION

@@ -424,7 +424,7 @@ class Machine:
 
     @property
     def marks(self) -> int:
-        """How much is to be told."""
+        """Count what is to be told."""
         return self.outbox.marks + len(self._unclear)
 
     @property

@@ -1,4 +1,4 @@
-"""What of a registry goes because it is not on the node any more, and above all what does not."""
+"""Check what of a registry goes because it is not on the node any more, and above all what does not."""
 
 from __future__ import annotations
 
