@@ -386,6 +386,8 @@ class Machine:
             own = self.inbox.nics.get(uuid)
             if own is not None:
                 self.ownership.seen(uuid, local, own)
+            elif self.inbox.complete:
+                self.ownership.missing(uuid, local)
         self.wishes.settle(nics)
 
     # -- what people are told

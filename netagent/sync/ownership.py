@@ -150,6 +150,12 @@ class Ownership:
         if self._left(local, own):
             self._unknown[uuid] = None
 
+    def missing(self, uuid: str, local: Local) -> None:
+        """Take that a NIC is here, and that the registry, which has our report of it, wants none: it was gone when it was to be added."""
+        told = uuid in self._outbox.told and uuid not in self._unconfirmed
+        if told and uuid not in self.refused and not local.ganeti and local.report.state != INCOMING:
+            self._unknown[uuid] = None
+
     def _differs(self, local: Local, own: Own) -> dict[str, Any]:
         if own.master != f"node:{self._node}" or local.ganeti or local.report.state == INCOMING:
             return {}
@@ -167,7 +173,7 @@ class Ownership:
     def _next(self, now: float) -> _Candidate | None:
         can = self._line.can
         for uuid in self._unknown if can(ADD, now) else ():
-            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now:
+            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now and uuid in self._outbox.told:
                 return _Candidate(ADD, uuid, self._outbox.after)
         for uuid in self._differing if can(SET, now) else ():
             return _Candidate(SET, uuid, "")

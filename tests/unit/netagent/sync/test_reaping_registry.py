@@ -250,6 +250,24 @@ def test_a_nic_that_its_former_node_has_still_is_taken_over_as_soon_as_that_has_
     assert [each for each in turned.asked if isinstance(each, Ask)] == []
 
 
+def test_a_nic_that_was_gone_for_a_moment_when_it_was_to_be_added_is_added() -> None:
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun()
+    turned.up(0)
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    there = turned.here.pop(NICS[0])
+    turned.tell(Answered(None, "e:11"))
+    turned.told(ready="e:11")
+    assert turned.asked == [], "it is not there"
+    turned.here[NICS[0]] = there
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    asked = turned.take(Ask)
+    assert (asked.method, asked.uuid) == ("POST", NICS[0])
+
+
 def test_marks_stand_where_reports_were_refused() -> None:
     turned = Turned()
     turned.begun(nic(0))
