@@ -172,8 +172,10 @@ class Ownership:
 
     def _next(self, now: float) -> _Candidate | None:
         can = self._line.can
+        for uuid in [uuid for uuid in self._unknown if uuid not in self._outbox.told]:
+            del self._unknown[uuid]  # what has not been reported comes back when it has
         for uuid in self._unknown if can(ADD, now) else ():
-            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now and uuid in self._outbox.told:
+            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now:
                 return _Candidate(ADD, uuid, self._outbox.after)
         for uuid in self._differing if can(SET, now) else ():
             return _Candidate(SET, uuid, "")
