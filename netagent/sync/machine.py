@@ -146,6 +146,7 @@ class Machine:
         if (asking := self._next_asking(now)) is not None:
             self.line.flight = asking
             found.append(asking)
+        self.ownership.turned(now)
         if self.line.close and not self.line.closing:
             self.line.closing = True
             found.append(Close())

@@ -256,6 +256,13 @@ class Ownership:
         elif asked.method == "POST":
             self._unknown[asked.uuid] = None
 
+    def turned(self, now: float) -> None:
+        """Take that what could be asked was: a removal that has to wait is for another look, since the NIC may come back meanwhile."""
+        doubt = self._doubt
+        if doubt is not None and doubt.method == "DELETE" and self._line.flight is not doubt:
+            self._doubt = None
+            self._strays.insert(0, (now + self._rules.confirm, Stray(doubt.uuid, doubt.match, doubt.uuid)))
+
     # -- the comparison
 
     def turn(self, now: float) -> None:

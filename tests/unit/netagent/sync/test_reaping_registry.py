@@ -30,7 +30,7 @@ from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
 from netregistry.model.nic import Report
-from tests.unit.netagent.sync.test_machine import NICS, NODE, Turned, nic
+from tests.unit.netagent.sync.test_machine import ACTIONS, NICS, NODE, Turned, nic
 
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
 
@@ -161,6 +161,20 @@ def test_a_deletion_without_answer_is_looked_at_before_it_is_asked_for_again() -
     turned.take(Ask)
     turned.here |= here(0)
     turned.tell(Failed(Failure("unsure", "it may be done")))
+    turned.passes(200.0)
+    assert [each for each in turned.asked if isinstance(each, Ask)] == []
+
+
+def test_a_deletion_that_has_to_wait_is_looked_at_again() -> None:
+    """Between the look and the request nothing else is asked: the NIC may come back, or nothing can be told any more."""
+    turned = Comparing(cap=1)
+    turned.compared()
+    turned.passes(29.0)
+    turned.machine.line.flight = busy = Hello()  # something is asked that takes long
+    turned.passes(5.0)
+    turned.here |= here(0)
+    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+    assert turned.machine.line.flight is not busy
     turned.passes(200.0)
     assert [each for each in turned.asked if isinstance(each, Ask)] == []
 
