@@ -101,7 +101,7 @@ def test_run_that_was_unmounted_takes_nothing_away(node: Node, registry: Served)
         before = sorted(each["nic"]["uuid"] for each in client.all("nics"))
         running.start()
         running.took(lambda: "registry-inventory" in status(node)["alarms"], 30, "there is an alarm")
-        running.took(lambda: running.status()["agent"]["registry"] == "in step", 20, "it speaks with the registry")
+        running.took(lambda: running.status()["agent"]["registry"] == "in step", 60, "its lease of before has ended")
         assert sorted(each["nic"]["uuid"] for each in client.all("nics")) == before
         said = [
             each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == nics[0]["INTERFACE_UUID"]
