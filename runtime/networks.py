@@ -8,7 +8,7 @@ from __future__ import annotations
 from _socket import AF_INET, AF_INET6
 
 from runtime import validate
-from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
 from runtime.typed import TYPE_CHECKING, NamedTuple
