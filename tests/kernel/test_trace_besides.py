@@ -129,6 +129,7 @@ def test_an_address_that_may_be_anothers(words: str) -> None:
         run("ip", "-6", "address", "add", f"{own}/64", "dev", "tap0", *words.split())
         if words == "nodad":  # which the kernel sees to a moment later
             wait_until(lambda: "tentative" not in run("ip", "-6", "address", "show", "to", own), 5, "the address is used")
+            routed_here("tap0", f"{own}/64")
 
     (found,) = outcome(said(frames, more=late))
     assert found[1] and (words == "optimistic" or found[0] == ("answer" if words else ""))  # a kernel may know no optimistic ones
