@@ -13,7 +13,7 @@ from tests.support.datapath import places as at
 from tests.support.datapath.frames import ICMP, UDP, ip4, ip6, packed, summed, upper
 from tests.support.datapath.said import Frames, outcome, said
 from tests.support.frames import IPV4, IPV6, checksum, mac_bytes
-from tests.support.netns import ask, run, sysctl, wait_until
+from tests.support.netns import ask, routed_here, run, sysctl, wait_until
 
 pytestmark = pytest.mark.no_agent("trace asks no agent")
 
