@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
+    from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
 
@@ -40,6 +41,7 @@ class Leader:
     def __init__(self, core: Core, name: str) -> None:
         self._core, self._name = core, name
         self._looked = float("-inf")
+        self._done: tuple[View | None, int] = None, 0  # the view, and its revision, by which no node is to be noted or swept
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
         self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
 
@@ -52,10 +54,7 @@ class Leader:
     def work(self) -> Work:
         """Do all that is due."""
         yield from self._requests()
-        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
-            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
-            if isinstance(result, Committed):
-                yield CatchUp(result.revision)
+        yield from self._swept()
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
@@ -77,6 +76,19 @@ class Leader:
                 response = yield from core.answer(Call(request, action), who)
                 if response.status != 200:
                     return
+
+    def _swept(self) -> Work:
+        """Note and sweep nodes. That takes a look at all of them, so it is done once for each state of the registry."""
+        state = self._core.view, self._core.view.revision
+        if state[0] is self._done[0] and state[1] == self._done[1]:
+            return
+        commit = None
+        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
+            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+        if commit is None:
+            self._done = state
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""

@@ -267,12 +267,15 @@ class SqliteStore:
     def since(self, prefix: str, start: int, seconds: float, ended: Callable[[], bool]) -> tuple[Batch, ...]:
         """Wait for commits from ``start`` on; give some of them, and how far they reach as a heartbeat at the end. For SqliteWatch."""
         with self._news:
-            self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
+            if seconds > 0:
+                self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
             if self._closed or ended():
                 raise Lost("the store was closed" if self._closed else "the watch was closed")
             if start <= self._floor:
                 raise Compacted(self._floor)
             last = min(self._revision, start + AT_ONCE - 1)
+            if last < start:  # nothing was committed: a service asks this before and after whatever it does
+                return (Batch(start - 1, ()),)
             with self._reading() as database:
                 rows = database.execute(
                     "SELECT revision, key, value FROM versions WHERE revision BETWEEN ? AND ? AND key >= ? AND key < ? "
@@ -283,7 +286,7 @@ class SqliteStore:
         for revision, key, value in rows:
             found.setdefault(revision, []).append(Changed(key, value))
         batches = tuple(Batch(revision, tuple(changes)) for revision, changes in found.items())
-        return batches if batches and batches[-1].revision == last else (*batches, Batch(max(last, start - 1), ()))
+        return batches if batches and batches[-1].revision == last else (*batches, Batch(last, ()))
 
     def wake(self) -> None:
         """Let every watch look whether it has ended."""
