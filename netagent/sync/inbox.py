@@ -103,6 +103,10 @@ class Inbox:
         last = self._last or self.ready
         if last is not None and at.epoch == last.epoch and at.number < last.number:
             raise Lie(f"revision {at} comes after {last}")
+        if not (self._lines or self._whole):  # a sign of life, every few seconds: nothing of this node has changed
+            self.ready = self._last = at
+            self.complete, self._size = True, 0
+            return Changes(False, at, {}, (), {}, ())
         nics: dict[str, Own] = {} if self._whole else dict(self.nics)
         networks: dict[str, str] = {} if self._whole else dict(self.networks)
         values: dict[str, Mapping[str, Any]] = {}

@@ -84,7 +84,7 @@ class Machine:
         self._gathered = now
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
-        self._saved = (now, str(self.inbox.ready))
+        self._saved = (now, self.inbox.ready)
         self._retried = now + rules.every
 
     # -- what happens
@@ -130,9 +130,10 @@ class Machine:
 
     def turn(self, now: float) -> list[Request]:
         """Give what is to be asked for and done now."""
-        for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
-            del self._unclear[uuid]
-            self.outbox.mark(uuid)
+        if self._unclear:
+            for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
+                del self._unclear[uuid]
+                self.outbox.mark(uuid)
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
@@ -156,7 +157,7 @@ class Machine:
             found.append(Watch(self.inbox.begin()))
         self._notice(now)
         if self._to_save(now):
-            self._saved = now, str(self.inbox.ready)
+            self._saved = now, self.inbox.ready
             found.append(Save(self.inbox.document()))
         found += self._said
         self._said = []
@@ -394,13 +395,20 @@ class Machine:
     # -- what people are told
 
     def _notice(self, now: float) -> None:
-        untold = {uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}
-        refused = {**untold, **self.ownership.refused, **self.wishes.refused, **self.outbox.refused}
-        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
-        more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
-        self.alarm(REFUSED, shown + more)
+        self.alarm(REFUSED, self._refused())
         for name, text in self.line.alarms(now).items():
             self.alarm(name, text)
+
+    def _refused(self) -> str:
+        """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
+        aside, parts = self.outbox.aside, (self.ownership.refused, self.wishes.refused, self.outbox.refused)
+        if not (aside or any(parts)):
+            return ""
+        refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}
+        for part in parts:
+            refused |= part
+        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
+        return shown + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
 
     def alarm(self, name: str, text: str) -> None:
         """Turn an alarm on, or off with the text ""."""
@@ -416,10 +424,10 @@ class Machine:
 
     @property
     def _saveable(self) -> bool:
-        return self.inbox.complete and not self.jobs and str(self.inbox.ready) != self._saved[1]
+        return self.inbox.complete and self.inbox.ready != self._saved[1] and not self.jobs
 
     def _to_save(self, now: float) -> bool:
-        return self._saveable and now >= self._saved[0] + SAVED
+        return now >= self._saved[0] + SAVED and self._saveable
 
     def last(self) -> Save | None:
         """Give what is to be kept on disk at the end."""

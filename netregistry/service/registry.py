@@ -139,7 +139,6 @@ class Registry:
                 self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
                 self.store.renew()
             self.store.tick()
-        self.local.catch_up()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
@@ -147,6 +146,8 @@ class Registry:
             self._leader = self.local.run(self.local.leader.elected(LEADING))
         if self._leader:
             self.local.work()
+        else:
+            self.local.catch_up()
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 PARTS = 10  #: in which all streams are given a sign of life: requests come in between
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes one for each line
 BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
 
 
@@ -168,4 +169,4 @@ def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:
 
 def _encoded(line: Line) -> bytes:
     fields = {name: value for name, value in line._asdict().items() if value not in ("", None) or name == "event"}
-    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+    return _ENCODER.encode(fields).encode("ascii") + b"\n"

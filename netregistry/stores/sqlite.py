@@ -266,7 +266,7 @@ class SqliteStore:
 
     def since(self, prefix: str, start: int, seconds: float, ended: Callable[[], bool]) -> tuple[Batch, ...]:
         """Wait for commits from ``start`` on; give some of them, and how far they reach as a heartbeat at the end. For SqliteWatch."""
-        with self._news:
+        with self._lock:
             if seconds > 0:
                 self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
             if self._closed or ended():
@@ -349,10 +349,14 @@ class SqliteStore:
         with self._lock:
             self._open()
             self.in_place()
-            over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
-            for place in range(0, len(over), AT_ONCE):
-                self._end(over[place : place + AT_ONCE])
-            return min((until - self._now() for _seconds, until in self._leases.values()), default=float("inf"))
+            if self._soonest() <= self._now():
+                over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
+                for place in range(0, len(over), AT_ONCE):
+                    self._end(over[place : place + AT_ONCE])
+            return self._soonest() - self._now()
+
+    def _soonest(self) -> float:
+        return min([until for _seconds, until in self._leases.values()], default=float("inf"))
 
     # -- the file
 

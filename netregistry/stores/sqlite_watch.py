@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -19,16 +20,14 @@ class SqliteWatch:
 
     def __init__(self, since: Callable[[int, float, Callable[[], bool]], tuple[Batch, ...]], wake: Callable[[], None], start: int) -> None:
         self._since, self._wake, self._start, self._ended = since, wake, start, False
-        self._found: tuple[Batch, ...] = ()
+        self._found: deque[Batch] = deque()
 
     def next(self, seconds: float) -> Batch:
         """Give the next commit, or a heartbeat; see netregistry.stores.base.Watch."""
         if not self._found:
-            self._found = self._since(self._start, seconds, lambda: self._ended)
+            self._found.extend(self._since(self._start, seconds, lambda: self._ended))
             self._start = self._found[-1].revision + 1
-        first, *rest = self._found
-        self._found = tuple(rest)
-        return first
+        return self._found.popleft()
 
     def close(self) -> None:
         """End it; see netregistry.stores.base.Watch."""
