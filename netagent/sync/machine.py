@@ -373,7 +373,7 @@ class Machine:
         if looking is None:
             return
         if looking.owning:
-            self.ownership.looked(event)
+            self.ownership.looked(event, now)
             return
         for uuid in event.unclear:
             self._unclear[uuid] = now + self._pause()
