@@ -58,6 +58,7 @@ class Inbox:
         self._lines: list[tuple[str, str, str, Any, Revision]] = []
         self._size = 0
         self._beside: set[str] = set()
+        self._before: object = None  # the line before, where that was ``ready``
 
     def begin(self) -> str:
         """Prepare for a stream; give where it is to begin: behind what is known, "" at the beginning."""
@@ -69,15 +70,22 @@ class Inbox:
         """Let the next stream begin at the beginning. What was wanted last counts until then."""
         self.ready, self.complete = None, False
 
+    def repeats(self, said: object) -> bool:
+        """Tell whether a line is a sign of life: it says, as the one before it did, up to where all was told."""
+        return self.complete and said == self._before
+
     def line(self, said: object, size: int) -> Changes | Beside | None:
         """Take one line. Raises Lie: then nothing of the batch counts, and the stream is to be ended."""
+        self._before = None
         line = told(said)
         if line is None:
             return None
         if self.ready is not None and line.revision.epoch != self.ready.epoch:
             raise Lie(f"a line is of epoch {line.revision.epoch}, not {self.ready.epoch}")
         if line.event == "ready":
-            return self._ready(line.revision)
+            found = self._ready(line.revision)
+            self._before = said
+            return found
         if line.what == "options":
             return self._other(line)
         self._size += size
@@ -103,7 +111,7 @@ class Inbox:
         last = self._last or self.ready
         if last is not None and at.epoch == last.epoch and at.number < last.number:
             raise Lie(f"revision {at} comes after {last}")
-        if not (self._lines or self._whole):  # a sign of life, every few seconds: nothing of this node has changed
+        if not (self._lines or self._whole):  # what was committed is nothing of this node's: so it is mostly
             self.ready = self._last = at
             self.complete, self._size = True, 0
             return Changes(False, at, {}, (), {}, ())

@@ -86,11 +86,16 @@ class Machine:
         self._said: list[Request] = []
         self._saved = (now, self.inbox.ready)
         self._retried = now + rules.every
+        self._calm, self._wakes = False, now  # nothing has happened since the last turn; when it has something to do then
 
     # -- what happens
 
     def take(self, event: Event, now: float) -> None:
         """Take what has happened."""
+        if isinstance(event, Line) and self._is_sign(event):
+            self.line.heard(now)
+            return
+        self._calm = False
         if isinstance(event, Marked):
             self.mark(event.uuid, now)
         elif isinstance(event, AboutMarked):
@@ -119,6 +124,7 @@ class Machine:
 
     def mark(self, uuid: str, now: float) -> None:
         """Note that a NIC is to be told."""
+        self._calm = False
         if not self.outbox.dirty:
             self._gathered = now + GATHER
         self.outbox.mark(uuid)
@@ -130,6 +136,8 @@ class Machine:
 
     def turn(self, now: float) -> list[Request]:
         """Give what is to be asked for and done now."""
+        if self._calm and now < self._wakes:
+            return []
         if self._unclear:
             for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
                 del self._unclear[uuid]
@@ -161,10 +169,14 @@ class Machine:
             found.append(Save(self.inbox.document()))
         found += self._said
         self._said = []
+        self._calm, self._wakes = True, self._due(now)
         return found
 
     def due(self, now: float) -> float:
         """Give when ``turn`` has something to do if nothing happens before."""
+        return self._wakes if self._calm else self._due(now)
+
+    def _due(self, now: float) -> float:
         line = self.line
         times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
         if line.flight is None and line.greeted and line.ready:
@@ -308,6 +320,11 @@ class Machine:
             self.line.close = True
 
     # -- the stream
+
+    def _is_sign(self, event: Line) -> bool:
+        """Tell whether a line is a sign of life and nothing else: one that comes every few seconds, and changes nothing."""
+        line = self.line
+        return line.stream and not (line.close or line.doubtful or self.ownership.waits) and self.inbox.repeats(event.said)
 
     def _line(self, event: Line, now: float) -> None:
         if not self.line.stream or self.line.close:

@@ -89,6 +89,11 @@ class Ownership:
         pending = self._unknown.keys() - self._held.keys() or self._differing or self._unconfirmed or self._strays
         return bool(pending or self._candidate or self._doubt or self._comparing or self._survey_at < NEVER)
 
+    @property
+    def waits(self) -> bool:
+        """Tell whether anything depends on up to where the stream has told all."""
+        return bool(self._unconfirmed or self._unknown or self.foreign)
+
     # -- what is known
 
     def begin(self, now: float) -> None:
