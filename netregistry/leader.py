@@ -60,13 +60,20 @@ class Leader:
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
         return lease if isinstance(result, Committed) else 0
 
-    def work(self) -> Work:
-        """Do all that is due. What that is takes a look at all nodes, so it is found out once for each state of the registry."""
+    @property
+    def rests(self) -> bool:
+        """Tell whether nothing can be due: that takes a look at all nodes, so it is found out once for each state of the registry."""
         now, view, rest = self._core.now(), self._core.view, self._rest
-        if rest is None or rest.view is not view or rest.revision != view.revision or not rest.since <= now < rest.until:
-            due = yield from self._requests()
-            noted = yield from self._noted_or_swept()
-            self._rest = None if due or noted else Rest(view, view.revision, now, ends.next_end(view))
+        if rest is None or rest.view is not view or rest.revision != view.revision or self._floor < self._old:
+            return False
+        return rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
+
+    def work(self) -> Work:
+        """Do all that is due."""
+        began, view = self._core.now(), self._core.view
+        due = yield from self._requests()
+        noted = yield from self._noted_or_swept()
+        self._rest = None if due or noted else Rest(view, view.revision, began, ends.next_end(view))
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now

@@ -92,7 +92,8 @@ class Ownership:
     @property
     def waits(self) -> bool:
         """Tell whether anything depends on up to where the stream has told all."""
-        return bool(self._unconfirmed or self._unknown or self.foreign)
+        nics = self._inbox.nics
+        return bool(self._unconfirmed) or any(uuid in nics for uuids in (self._unknown, self.foreign) for uuid in uuids)
 
     # -- what is known
 

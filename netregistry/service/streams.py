@@ -168,5 +168,5 @@ def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:
 
 
 def _encoded(line: Line) -> bytes:
-    fields = {name: value for name, value in line._asdict().items() if value not in ("", None) or name == "event"}
+    fields = {name: value for name, value in zip(line._fields, line, strict=True) if value not in ("", None) or name == "event"}
     return _ENCODER.encode(fields).encode("ascii") + b"\n"

@@ -142,6 +142,7 @@ class SqliteStore:
             self._granted = int(self._database.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0])
         now = self._now()
         self._leases = {number: (seconds, now + seconds) for number, seconds in leases}
+        self._soonest = now  # none of them ends before
         self._unused: dict[int, None] = {}  # leases with which nothing was written yet: they are not in the file
 
     @property
@@ -302,7 +303,9 @@ class SqliteStore:
             self._open()
             self._granted += 1  # it is written with what is written first with it: one that nobody has used may be another's after a crash
             self._unused[self._granted] = None
-            self._leases[self._granted] = (seconds, self._now() + seconds)
+            until = self._now() + seconds
+            self._leases[self._granted] = (seconds, until)
+            self._soonest = min(self._soonest, until)
             return self._granted
 
     def keep(self, lease: int) -> bool:
@@ -342,21 +345,21 @@ class SqliteStore:
             self._leases = {number: (seconds, now + seconds) for number, (seconds, _until) in self._leases.items()}
 
     def tick(self) -> float:
-        """End the leases whose time is over; give the seconds until the next one ends, infinity where there is none.
+        """End the leases whose time is over; give the seconds until one may end again, infinity where there is none.
 
         SQLite does nothing by itself: whoever has the store open calls this in time. Thousands end together where a service was held up.
+        Thousands are kept, too: they are looked through when the first of them would have ended, had it not been.
         """
         with self._lock:
             self._open()
             self.in_place()
-            if self._soonest() <= self._now():
-                over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
+            now = self._now()
+            if self._soonest <= now:
+                over = [number for number, (_seconds, until) in self._leases.items() if until <= now]
                 for place in range(0, len(over), AT_ONCE):
                     self._end(over[place : place + AT_ONCE])
-            return self._soonest() - self._now()
-
-    def _soonest(self) -> float:
-        return min([until for _seconds, until in self._leases.values()], default=float("inf"))
+                self._soonest = min((until for _seconds, until in self._leases.values()), default=float("inf"))
+            return self._soonest - self._now()
 
     # -- the file
 

@@ -352,11 +352,10 @@ class World:
     def tick(self) -> None:
         if self.registry is not None:
             self.registry.tick()
-            self.look()
             self.ticks += 1
             if self.ticks % 3 == 0:
                 self.registry.beat()
-                self.look()
+            self.look()
             self.pump()
         self.at(self.time + 2.0, self.tick)
 
@@ -475,6 +474,8 @@ class World:
                 node.channel = None
                 self.close(channel)
                 self.cut(node, channel)
+                continue
+            if not (channel.waiting or channel.ended):
                 continue
             ended, lines = channel.ended, channel.take().splitlines()
             if ended and not lines:
