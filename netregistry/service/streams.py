@@ -72,6 +72,7 @@ class Streams:
         self.cut = 0  #: hearers that were too slow
         self.ended = False  #: no more are opened
         self._most = most
+        self._sign: tuple[str, list[bytes]] = "", []  # the latest sign of life: of which revision, and its line
         self._channels: dict[Channel, None] = {}
         self._of: dict[str, dict[Channel, None]] = {}  # by their node
 
@@ -138,9 +139,11 @@ class Streams:
 
     def beat(self, view: View, channels: Iterable[Channel] | None = None) -> None:
         """Send signs of life, to all or to some, which say up to which revision all was told."""
-        line = [_encoded(Line("ready", revision=f"{view.epoch}:{view.revision}"))]
+        revision = f"{view.epoch}:{view.revision}"
+        if revision != self._sign[0]:
+            self._sign = revision, [_encoded(Line("ready", revision=revision))]
         for channel in self.all() if channels is None else channels:
-            self._send(channel, line)
+            self._send(channel, self._sign[1])
 
     def _send(self, channel: Channel, lines: list[bytes]) -> None:
         if not lines:

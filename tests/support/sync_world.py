@@ -289,7 +289,8 @@ class World:
 
     def open(self) -> None:
         self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
-        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+        self.looked = self.registry.local.view.revision
+        self.judge = self.store.watch("", self.looked + 1)
 
     def down(self) -> None:
         """Kill the registry: streams are cut off where they are."""
@@ -322,9 +323,12 @@ class World:
         return response
 
     def look(self) -> None:
-        """Judge what was committed."""
+        """Judge what was committed: the registry has taken it in by now."""
+        if self.registry is not None and self.registry.local.view.revision == self.looked:
+            return
         while (batch := self.judge.next(0.0)).changes:
             self.judged(batch)
+        self.looked = batch.revision
 
     def judged(self, batch: Batch) -> None:
         changed = {change.key: change.value for change in batch.changes}
