@@ -62,6 +62,9 @@ class View:
 
     def apply(self, batch: Batch) -> None:
         """Take in one commit, or a heartbeat."""
+        if not batch.changes:
+            self.replaced, self.revision = {}, max(self.revision, batch.revision)
+            return
         self.replaced = {key: (self._objects.get(key), self.at(key)) for key, _value in batch.changes}
         for key, value in batch.changes:
             self._put(key, value, batch.revision)

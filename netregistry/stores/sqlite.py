@@ -143,6 +143,7 @@ class SqliteStore:
         now = self._now()
         self._leases = {number: (seconds, now + seconds) for number, seconds in leases}
         self._soonest = now  # none of them ends before
+        self._newest = Batch(0, ())  # the latest commit, if it was done by us
         self._unused: dict[int, None] = {}  # leases with which nothing was written yet: they are not in the file
 
     @property
@@ -200,16 +201,17 @@ class SqliteStore:
                     if (row[0] if row else 0) != expected:
                         raise Conflict(key, row[0] if row else 0)
                 used = {change.lease: None for change in changes if isinstance(change, Put) and change.lease in self._unused}
-                rows = [(lease, self._leases[lease][0]) for lease in used]
-                database.executemany("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", rows)
+                if used:
+                    rows = [(lease, self._leases[lease][0]) for lease in used]
+                    database.executemany("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", rows)
                 done = self._change(database, changes)
             for lease in used:
                 del self._unused[lease]
             return self._made(done)
 
-    def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> int:
-        """Do the changes in the transaction that is open; return the revision that it has when it is committed."""
-        revision, place = self._revision + 1, 0
+    def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> Batch:
+        """Do the changes in the transaction that is open; return what it is when it is committed."""
+        revision, done = self._revision + 1, list[Changed]()
         for change in changes:
             if isinstance(change, Put):
                 value: bytes | None = change.value
@@ -219,17 +221,18 @@ class SqliteStore:
                 value = None
                 if not database.execute("DELETE FROM items WHERE key = ?", (change.key,)).rowcount:
                     continue
-            database.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (revision, place, change.key, value))
-            place += 1
-        if not place:
-            return self._revision
+            database.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (revision, len(done), change.key, value))
+            done.append(Changed(change.key, value))
+        if not done:
+            return Batch(self._revision, ())
         database.execute("UPDATE facts SET value = ? WHERE name = 'revision'", (revision,))
-        return revision
+        return Batch(revision, tuple(done))
 
-    def _made(self, revision: int) -> int:
-        self._revision = revision
-        self._news.notify_all()
-        return revision
+    def _made(self, batch: Batch) -> int:
+        if batch.changes:
+            self._revision, self._newest = batch.revision, batch
+            self._news.notify_all()
+        return batch.revision
 
     def compact(self, revision: int) -> None:
         with self._lock:
@@ -277,6 +280,8 @@ class SqliteStore:
             last = min(self._revision, start + AT_ONCE - 1)
             if last < start:  # nothing was committed: a service asks this before and after whatever it does
                 return (Batch(start - 1, ()),)
+            if start == self._newest.revision:  # as it is after each commit, for whoever has made it
+                return (Batch(start, tuple(change for change in self._newest.changes if change.key.startswith(prefix))),)
             with self._reading() as database:
                 rows = database.execute(
                     "SELECT revision, key, value FROM versions WHERE revision BETWEEN ? AND ? AND key >= ? AND key < ? "

@@ -465,7 +465,7 @@ class World:
 
     def cut(self, node: Node, channel: Channel) -> None:
         """End a stream in the middle of what it says."""
-        lines = channel.take().splitlines()
+        lines = channel.take().decode("ascii").splitlines()
         self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
 
     def pump(self) -> None:
@@ -481,14 +481,14 @@ class World:
                 continue
             if not (channel.waiting or channel.ended):
                 continue
-            ended, lines = channel.ended, channel.take().splitlines()
+            ended, lines = channel.ended, channel.take().decode("ascii").splitlines()
             if ended and not lines:
                 node.channel = None
                 self.lines(node, [], Failure("", ended))
             elif lines:
                 self.lines(node, lines)
 
-    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+    def lines(self, node: Node, lines: list[str], end: Failure | None = None) -> None:
         life = node.life
         node.arrives = max(node.arrives, self.time + self.delay())
 
