@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from runtime import validate
 from runtime.errors import NicInvalid
+from runtime.kept import LONGEST, is_option
 from runtime.typed import TYPE_CHECKING, NamedTuple
-from runtime.wanted import LONGEST, End, Entry, Moment, is_option, plausible, to_json, until_of
+from runtime.wanted import End, Entry, Moment, plausible, to_json, until_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,6 +19,8 @@ from runtime import validate
 from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
 from runtime.jsontext import Decoder, dumps
+from runtime.kept import ENDS, LONGEST, SCHEMA, is_option
+from runtime.kept import FIELDS as FIELDS_NOW
 from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -28,14 +30,11 @@ if TYPE_CHECKING:
 
     from runtime.paths import Paths
 
-SCHEMA = 2
-LONGEST = 1 << 20  #: bytes of a file
-ENDS = "ends"  #: the link that tells when the first option ends
 SEVERAL = "several"  #: the boot of a link where the ends are of several boots
 BOOT = 64  #: characters of a boot's id
 
 #: The fields of each schema, beside "schema" and "pending".
-FIELDS = {1: ("local", "registry"), SCHEMA: ("local", "registry", "revision", "network")}
+FIELDS = {1: ("local", "registry"), SCHEMA: FIELDS_NOW}
 
 
 class Moment(NamedTuple):
@@ -143,11 +142,6 @@ def _changed(entry: Entry, source: str) -> Changed:
 def until_of(entry: Entry) -> float:
     """Give when an option ends (seconds since the epoch); 0: never."""
     return entry.end.until.wall if entry.end else 0.0
-
-
-def is_option(name: str) -> bool:
-    """Tell whether an option may be called so."""
-    return bool(name) and name.isascii() and name.replace("_", "").isalnum()
 
 
 NOTHING = Wanted()

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from netcommon.lifecycle.context import Call, Node
-    from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import NetworkWanted, Nic
     from runtime.record import Record
     from runtime.registry_wanted import RegistryWanted
     from runtime.wanted import Wanted

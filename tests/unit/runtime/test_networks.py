@@ -11,7 +11,9 @@ import pytest
 
 from runtime import networks
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable
-from runtime.networks import NetworkWanted, from_json, network_of, to_json
+from runtime.kept import LONGEST_NETWORK
+from runtime.networks import from_json, network_of, to_json
+from runtime.nic import NetworkWanted
 from runtime.paths import Paths
 from tests.support.nics import U1
 
@@ -112,7 +114,7 @@ def test_whatever_lies_there(tmp_path: Path, damage: str) -> None:
     if damage == "cut":
         path.write_bytes(good[:-20])
     elif damage == "huge":
-        path.write_bytes(good + b" " * networks.LONGEST)
+        path.write_bytes(good + b" " * LONGEST_NETWORK)
     elif damage == "link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
