@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 SCHEMA = 2  #: of a NIC's file (runtime.wanted)
-FIELDS = ("local", "registry", "revision", "network")  #: beside "schema" and "pending"
+FIELDS = ("local", "registry", "revision", "network", "tags")  #: beside "schema" and "pending"
 LONGEST = 1 << 20  #: bytes of such a file
 ENDS = "ends"  #: the link that tells when the first option ends
 
@@ -78,12 +78,12 @@ def plain_of(data: bytes) -> Plain | None:
     """Read the bytes of a NIC's file; None where they are anything but plain."""
     try:
         stored = Decoder().whole(data.decode("ascii"))
-        local, registry, revision, network, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
+        local, registry, revision, network, tags, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
         if stored != {"pending": None} or type(schema) is not int or schema != SCHEMA:
             return None
         wanted = [Changed(name, _lasting(name, each), REGISTRY) for name, each in registry.items()]
         wanted += [Changed(name, _lasting(name, each)) for name, each in local.items()]
-        if (revision and not validate.is_revision(revision)) or (network and not validate.is_uuid(network)):
+        if (revision and not validate.is_revision(revision)) or (network and not validate.is_uuid(network)) or not are_tags(tags):
             return None
         return Plain(tuple(wanted), revision + "", network + "")
     except SHAPE:
@@ -101,6 +101,16 @@ def _lasting(name: str, entry: Mapping[str, Any]) -> str:
 def is_option(name: str) -> bool:
     """Tell whether an option may be called so."""
     return bool(name) and name.isascii() and name.replace("_", "").isalnum()
+
+
+def of_json(tags: Any) -> tuple[str, ...] | None:
+    """Give tags as they are kept in memory."""
+    return None if tags is None else (*tags,)
+
+
+def are_tags(value: object) -> bool:
+    """Tell whether this is a list of tags; None is one that nobody has said."""
+    return value is None or (type(value) is list and validate.tags(" ".join(value)) == (*value,))
 
 
 def completed(paths: Paths, nic: Nic) -> Nic | None:
@@ -155,11 +165,14 @@ def network_of(data: bytes, uuid: str) -> NetworkWanted | None:
 def told(stored: Mapping[str, Any]) -> NetworkWanted | None:
     """Give the network of which ``document`` has made this; None where it has not: runtime.networks says what is wrong."""
     try:
+        tags = stored["tags"]
         lists = resolvers, search, routes = stored["resolvers"], stored["search"], [(one["prefix"], one["via"]) for one in stored["routes"]]
-        found = NetworkWanted(**{**stored, "resolvers": (*resolvers,), "search": (*search,), "routes": (*routes,)})
+        found = NetworkWanted(**{**stored, "resolvers": (*resolvers,), "search": (*search,), "routes": (*routes,), "tags": of_json(tags)})
         ipv4 = [*filter(None, [found.gateway]), *(via for _prefix, via in routes)]
         good = (
             type(resolvers) is type(search) is list
+            and type(found.gateway) is type(found.gateway6) is str
+            and are_tags(tags)
             and all(len(set(each)) == len(each) <= MOST for each in (*lists, [prefix for prefix, _via in routes]))
             and validate.uuid(found.uuid) == found.uuid
             and validate.is_revision(found.revision)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6
 
-from runtime import validate
+from runtime import kept, validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
 from runtime.jsontext import Decoder, dumps
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from runtime.paths import Paths
+
+MOST_TAGS = 100
+GANETI = "ganeti:"  #: what its master's name begins with, of what a Ganeti cluster has
 
 
 def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWanted:
@@ -45,7 +48,31 @@ def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWant
         search,
         routes,
         mtu,
+        tags_of(said),
     )
+
+
+def tags_of(said: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Give the tags of a NIC or network, of its JSON; None but of one of a Ganeti cluster. Raises NicInvalid.
+
+    The others' are what is said on the node that defines them, which is told the registry and not by it.
+    """
+    return _tags(said.get("tags") if str(said.get("master")).startswith(GANETI) else None)
+
+
+def stored_of(uuid: str, revision: str, stored: Mapping[str, Any]) -> NetworkWanted:
+    """Give the network of which ``document`` has made this. Raises NicInvalid."""
+    return network_of(uuid, revision, stored)._replace(tags=_tags(stored.get("tags")))
+
+
+def _tags(tags: Any) -> tuple[str, ...] | None:
+    try:
+        good = kept.are_tags(tags)
+    except TypeError:
+        good = False
+    if not good or len(tags or ()) > MOST_TAGS:
+        raise NicInvalid("tags", str(tags)[:80], f"a list of at most {MOST_TAGS} tags")
+    return kept.of_json(tags)
 
 
 def _text(value: object, field: str) -> str:
@@ -101,7 +128,7 @@ def from_json(data: bytes, uuid: str) -> NetworkWanted:
     if set(stored) != {"schema", *NetworkWanted._fields} or stored["schema"] != NETWORK_SCHEMA or stored["uuid"] != uuid:
         raise RecordUnreadable("not the fields of its schema, or another network's")
     try:
-        return network_of(uuid, _text(stored["revision"], "revision"), stored)
+        return stored_of(uuid, _text(stored["revision"], "revision"), stored)
     except NicInvalid as error:
         raise RecordUnreadable(str(error)) from None
 

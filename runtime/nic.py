@@ -51,6 +51,7 @@ class NetworkWanted(NamedTuple):
     search: tuple[str, ...] = ()  #: domains
     routes: tuple[tuple[str, str], ...] = ()  #: IPv4 prefix, and the IPv4 address of the router to it
     mtu: int = 0
+    tags: tuple[str, ...] | None = None  #: those of a Ganeti cluster's network; None where the registry is not told of them
 
 
 class Nic(NamedTuple):

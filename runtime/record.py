@@ -263,10 +263,10 @@ def _told(stored: Mapping[str, Any]) -> NetworkWanted | None:
     told = _typed(stored, "told", dict)
     if (plain := kept.told(told)) is not None:
         return plain
-    from runtime.networks import network_of
+    from runtime.networks import stored_of
 
     try:
-        return network_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)
+        return stored_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)
     except NicInvalid as error:
         raise RecordUnreadable(f"told: {error}") from None
 

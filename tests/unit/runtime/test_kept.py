@@ -36,6 +36,7 @@ said = st.fixed_dictionaries(
         "resolvers": st.lists(addresses, max_size=3),
         "search": st.lists(st.lists(labels, min_size=1, max_size=3).map(".".join), max_size=3),
         "routes": st.lists(st.fixed_dictionaries({"prefix": prefixes, "via": st.ip_addresses(v=4).map(str)}), max_size=3),
+        "tags": st.lists(st.sampled_from(["a", "b:c", "a b", ""]), max_size=2),
         "mtu": st.sampled_from([0, 67, 68, 1400, 65535, 65536]),
     },
 )
@@ -95,7 +96,7 @@ def walked(stored: Any) -> Any:
 def test_a_network_is_read_alike(fields: dict[str, Any]) -> None:
     """All that a registry can say of a network is plain once it is on disk."""
     try:
-        network = networks.network_of(U1, "e:7", fields)
+        network = networks.network_of(U1, "e:7", {**fields, "master": "ganeti:c1"})
     except NicInvalid:
         stored = {**json.loads(networks.to_json(NetworkWanted(U1, "e:7"))), **fields}
         assert kept.network_of(json.dumps(stored).encode(), U1) is None

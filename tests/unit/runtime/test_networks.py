@@ -74,13 +74,16 @@ WRONG: list[dict[str, Any]] = [
     {"mtu": "1400"},
     {"name": "a\nb"},
     {"name": None},
+    {"tags": ["a b"]},
+    {"tags": "a"},
+    {"tags": [None]},
 ]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_what_no_network_can_say(wrong: dict[str, Any]) -> None:
     with pytest.raises(NicInvalid) as caught:
-        network_of(U1, "e:7", {**SAID, **wrong})
+        network_of(U1, "e:7", {**SAID, "master": "ganeti:c1", **wrong})
     assert str(caught.value).isprintable()
     stored = {**json.loads(to_json(BLUE)), **wrong}
     with pytest.raises(RecordUnreadable) as unreadable:

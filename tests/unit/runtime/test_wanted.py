@@ -27,7 +27,8 @@ entries = st.lists(entry, max_size=3, unique_by=lambda one: one.option)
 
 
 tuples = entries.map(tuple)
-plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), st.none())
+tags = st.none() | st.lists(st.sampled_from(["a", "netcommon:0:rate_in:8mbit", "é"]), max_size=2).map(tuple)
+plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), tags, st.none())
 
 
 @given(plain, st.none() | plain)
@@ -43,7 +44,7 @@ def test_the_format_before_registries(tmp_path: Path) -> None:
     assert found == Wanted((Entry("rate_in", "8mbit"),), pending=Wanted((Entry("rate_in", "9mbit"),)))
 
 
-EMPTY = {"local": {}, "registry": {}, "revision": "", "network": ""}
+EMPTY = {"local": {}, "registry": {}, "revision": "", "network": "", "tags": None}
 GOOD = {"schema": 2, **EMPTY, "pending": None, "local": {"rate_in": {"value": "8mbit", "end": None, "then": None}}}
 AT = {"boot": "b", "monotonic": 1, "wall": 2}
 
@@ -76,6 +77,11 @@ BAD: list[bytes] = [
             {"revision": "e" * 200 + ":7"},
             {"network": "blue"},
             {"network": None},
+            {"tags": "a"},
+            {"tags": ["a b"]},
+            {"tags": [""]},
+            {"tags": [7]},
+            {"tags": {}},
             {"local": {"a": {"value": "b", "end": {"since": AT}, "then": None}}},
             {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "wall": -1}}, "then": None}}},
             {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": 3}}, "then": None}}},
