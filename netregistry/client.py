@@ -24,6 +24,18 @@ START = "systemctl start netcommon-registry starts it, netcommon registry init m
 LONGEST_LINE = 4 << 20  #: bytes
 
 
+def served(path: str) -> bool:
+    """Tell whether somebody listens on a socket: its file alone may be left of one that was killed."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as asking:
+        try:
+            asking.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # somebody does, and cannot be spoken to now: who asks is told why
+    return True
+
+
 def request_id() -> str:
     """Make the id of a request: whatever is sent with it is done once."""
     return new_id(time.time(), secrets.randbits(74))
@@ -82,6 +94,12 @@ class Client:
     def __init__(self, path: str = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
         self._path, self._role, self._seconds = path, role, seconds
         self._connection: _Connection | None = None
+        self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
+
+    @property
+    def moment(self) -> float:
+        """Give the time at which a request of now is made, for its id: by the clock, but for a registry whose clock was fast."""
+        return max(time.time(), self._floor)
 
     # -- looking
 
@@ -117,11 +135,17 @@ class Client:
         ``match``: EPOCH:REVISION at which what is changed was read, or "*"; ``key``: the request's id, for who goes on asking after
         TryAgain: ``request_id``.
         """
-        headers = {"Idempotency-Key": key or request_id()}
+        headers = {"Idempotency-Key": key or new_id(self.moment, secrets.randbits(74))}
         if method in ("PATCH", "DELETE") or match != ANY:
             headers["If-Match"] = match if match == ANY else f'"{match}"'
         if dry_run:
             query["dry_run"] = True
+        try:
+            return self._asked(method, _target(place, query), body, headers)
+        except Problem as refused:
+            if key or refused.kind != "outdated" or self._floor <= time.time():
+                raise
+        headers["Idempotency-Key"] = new_id(self.moment, secrets.randbits(74))  # another request: the first one was not done
         return self._asked(method, _target(place, query), body, headers)
 
     # -- streams
@@ -190,7 +214,10 @@ class Client:
                     continue  # a connection that was kept may have ended; the id lets a change be done once
                 raise TryAgain(f"the registry on {self._path} has not answered: {_words(error)}") from None
             if response.status >= 400:
-                raise _problem(response.status, data)
+                problem = _problem(response.status, data)
+                if isinstance(floor := problem.document.get("floor"), int):
+                    self._floor = floor // 1000 + 1.0
+                raise problem
             return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
         raise AssertionError
 

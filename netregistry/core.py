@@ -10,6 +10,8 @@ anew where something has changed, sent again where no answer came. An id that ha
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from netregistry.actions import ACTIONS, MOST_PARTS, Batch
@@ -64,7 +66,7 @@ class Grant(NamedTuple):
 
 
 class Compact(NamedTuple):
-    """Forget what was overwritten up to a revision."""
+    """Forget what was overwritten up to a revision; the result is a Forgotten."""
 
     revision: int
 
@@ -104,12 +106,18 @@ class Granted(NamedTuple):
     lease: int
 
 
+class Forgotten(NamedTuple):
+    """What was overwritten up to a revision is forgotten, by this or before."""
+
+    floor: int
+
+
 class Nothing(NamedTuple):
     """The effect was done, and has no result."""
 
 
 Effect = Commit | CatchUp | Read | Oldest | Grant | Compact
-Result = Committed | Conflicted | Unanswered | Found | Some | Granted | Nothing
+Result = Committed | Conflicted | Unanswered | Found | Some | Granted | Forgotten | Nothing
 
 
 class _Identified(NamedTuple):
@@ -133,15 +141,23 @@ class Core:
 
     def __init__(self, view: View, now: Callable[[], float]) -> None:
         self.view, self.now = view, now
-        self._refused: dict[tuple[str, str, str], Response] = {}  # by request and who made it, the oldest first
+        self._refused: dict[tuple[str, ...], Response] = {}  # by request, what it asked, and who made it; the oldest first
+
+    @property
+    def moment(self) -> float:
+        """Give the seconds since the epoch at which a request of now is made: where the clock was fast, behind what is not remembered."""
+        floor = self.view.ledger.floor
+        return max(self.now(), floor // 1000 + 1.0 if floor else 0.0)
 
     def answer(self, call: Call, who: Identity) -> Steps:
         """Answer a request; never raises Refused: a refusal is a response with a problem document."""
-        same = (call.id, who.role, who.name)
+        what = asked(call)
+        same = (call.id, what, who.role, who.name)
         if same in self._refused:
             return self._refused[same]
         try:
-            return (yield from self._answered(call, who))
+            call = call._replace(id=read(_Identified, {"id": call.id}).id)
+            return (yield from self._answered(call, who, what))
         except Invalid as error:
             refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
         except Refused as error:
@@ -167,8 +183,7 @@ class Core:
 
     # -- one request
 
-    def _answered(self, call: Call, who: Identity) -> Steps:
-        read(_Identified, {"id": call.id})
+    def _answered(self, call: Call, who: Identity, what: str) -> Steps:
         try:
             read(_Writer, {"master": masters.identity(who)})
         except Invalid as error:
@@ -186,10 +201,10 @@ class Core:
                     done = _planned(draft, call)
                     if call.dry_run:
                         return Response(done.status, {"body": done.body, "changes": [each._asdict() for each in draft.changes]})
-                    commit = draft.commit(call.action, done.key or call.target, done.status, done.body)
+                    commit = draft.commit(call.action, done.key or call.target, done.status, done.body, what)
             except (Refused, Invalid):
                 # what it was judged by may be old; and what was done already looks as if somebody else had done it
-                if isinstance(earlier := (yield from self._earlier(call, who)), Response):
+                if isinstance(earlier := (yield from self._earlier(call, who, what)), Response):
                     return earlier
                 if current:
                     raise
@@ -204,7 +219,7 @@ class Core:
                     raise Refused(
                         "unsure", "the store has not answered: it may be done; the same request with the same id tells", id=call.id
                     )
-                if isinstance(earlier := (yield from self._earlier(call, who)), Response):
+                if isinstance(earlier := (yield from self._earlier(call, who, what)), Response):
                     return earlier
             yield CatchUp()
             current = True
@@ -220,17 +235,21 @@ class Core:
         return result
 
     def _in_time(self, call: Call) -> Generator[Effect, Result, None]:
-        """Raise Refused for a request that is not remembered if it was done, and for one of a time that is not yet."""
+        """Raise Refused for a request that is not remembered if it was done, and for one of a time that is not yet.
+
+        The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.
+        """
         at = made(call.id)
-        if at > self.now() * 1000 + EARLY:
+        if at > self.moment * 1000 + EARLY:
             raise Refused("invalid", f"the request was made at {at / 1000:.0f}, which is not yet: set the clocks of both sides", field="id")
         if at > self.view.ledger.floor:
             return
         found = cast("Found", (yield Read(keys.history(call.id))))
         if found.value is None:
-            raise Refused("outdated", "requests as old as this are not remembered: make it anew if it is wanted still", id=call.id)
+            detail = "requests as old as this are not remembered: make it anew, after the floor, if it is wanted still"
+            raise Refused("outdated", detail, id=call.id, floor=self.view.ledger.floor)
 
-    def _earlier(self, call: Call, who: Identity) -> Generator[Effect, Result, Response | None]:
+    def _earlier(self, call: Call, who: Identity, what: str) -> Generator[Effect, Result, Response | None]:
         """Give what the request was answered when it was done; None where it was not. Raises Refused for an id that was another's."""
         if call.action == "report":
             yield CatchUp()
@@ -240,11 +259,23 @@ class Core:
         found = cast("Found", (yield Read(keys.history(call.id))))
         if found.value is None:
             return None
-        entry = load(Entry, found.value)
-        if (entry.action, entry.who.role, entry.who.name) != (call.action, who.role, who.name):
+        try:
+            entry = load(Entry, found.value)
+        except Invalid:
+            raise Refused("unavailable", f"what {call.id} was answered cannot be read: the registry is damaged") from None
+        another = entry.asked not in ("", what)  # of before that was noted it is ""
+        if another or (entry.action, entry.who.role, entry.who.name) != (call.action, who.role, who.name):
             raise Refused("exists", f"the id {call.id} was another request's", id=call.id)
         yield CatchUp(found.revision)
         return Response(entry.status, entry.body, f"{self.view.epoch}:{found.revision}")
+
+
+def asked(call: Call) -> str:
+    """Give what tells what a request asks for from what another one does; "" for reports, which have an order of their own."""
+    if call.action == "report":
+        return ""
+    said = json.dumps([call.action, call.target, call.body], sort_keys=True, default=repr)
+    return hashlib.sha256(said.encode("ascii")).hexdigest()[:16]
 
 
 def _planned(draft: Draft, call: Call) -> Done:

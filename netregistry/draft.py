@@ -79,16 +79,24 @@ class Draft:
 
     def put(self, key: str, value: Any) -> None:
         """Write an object; it need not be another than before."""
+        self._readable(key)
         self._after[key] = value
         self._checked()
 
     def delete(self, key: str) -> None:
+        self._readable(key)
         self._after[key] = None
         self._checked()
 
     def expect(self, key: str) -> None:
         """Let the commit be done only if a key is as the view has it: one that the ledger says nothing of, such as a node's reports."""
         self._expected[key] = self.view.at(key)
+
+    def _readable(self, key: str) -> None:
+        """Raise Refused where what is at a key cannot be read: whoever has an address may have it by that."""
+        if key in self.view.unreadable:
+            detail = f"what the registry holds at {key} cannot be read, and nothing is written over it: netcommon registry restore"
+            raise Refused("unavailable", detail, key=key)
 
     def _checked(self) -> None:
         if len(self._after) > MOST - OWN:
@@ -111,13 +119,14 @@ class Draft:
         found = ((key, self.view.get(key), after) for key, after in self._after.items())
         return tuple(Change(key, write(before), write(after)) for key, before, after in found if before != after)
 
-    def commit(self, action: str, target: str, status: int, body: Any) -> Commit:
-        """Give the commit, with its entry of the history: of what is wanted."""
+    def commit(self, action: str, target: str, status: int, body: Any, asked: str = "") -> Commit:
+        """Give the commit, with its entry of the history: of what is wanted. Raises Refused."""
+        self._readable(keys.LEDGER)
         ledger = self.view.ledger
         changes = self.changes
         ledger = ledger._replace(number=ledger.number + 1, kept=ledger.kept + 1)
         wanted = tuple(change for change in changes if keys.kind(change.key) in keys.WANTED)
-        entry = Entry(ledger.number, self.request, self.now, self.who, action, target, wanted, status, body)
+        entry = Entry(ledger.number, self.request, self.now, self.who, action, target, wanted, status, body, asked)
         data = dump(entry)
         if len(data) > LONGEST_VALUE:
             raise Refused("too-large", f"its entry in the history would have {len(data)} bytes, more than {LONGEST_VALUE}")

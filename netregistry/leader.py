@@ -10,7 +10,7 @@ import hashlib
 from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
-from netregistry.core import LATE, CatchUp, Committed, Compact, Grant, Granted, Oldest, Some
+from netregistry.core import LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import dump
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 AT_ONCE = 100  #: keys deleted by one commit
 AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of quarantines over, requests come in between
 EVERY = 60.0  #: seconds from one look at the history's length to the next
+FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
 
@@ -40,6 +41,7 @@ class Leader:
         self._core, self._name = core, name
         self._looked = float("-inf")
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
+        self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
 
     def elected(self, seconds: float) -> Generator[Effect, Result, int]:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
@@ -58,7 +60,10 @@ class Leader:
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
             yield from self._trimmed()
-            yield from self._compacted()
+            self._noted()
+        if self._floor < self._old:
+            until = min(self._floor + FORGOTTEN, self._old)
+            self._floor = cast("Forgotten", (yield Compact(until))).floor
 
     def _requests(self) -> Work:
         """Ask for what has ended; for so much at a turn that others have theirs."""
@@ -68,7 +73,7 @@ class Leader:
                 return
             for action in due:
                 # of one state of the registry there is one such request, whoever makes it
-                request = new_id(core.now(), hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
+                request = new_id(core.moment, hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)
                 if response.status != 200:
                     return
@@ -106,6 +111,8 @@ class Leader:
         core = self._core
         while True:
             view, settings, now = core.view, core.view.settings, core.now()
+            if keys.LEDGER in view.unreadable:
+                return
             some = cast("Some", (yield Oldest("history/", AT_ONCE)))
             ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
             cut: list[str] = []
@@ -123,14 +130,14 @@ class Leader:
                 return
             yield CatchUp(result.revision)
 
-    def _compacted(self) -> Work:
-        """Let the store forget what was overwritten a while ago."""
+    def _noted(self) -> None:
+        """Note what was overwritten a while ago: the store may forget it."""
         now = self._core.now()
         self._marks = [mark for mark in self._marks if mark[0] <= now] + [(now, self._core.view.revision)]
         old = [revision for at, revision in self._marks if at <= now - KEPT]
         if old:
             self._marks = self._marks[len(old) :]
-            yield Compact(old[-1])
+            self._old = old[-1]
 
 
 def hash_of(text: str) -> int:

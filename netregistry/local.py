@@ -15,6 +15,7 @@ from netregistry.core import (
     Compact,
     Conflicted,
     Core,
+    Forgotten,
     Found,
     Grant,
     Granted,
@@ -124,8 +125,9 @@ class Local:
         elif isinstance(effect, Compact):
             try:
                 self._store.compact(effect.revision)
-            except Compacted:
-                pass  # another one has done more
+            except Compacted as compacted:
+                return Forgotten(compacted.floor)  # another one has done more
+            return Forgotten(effect.revision)
         return Nothing()
 
     def _caught_up(self) -> None:

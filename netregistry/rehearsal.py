@@ -56,7 +56,7 @@ class Rehearsal:
 
     def batch(self, role: str, parts: list[dict[str, Any]]) -> list[Any]:
         """Do several requests together, as ``role``; give what each was answered. Raises Problem where they would be refused."""
-        call = Call(new_id(time.time(), secrets.randbits(74)), "batch", "", {"parts": parts}, "", False)
+        call = Call(new_id(self._local.core.moment, secrets.randbits(74)), "batch", "", {"parts": parts}, "", False)
         response = self._local.answer(call, identity(role))
         if response.status >= 400:
             raise Problem(response.body)

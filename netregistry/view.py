@@ -150,6 +150,12 @@ class View:
         ends = self._due.get(kind, [])
         return tuple(key for _end, key in ends[: min(most, bisect_left(ends, (now, "\x7f")))])
 
+    def far(self, kind: type, after: float, most: int) -> tuple[str, ...]:
+        """Give the keys of NICs, or of claims, of which something ends later than that, and no more than ``most``."""
+        ends = self._due.get(kind, [])
+        first = bisect_left(ends, (after, "\x7f"))
+        return tuple(key for _end, key in ends[first : first + most])
+
     @property
     def ledger(self) -> Ledger:
         return cast("Ledger", self.get(keys.LEDGER) or Ledger())

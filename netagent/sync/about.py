@@ -29,9 +29,9 @@ def about(view: View, node: str) -> About:
     for address in view.addresses():
         if address.address not in LOOPBACK and _usable(address.address):
             of.setdefault(address.index, []).append(address.address)
-    bridges = tuple(sorted(link.name for link in links if link.kind == "bridge")[:MANY])
+    bridges = tuple(sorted(link.name for link in links if link.kind == "bridge" and _sayable(link.name))[:MANY])
     switches, tables = _switches(view), _tables(view)
-    hardware = [link for link in links if not link.kind and _mac(link)]
+    hardware = [link for link in links if not link.kind and _mac(link) and _sayable(link.name)]
     addresses = sorted({each for found in of.values() for each in found})
     return About(
         __version__,
@@ -51,9 +51,17 @@ def _tables(view: View) -> tuple[str, ...]:
     return tuple(map(str, sorted(numbers)))[:MANY]
 
 
+def _sayable(name: str) -> bool:
+    """Tell whether a registry takes a device's name, of which the kernel allows nearly any: one that it refuses hid all others."""
+    try:
+        return bool(validate.name(name, ""))
+    except NetcommonError:
+        return False
+
+
 def _tag(name: str) -> bool:
     try:
-        return bool(validate.tags(name, ""))
+        return validate.tags(name, "") == (name,)
     except NetcommonError:
         return False
 
@@ -65,7 +73,7 @@ def _interface(link: Link, node: str, addresses: list[str]) -> Interface:
 
 def _switches(view: View) -> tuple[str, ...]:
     try:
-        return tuple(sorted(each.name for each in view.ovs_switches()))[:MOST]
+        return tuple(sorted(each.name for each in view.ovs_switches() if _sayable(each.name)))[:MOST]
     except NetcommonError:
         return ()
 

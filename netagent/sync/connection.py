@@ -17,9 +17,12 @@ PATIENT = 30.0  #: seconds for which a node that is refused as its own twin wait
 
 
 class Connection:
-    """The state. ``greeted``, ``known``, ``listed``: what is known of the service, of the node there, of the node's reports there."""
+    """The state. ``greeted``, ``known``, ``listed``: what is known of the service, of the node there, of the node's reports there.
 
-    def __init__(self, now: float) -> None:
+    ``check``: seconds between two looks at the node there.
+    """
+
+    def __init__(self, now: float, check: float) -> None:
         self.greeted = self.known = self.listed = False
         self.flight: Asking | None = None
         self.stream = False  #: it is open, or being opened
@@ -28,6 +31,7 @@ class Connection:
         self.rewatch = 0.0  #: until when no stream is begun
         self.epoch = self.version = self.reason = ""
         self.since = now  #: when anything was last heard
+        self._check, self._check_at = check, now
         self._abilities: frozenset[str] = frozenset()
         self._actions: frozenset[str] = frozenset()
         self._lacking: dict[str, float] = {}
@@ -53,11 +57,12 @@ class Connection:
         self.epoch, self.greeted = epoch, True
         return other
 
-    def node(self, body: Any) -> str:
+    def node(self, body: Any, now: float) -> str:
         """Take what the registry knows of the node; give EPOCH:REVISION of its latest reports. Raises Lie, KeyError, TypeError."""
         after, missing = str(revision_of(body["reports"])), body.get("missing", [])
         self._missing = ", ".join(str(each) for each in missing[:5]) if isinstance(missing, list) else ""
         self.known, self._strange, self._strange_since = True, "", None
+        self._check_at = now + self._check
         return after
 
     def failed(self, failure: Failure, now: float, pause: float) -> None:
@@ -116,6 +121,10 @@ class Connection:
     def may_watch(self, now: float) -> bool:
         return not self.stream and self.greeted and self.ready and now >= max(self.rewatch, self.rest) and self.can("watch", now)
 
+    def checks(self, now: float) -> bool:
+        """Tell whether the node is to be asked for again: no stream tells what it should provide."""
+        return self.greeted and self.ready and now >= self._check_at
+
     def beats(self, now: float) -> bool:
         """Tell whether a sign of life is due, since the service has no streams."""
         return not self.stream and not self.can("watch", now) and self.can("beat", now) and now >= self._next_beat
@@ -134,6 +143,8 @@ class Connection:
                 times.append(max(self.rewatch, self.rest))
             elif self.flight is None and self.can("beat", now):
                 times.append(max(self._next_beat, self.rest))
+        if self.flight is None and self.greeted and self.ready:
+            times.append(max(self._check_at, self.rest))
         if self.since + SILENT > now and not self.stream:
             times.append(self.since + SILENT)
         if self._strange_since is not None and self._strange_since + PATIENT > now:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -250,7 +249,7 @@ class Sync:
         return found if isinstance(found, dict) else None
 
     def _id(self) -> str:
-        return new_id(time.time(), secrets.randbits(74))
+        return new_id(self._session.moment, secrets.randbits(74))
 
     # -- what people are told
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.context import alive
-from netcommon.operations.link import marked
+from netcommon.operations.link import down_mark, marked
 from netcommon.options.sources import options_of
 from netregistry.model.nic import Option, Report
 from runtime import definitions
@@ -51,7 +51,10 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
                 found[uuid] = _local(node, view, record, nic, applied)
                 continue
             if nic is not None:
-                found[uuid] = _stopped(nic)
+                if _is_there(view, nic):
+                    unclear.add(uuid)
+                else:
+                    found[uuid] = _stopped(nic)
                 continue
         except (Unclear, NetcommonError):
             unclear.add(uuid)
@@ -84,14 +87,15 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
                 found[record.uuid] = _local(node, view, record, defined.get(record.uuid), applied)
             except Unclear as error:
                 problems.append(str(error))
+        there = [link for link in view.links() if marked(link)]
+        lost = {link.alias.partition(" ")[0]: link.name for link in there if link.alias.partition(" ")[0] not in recorded}
         for uuid, nic in defined.items():
-            if uuid not in found and uuid not in recorded:
+            if uuid not in found and uuid not in recorded and uuid not in lost:
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
-        lost = [link.name for link in view.links() if marked(link) and link.alias.partition(" ")[0] not in recorded]
         if lost:
-            problems.append(f"on no record, and there: {', '.join(sorted(lost)[:5])}")
+            problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
     return Surveyed(found, "; ".join(problems[:5]), len(defined))
@@ -104,6 +108,14 @@ def _record(node: Node, uuid: str) -> Record | None:
 
 def _ours(node: Node, record: Record) -> bool:
     return record.boot == node.identity.boot and record.netns == node.identity.netns
+
+
+def _is_there(view: View, nic: Nic) -> bool:
+    """Tell whether a defined NIC's device bears its mark: it is up, and its record is lost."""
+    link = view.link(nic.interface) if nic.interface else None
+    if link is None or not marked(link) or link.alias == down_mark(nic.uuid):
+        return False
+    return link.alias.partition(" ")[0] == nic.uuid
 
 
 def _stopped(defined: Nic) -> Local:

@@ -75,7 +75,7 @@ class Machine:
             self.inbox.load(kept)
         self.jobs = Jobs()
         self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
-        self.line = Connection(now)
+        self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
         self.outbox.about = True
@@ -195,7 +195,9 @@ class Machine:
             return self.outbox.flight
         if (asked := self.ownership.asking(now)) is not None:
             return asked
-        return Beat() if line.beats(now) else None
+        if line.beats(now):
+            return Beat()
+        return AskNode() if line.checks(now) else None
 
     def _retry(self, now: float) -> None:
         """Let what was refused be tried again, also what an older service could not do."""
@@ -218,7 +220,7 @@ class Machine:
                     self._another_epoch(now)
                     self.line.greeted = True
             elif isinstance(asked, AskNode):
-                self._known(self.line.node(event.body))
+                self._known(self.line.node(event.body, now))
             elif isinstance(asked, List):
                 self._listed(asked, event.body, now)
             elif isinstance(asked, Send):

@@ -37,6 +37,7 @@ AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
 #: Answers that say that it was changed meanwhile: what is to be done is found anew.
 CHANGED = frozenset(("stale", "match", "missing", "outdated", "epoch"))
 OFTEN = 6  #: comparisons that are tried until the next one is due, where one was not possible
+HELD = 30.0  #: seconds until a NIC is asked for again that the registry had as another's
 SURVEY_AGAIN = 60.0  #: seconds until an inventory that was not complete is taken again
 
 
@@ -66,7 +67,7 @@ class Ownership:
         self.foreign: set[str] = set()  #: NICs of a Ganeti cluster that the registry does not know
         self.reaped = 0
         self.survey_due = False
-        self._held: dict[str, None] = {}  # NICs that the registry had when it was to add them: tried again later
+        self._held: dict[str, float] = {}  # NICs that the registry had when it was to add them, or another node: until when
         self._homeless: set[str] = set()  # NICs whose network the registry does not know
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
@@ -166,7 +167,7 @@ class Ownership:
     def _next(self, now: float) -> _Candidate | None:
         can = self._line.can
         for uuid in self._unknown if can(ADD, now) else ():
-            if uuid not in self.refused and uuid not in self._held:
+            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now:
                 return _Candidate(ADD, uuid, self._outbox.after)
         for uuid in self._differing if can(SET, now) else ():
             return _Candidate(SET, uuid, "")
@@ -185,6 +186,7 @@ class Ownership:
             return
         if one.action == ADD:
             self._unknown.pop(one.uuid, None)
+            self._held.pop(one.uuid, None)
             if local is not None and local.ganeti:
                 self.foreign.add(one.uuid)
             elif local is not None and self._may_add(local, own):
@@ -239,7 +241,8 @@ class Ownership:
             self._homeless.add(asked.uuid)  # the network is another registry's, or gone
             self._unknown[asked.uuid] = None
         elif failure.kind == "exists":
-            self._held[asked.uuid] = None  # it is another's, or the stream is about to tell it
+            # it is another's, the stream is about to tell it, or the node that the guest has left has not said so yet
+            self._held[asked.uuid] = now + HELD * self._about_one()
         elif failure.kind not in CHANGED:
             self.refused[asked.uuid] = failure.text
         elif asked.method == "POST":
@@ -334,4 +337,5 @@ class Ownership:
         times = [self._survey_at, self._compare_at if not self._comparing else NEVER]
         if self._strays and self._strays[0][0] > now:
             times.append(self._strays[0][0])
+        times += [self._held[uuid] for uuid in self._unknown if self._held.get(uuid, 0.0) > now]
         return min(times)

@@ -12,5 +12,6 @@ class Rules(NamedTuple):
     first: tuple[float, float] = (120.0, 600.0)  #: from the start to the first comparison, by chance between
     every: float = 3600.0  #: between two comparisons, and until what was refused is tried again
     confirm: float = 10.0  #: between two looks at what may go
+    check: float = 300.0  #: between two looks at what the registry knows of the node, and what it should provide
     reap: str = "on"  #: "on", "report" (an alarm says what would go), "off"
     cap: int = 20  #: wanted NICs that one comparison removes

@@ -36,6 +36,11 @@ class Session:
         self._asker = threading.Thread(target=self._answer, name="registry", daemon=True)
         self._asker.start()
 
+    @property
+    def moment(self) -> float:
+        """Give the time at which a request of now is made: netregistry.client.Client.moment."""
+        return self._client.moment
+
     def ask(self, request: Asking) -> None:
         """Ask something; the answer comes as an event."""
         self._asked.put(request)

@@ -25,6 +25,11 @@ def file_of(app: App) -> str:
     return app.root.rstrip("/") + str(import_module("netregistry.stores.files").FILE)
 
 
+def served(app: App) -> bool:
+    """Tell whether a service runs: it has the file then."""
+    return bool(import_module("netregistry.client").served(socket_of(app)))
+
+
 def as_root(app: App) -> None:
     """Raise HostRefused for everybody but root: the registry's files are root's."""
     if not app.is_root:

@@ -38,6 +38,7 @@ class Entry(NamedTuple):
     changes: tuple[Change, ...]
     status: int
     body: Any = None
+    asked: str = ""  #: netregistry.core.asked: another request of the same id is none of its copies
 
 
 class Ledger(NamedTuple):

@@ -29,7 +29,8 @@ def address(draft: Draft, network: Network, family: int) -> str:
     pool, bounds, excluded = draft.view.pool("addresses", network.uuid, family), network.bounds(family), network.excluded(family)
     for number in _candidates(pool, bounds):
         found = kinds.text(number, family)
-        if number not in excluded and not draft.touched(keys.address(network.uuid, found)):
+        key = keys.address(network.uuid, found)
+        if number not in excluded and not draft.touched(key) and key not in draft.view.unreadable:
             return found
     raise _full(f"{network.name} has no free IPv{family} address", pool, bounds, excluded)
 
@@ -43,7 +44,8 @@ def mac(draft: Draft, prefix: str, scope: str) -> str:
     last = first + (1 << bits) - 1
     start = first + draft.chance(1 << bits, f"mac {scope}")
     pool = draft.view.pool("macs", "")
-    chosen = {key.rpartition("/")[2] for key in draft.written("macs")}
+    unreadable = (key for key in draft.view.unreadable if keys.kind(key) == "macs")
+    chosen = {key.rpartition("/")[2] for key in (*draft.written("macs"), *unreadable)}
     for number in _candidates(pool, ((start, last), (first, start - 1))):
         found = ":".join(f"{each:02x}" for each in number.to_bytes(OCTETS, "big"))
         if number and found not in chosen:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 AT_ONCE = 50  #: things changed by one commit: NICs may be large
+SLACK = 300.0  #: seconds by which a clock may be set back without a look at what was freed since
 
 
 def options(draft: Draft, part: Part) -> Done:
@@ -33,12 +34,20 @@ def options(draft: Draft, part: Part) -> Done:
 
 
 def quarantine(draft: Draft, part: Part) -> Done:
-    """Let what was freed be given out again when its quarantine is over."""
-    found = draft.view.due(Claim, draft.now, AT_ONCE)
-    for key in found:
+    """Let what was freed be given out again when its quarantine is over.
+
+    None lasts longer from now on than the setting says: one that does began while the clock was fast, or the setting was another one.
+    """
+    ended = draft.view.due(Claim, draft.now, AT_ONCE)
+    for key in ended:
         claim: Claim = draft.get(key)
         draft.put(key, claim._replace(until=0.0))
-    return Done(200, "", {"ended": len(found)})
+    latest = draft.now + draft.view.settings.quarantine
+    long = draft.view.far(Claim, latest + SLACK, AT_ONCE - len(ended))
+    for key in long:
+        claim = draft.get(key)
+        draft.put(key, claim._replace(freed=min(claim.freed, draft.now), until=latest))
+    return Done(200, "", {"ended": len(ended), "shortened": len(long)})
 
 
 def sweep(draft: Draft, part: Part) -> Done:
@@ -59,6 +68,8 @@ def orphans(view: View) -> Iterator[str]:
 def wanted(view: View, now: float) -> tuple[str, ...]:
     """Give the actions that there is something for."""
     found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if view.due(kind, now, 1)]
+    if "quarantine.end" not in found and view.far(Claim, now + view.settings.quarantine + SLACK, 1):
+        found.append("quarantine.end")
     if next(orphans(view), None) is not None:
         found.append("claims.sweep")
     return tuple(found)

@@ -48,6 +48,8 @@ def join(draft: Draft, part: Part) -> Done:
     if draft.node(node.uuid) is not None:
         raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)
     _named_once(draft, node)
+    if draft.view.members("on", node.uuid) or draft.view.reports(node.uuid) is not None:  # they would count as this node's
+        raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
     draft.put(key, node)
     return Done(201, key, write(node))

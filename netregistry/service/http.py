@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -20,6 +21,7 @@ from netregistry.model.codec import Invalid, write
 from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
 from netregistry.service import filters
+from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import identity, peer
 from netregistry.service.limits import Rate
 from netregistry.service.metrics import Figures, rendered
@@ -28,16 +30,16 @@ from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from netregistry.model.history import Identity
     from netregistry.service.limits import Limits
     from netregistry.service.registry import Registry
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    Pieces = AsyncGenerator[bytes, None]
 
 T = TypeVar("T")
-PROBLEM = "application/problem+json"
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
@@ -50,6 +52,7 @@ class Service:
     def __init__(self, registry: Registry, version: str, limits: Limits) -> None:
         self._registry, self._version, self._limits = registry, version, limits
         self._pool = ThreadPoolExecutor(1, "registry")
+        self._copying = asyncio.Lock()
         self._waiting = 0
         self._rate = Rate(limits, time.monotonic)
         self.figures = Figures()
@@ -117,11 +120,13 @@ class Service:
             refused = Refused("missing", f"there is no endpoint {request.path!a:.200}: GET /v1/openapi.json lists them")
         except web.HTTPException as error:
             refused = Refused("invalid", error.reason)
+        except web.RequestPayloadError:
+            refused = Refused("invalid", "the body is not what its headers say", field="body")
         except TryAgain as error:
             refused = Refused("unavailable", str(error), retry_after=1)
         except NetcommonError as error:
             refused = Refused("unavailable", str(error))
-        except (ConnectionResetError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
             self.figures.faults += 1
@@ -188,7 +193,7 @@ class Service:
             await self.turn(self._registry.misplace, target)
         given = request.headers.get("Idempotency-Key", "").strip('"')
         call = Call(
-            given or new_id(time.time(), secrets.randbits(74)),
+            given or new_id(self._registry.local.core.moment, secrets.randbits(74)),
             route.action,
             "" if route.action == "report" else target,
             body,
@@ -215,25 +220,36 @@ class Service:
             loop.call_soon_threadsafe(news.set)
 
         channel = await self.turn(self._registry.watch, who, wanted, wake)
-        try:
-            response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store"})
-            await response.prepare(request)
+
+        async def lines() -> Pieces:
             while True:
                 news.clear()
                 ended, data = channel.ended, channel.take()
                 if data:
-                    async with asyncio.timeout(self._limits.sending):
-                        await response.write(data)
+                    yield data
                 elif ended:
                     break
                 else:
                     await news.wait()
-            await response.write_eof()
-        except (TimeoutError, ConnectionResetError):
-            if request.transport is not None:
-                request.transport.abort()  # it goes on where it was, with another connection
+
+        try:
+            response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store"})
+            return await self._sent(request, response, lines())  # who is cut off goes on where it was, with another connection
         finally:
             await asyncio.shield(self.turn(self._registry.streams.close, channel, "over", own=True))
+
+    async def _sent(self, request: web.Request, response: web.StreamResponse, pieces: Pieces) -> web.StreamResponse:
+        """Send an answer piece by piece. Who does not take one in time is cut off, and sees that it has not all."""
+        try:
+            async with contextlib.aclosing(pieces):
+                await response.prepare(request)
+                async for data in pieces:
+                    async with asyncio.timeout(self._limits.sending):
+                        await response.write(data)
+                await response.write_eof()
+        except (TimeoutError, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
         return response
 
     # -- the whole
@@ -241,26 +257,18 @@ class Service:
     async def _backup(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         if who.role != "operator":
             raise Refused("forbidden", "a copy of the whole registry is for its operator", master="operator")
-        with await self.turn(self._registry.backup) as file:
+        async with self._copying:  # one after the other: each takes as much of the disk as the registry
+            file = await asyncio.get_running_loop().run_in_executor(None, self._registry.backup)
+        with file:
             response = web.StreamResponse(headers={"Content-Type": BINARY})
             response.content_length = os.fstat(file.fileno()).st_size
-            await response.prepare(request)
-            while data := file.read(CHUNK):
-                async with asyncio.timeout(self._limits.sending):
-                    await response.write(data)
-            await response.write_eof()
-        return response
+            return await self._sent(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
 
     async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         lines = await self.turn(lambda: exchange.lines(self._registry.local.view))  # of objects that never change
-        response = web.StreamResponse(headers={"Content-Type": LINES})
-        await response.prepare(request)
-        for place in range(0, len(lines), LINES_AT_ONCE):
-            data = b"".join(map(exchange.encoded, lines[place : place + LINES_AT_ONCE]))
-            async with asyncio.timeout(self._limits.sending):
-                await response.write(data)
-        await response.write_eof()
-        return response
+        parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
+        pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
+        return await self._sent(request, web.StreamResponse(headers={"Content-Type": LINES}), pieces)
 
     async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         if who.role != "operator":
@@ -279,6 +287,12 @@ class Service:
 
 
 # -- bodies and headers
+
+
+async def _pieces(source: Iterable[bytes]) -> Pieces:
+    """Give pieces that are there, one after the other."""
+    for piece in source:
+        yield piece
 
 
 async def _body(request: web.Request, route: Route | None = None) -> Any:

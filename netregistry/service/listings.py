@@ -1,4 +1,4 @@
-"""Keep lists that are read in parts as they were at one revision: for a while, and a few at once."""
+"""Keep lists that are read in parts as they were at one revision: for a while, and so many at once as there is room for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from netregistry.refusal import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-KEPT = 16  #: lists; each takes 24 bytes an item, for what it lists is the view's
+KEPT = 2_000_000  #: rows of all lists together; each takes 24 bytes, for what it lists is the view's
+OVERHEAD = 50  #: rows that take as much as a list has beside its own
 SECONDS = 120.0  #: since the last part was read
 
 
@@ -54,6 +55,7 @@ class Listings:
     def __init__(self, now: Callable[[], float], token: Callable[[], str]) -> None:
         self._now, self._token = now, token
         self._lists: dict[str, _List] = {}  # the one read longest ago first
+        self._rows = 0
 
     def first(self, what: str, revision: str, rows: Rows, limit: int) -> Part:
         """Give the first part of a list. ``what``: tells lists apart that were asked for otherwise."""
@@ -77,7 +79,17 @@ class Listings:
         return Part(found.revision, found.rows.part(begin, end), f"{name}.{end}" if end < len(found.rows.keys) else "")
 
     def _keep(self, name: str, kept: _List) -> None:
-        self._lists.pop(name, None)
-        self._lists[name] = kept._replace(until=self._now() + SECONDS)
-        while len(self._lists) > KEPT:
-            del self._lists[next(iter(self._lists))]
+        now = self._now()
+        self._drop(name)
+        self._lists[name] = kept._replace(until=now + SECONDS)
+        self._rows += len(kept.rows.keys) + OVERHEAD
+        while len(self._lists) > 1:
+            oldest, each = next(iter(self._lists.items()))
+            if each.until >= now and self._rows <= KEPT:
+                break
+            self._drop(oldest)
+
+    def _drop(self, name: str) -> None:
+        gone = self._lists.pop(name, None)
+        if gone is not None:
+            self._rows -= len(gone.rows.keys) + OVERHEAD

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 ABILITIES = ("batch", "dry-run", "find", "history", "watch", "backup")
 NO_ROWS = Rows((), (), ())
-SCANNED = 5000  #: entries of the history that one request reads
+#: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
+SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
 
 
 class Answer(NamedTuple):
@@ -166,26 +167,31 @@ class Reader:
             if shown.rpartition(":")[0] == view.epoch and not shown.rpartition(":")[2].isdecimal():
                 raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said')
             at = revision(view.epoch, shown)
-        try:
-            listing = self._store.list("history/", after, SCANNED, at)
-        except Compacted:
-            raise Refused(
-                "compacted", "the history is not remembered as it was then: list anew, without a cursor", field="cursor"
-            ) from None
-        except (Ahead, ValueError):
-            raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said') from None
         items: list[answers.HistoryItem] = []
-        last, hints = "", _hints(wanted)
-        for item in listing.items:
-            if len(items) == limit:
-                break
-            last = item.key.partition("/")[2]
-            if all(hint in item.value for hint in hints) and _meant(entry := load(Entry, item.value), wanted):
-                items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
+        hints, scanned, size, more = _hints(wanted), 0, 0, True
+        while more and scanned < SCANNED:  # in parts: an entry may have a megabyte
+            try:
+                listing = self._store.list("history/", after, AT_ONCE, at)
+            except Compacted:
+                raise Refused(
+                    "compacted", "the history is not remembered as it was then: list anew, without a cursor", field="cursor"
+                ) from None
+            except (Ahead, ValueError):
+                raise Invalid("cursor", wanted["cursor"], 'what "next" of the part before said') from None
+            at, more = listing.revision, listing.more
+            for item in listing.items:
+                if len(items) == limit or size > LARGEST:
+                    scanned, more = SCANNED, True
+                    break
+                after, scanned = item.key, scanned + 1
+                if all(hint in item.value for hint in hints):
+                    size += len(item.value)
+                    entry = _entry(item.value)
+                    if entry is not None and _meant(entry, wanted):
+                        items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
         items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
-        more = listing.more or (listing.items and listing.items[-1].key != keys.history(last))
-        shown = f"{view.epoch}:{listing.revision}"
-        return Answer(write(answers.Page(shown, tuple(items), f"{shown}~{last}" if more else "")), shown)
+        shown = f"{view.epoch}:{at}"
+        return Answer(write(answers.Page(shown, tuple(items), f"{shown}~{after.partition('/')[2]}" if more else "")), shown)
 
     # -- the registry as a whole
 
@@ -235,6 +241,14 @@ def _shown(view: View, row: Row) -> str:
 def _hints(wanted: Mapping[str, Any]) -> tuple[bytes, ...]:
     """Give what stands in each entry of the history that fits the filters: most others need not be decoded."""
     return tuple(json.dumps(wanted[name])[1:-1].encode("ascii") for name in ("target", "action", "role") if name in wanted)
+
+
+def _entry(value: bytes) -> Entry | None:
+    """Give an entry of the history; None for one that cannot be read: nothing of it counts, and its number is missing."""
+    try:
+        return load(Entry, value)
+    except Invalid:
+        return None
 
 
 def _meant(entry: Entry, wanted: Mapping[str, Any]) -> bool:

@@ -48,7 +48,7 @@ class Log(Protocol):
 
 
 class Registry:
-    """A registry's core, with what is made from its view. All methods are for one thread.
+    """A registry's core, with what is made from its view. All methods but ``backup`` are for one thread.
 
     ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches.
     """
@@ -166,7 +166,10 @@ class Registry:
     # -- the whole
 
     def backup(self) -> BinaryIO:
-        """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable."""
+        """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable.
+
+        For any thread: requests are answered meanwhile.
+        """
         if not isinstance(self.store, SqliteStore) or self.store.path == ":memory:":
             raise Refused("missing", "this registry's store has a backup of its own kind")
         with tempfile.TemporaryDirectory(prefix=BACKUP, dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:

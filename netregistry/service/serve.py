@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from aiohttp import web
 from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
 from netregistry.refusal import Refused
+from netregistry.service.connection import Connection
 from netregistry.service.http import Service, refusal
 from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 TICK = 1.0  #: seconds
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
+ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
 def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: Log) -> None:
@@ -94,7 +97,9 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         stack.callback(file.remove)
         bound.listen(BACKLOG)
         bound.setblocking(False)
-        door = asyncio.create_task(_accept(bound, cast("web.Server", runner.server), limits, log))
+        server = cast("web.Server", runner.server)
+        speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
+        door = asyncio.create_task(_accept(bound, server, speak, limits, log))
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
 
@@ -114,10 +119,11 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
             for task in (door, *clocks):
                 task.cancel()
             await service.turn(registry.close, own=True)
+            await server.shutdown(ENDING)
             await runner.cleanup()
 
 
-async def _accept(bound: socket.socket, server: web.Server, limits: Limits, log: Log) -> None:
+async def _accept(bound: socket.socket, server: web.Server, speak: Callable[[], Connection], limits: Limits, log: Log) -> None:
     """Let connections in, as many as there may be. One too many is told so at once: it would wait until it gave up."""
     loop, full = asyncio.get_running_loop(), False
     while True:
@@ -129,7 +135,7 @@ async def _accept(bound: socket.socket, server: web.Server, limits: Limits, log:
                     with contextlib.suppress(OSError):  # who does not take it is gone
                         connection.send(refusal(Refused("too-many", f"{limits.connections} connections are open", retry_after=5)))
                 else:
-                    await loop.connect_accepted_socket(server, connection)
+                    await loop.connect_accepted_socket(speak, connection)
                     stack.pop_all()
             full = False
         except OSError as error:

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from netregistry.stores.base import (
@@ -36,7 +37,9 @@ from netregistry.stores.base import (
 from netregistry.stores.sqlite_file import (
     APPLICATION,
     ENDS,
+    NOT_WRITTEN,
     SCHEMA,
+    TABLES,
     connect,
     examine,
     identities,
@@ -44,22 +47,14 @@ from netregistry.stores.sqlite_file import (
     synchronise_folder,
     translated,
 )
+from netregistry.stores.sqlite_watch import SqliteWatch
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX items_by_lease ON items (lease) WHERE lease;
-CREATE TABLE versions (
-    revision INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, value BLOB, PRIMARY KEY (revision, place)
-) WITHOUT ROWID;
-CREATE INDEX versions_by_key ON versions (key, revision);
-CREATE TABLE leases (id INTEGER PRIMARY KEY AUTOINCREMENT, seconds REAL NOT NULL);
-"""
 AT_ONCE = 256  #: commits that a watch reads at once, and leases that end in one
+COPIED = 500  #: pages of a copy that are written before others have their turn
 
 
 class SqliteStore:
@@ -72,9 +67,7 @@ class SqliteStore:
         has it; Unavailable.
         """
         self.path, self._now = path, now
-        self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
-        self._closed = False
+        self._begin()
         if path != ":memory:":
             examine(path)
         self._connect()
@@ -99,9 +92,8 @@ class SqliteStore:
             except OSError as error:
                 raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
         store = cls.__new__(cls)
-        store.path, store._now, store._closed = path, now, False
-        store._lock = threading.RLock()
-        store._news = threading.Condition(store._lock)
+        store.path, store._now = path, now
+        store._begin()
         try:
             store._connect()
             store._fill(epoch)
@@ -114,6 +106,12 @@ class SqliteStore:
                         os.unlink(path + end)
             raise
         return store
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        self._first = threading.Lock()  # held by who copies while it waits for its next turn: otherwise it might have none
+        self._closed, self._copies = False, 0
 
     def _connect(self) -> None:
         """Open the file, and keep in mind which it is. Raises as netregistry.stores.sqlite_file.connect does."""
@@ -156,6 +154,7 @@ class SqliteStore:
     def get(self, key: str) -> Item | None:
         """As netregistry.stores.base.Store says; so do all methods below."""
         checked_key(key)
+        self._let_copy()
         with self._reading() as database:
             row = database.execute("SELECT key, value, revision FROM items WHERE key = ?", (key,)).fetchone()
         return Item(*row) if row else None
@@ -165,6 +164,7 @@ class SqliteStore:
         more_than = ">" if after and after >= prefix else ">="
         where = f"key {more_than} ? AND key < ?"
         bounds = (low, _behind(prefix))
+        self._let_copy()
         with self._reading() as database:
             if revision > self._revision:
                 raise Ahead(revision, self._revision)
@@ -187,6 +187,7 @@ class SqliteStore:
 
     def commit(self, tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
         checked(tests, changes)
+        self._let_copy()
         with self._lock:
             self._open()
             for change in changes:
@@ -261,7 +262,7 @@ class SqliteStore:
                 raise Compacted(self._floor)
             if start > self._revision + 1:
                 raise Ahead(start, self._revision)
-        return SqliteWatch(self, prefix, start)
+        return SqliteWatch(partial(self.since, prefix), self.wake, start)
 
     def since(self, prefix: str, start: int, seconds: float, ended: Callable[[], bool]) -> tuple[Batch, ...]:
         """Wait for commits from ``start`` on; give some of them, and how far they reach as a heartbeat at the end. For SqliteWatch."""
@@ -353,7 +354,10 @@ class SqliteStore:
     # -- the file
 
     def backup(self, path: str) -> None:
-        """Copy the store as it is now to a new file, while it is in use. Raises HostRefused where there is a file already, Unavailable."""
+        """Copy the store, as it is at the end, to a new file, while others use it.
+
+        Raises HostRefused where there is a file already; Unavailable, also where the store is closed meanwhile.
+        """
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except FileExistsError:
@@ -361,9 +365,9 @@ class SqliteStore:
         except OSError as error:
             raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
         try:
-            with self._lock, translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
-                self._open()
-                self._database.backup(copy)
+            with translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
+                copy.execute("PRAGMA synchronous=OFF")  # that is done in the end, and keeps nobody waiting
+                self._copy(copy)
                 copy.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
@@ -373,6 +377,39 @@ class SqliteStore:
                 os.unlink(path)
             raise
 
+    def _copy(self, copy: sqlite3.Connection) -> None:
+        """Write all to another database, part by part: what is committed in between by our connection goes there too.
+
+        https://www.sqlite.org/c3ref/backup_finish.html: "the backup database is updated automatically at the same time".
+        """
+
+        least = float("inf")
+
+        def between(_status: int, left: int, _pages: int) -> None:
+            nonlocal least
+            if left > least - COPIED // 2:
+                return  # others write so much that it might come to no end
+            least = left
+            self._lock.release()
+            time.sleep(0.001)  # others have their turn
+            with self._first:
+                self._lock.acquire()
+            self._open()
+
+        with self._news:
+            self._open()
+            self._copies += 1
+            try:
+                self._database.backup(copy, pages=COPIED, progress=between)
+            finally:
+                self._copies -= 1
+                self._news.notify_all()
+
+    def _let_copy(self) -> None:
+        """Let a copy that waits for its next turn have it first."""
+        with self._first:
+            pass
+
     def shrink(self) -> tuple[int, int]:
         """Give the space of what was forgotten back to the file system; give the file's bytes before and after.
 
@@ -380,6 +417,8 @@ class SqliteStore:
         """
         with self._lock, translated(self.path):
             self._open()
+            if self._copies:
+                raise Unavailable(f"{escaped(self.path)} is being copied: it is made smaller after that")
             before = self._size()
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -401,8 +440,9 @@ class SqliteStore:
         with self._news:
             if not self._closed:
                 self._closed = True
-                self._database.close()
                 self._news.notify_all()
+                self._news.wait_for(lambda: not self._copies)
+                self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -440,42 +480,16 @@ class SqliteStore:
             try:
                 self._database.execute("COMMIT")
             except sqlite3.Error as error:
-                # what was written to the log may count after a crash, unless the next commit is written over it
                 self._roll_back()
+                if error.sqlite_errorcode in NOT_WRITTEN:
+                    raise
+                # what was written to the log may count after a crash, unless the next commit is written over it
                 raise Unknown(f"{escaped(self.path)}: it may be done or not: {error}") from None
 
     def _roll_back(self) -> None:
         if self._database.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._database.execute("ROLLBACK")
-
-
-class SqliteWatch:
-    """A watch of a SqliteStore in the same process."""
-
-    def __init__(self, store: SqliteStore, prefix: str, start: int) -> None:
-        self._store, self._prefix, self._start, self._ended = store, prefix, start, False
-        self._found: tuple[Batch, ...] = ()
-
-    def next(self, seconds: float) -> Batch:
-        """As netregistry.stores.base.Watch says."""
-        if not self._found:
-            self._found = self._store.since(self._prefix, self._start, seconds, lambda: self._ended)
-            self._start = self._found[-1].revision + 1
-        first, *rest = self._found
-        self._found = tuple(rest)
-        return first
-
-    def close(self) -> None:
-        """End it; see netregistry.stores.base.Watch."""
-        self._ended = True
-        self._store.wake()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _behind(prefix: str) -> str:

@@ -16,11 +16,23 @@ if TYPE_CHECKING:
 
 APPLICATION = 0x6E657472  #: PRAGMA application_id: "netr"
 SCHEMA = 1  #: PRAGMA user_version
+TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX items_by_lease ON items (lease) WHERE lease;
+CREATE TABLE versions (
+    revision INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, value BLOB, PRIMARY KEY (revision, place)
+) WITHOUT ROWID;
+CREATE INDEX versions_by_key ON versions (key, revision);
+CREATE TABLE leases (id INTEGER PRIMARY KEY AUTOINCREMENT, seconds REAL NOT NULL);
+"""
 REMEDY = "netcommon registry restore brings a backup back"
 #: What of a disk, a file system or another process stands in the way; anything else of SQLite's is damage or a fault of ours.
 PASSING = frozenset(
     (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM)
 )
+#: What a commit fails with before it is whole in the log: its last frame is what makes it one (https://www.sqlite.org/fileformat2.html#walformat).
+NOT_WRITTEN = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY))
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
 
@@ -73,7 +85,7 @@ def examine(path: str) -> None:
         if code == sqlite3.SQLITE_BUSY:
             raise TryAgain(f"{escaped(path)} is open in another process") from None
         if code in PASSING:
-            raise Unavailable(f"{escaped(path)}: {error}") from None
+            raise Unavailable(_passing(path, error)) from None
         raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
 
 
@@ -96,8 +108,16 @@ def translated(path: str) -> Iterator[None]:
         if code in DAMAGE:
             raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
         if code in PASSING:
-            raise Unavailable(f"{escaped(path)}: {error}") from None
+            raise Unavailable(_passing(path, error)) from None
         raise
+
+
+def _passing(path: str, error: sqlite3.Error) -> str:
+    """Say what is in the way: of a file system that is read-only SQLite only knows that it cannot open a file."""
+    with contextlib.suppress(OSError):
+        if os.statvfs(os.path.dirname(os.path.abspath(path))).f_flag & os.ST_RDONLY:
+            return f"{escaped(path)}: its file system is read-only ({error})"
+    return f"{escaped(path)}: {error}"
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -382,6 +382,7 @@ LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node")
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
 CHANGING += ("registry settings", "registry node join", "registry node set", "registry node fence", "registry node forget")
+LOOKING = ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
@@ -405,7 +406,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-config": (1, Config, ("config",)),
     "netcommon-doctor": (1, Doctor, ("doctor",)),
     "netcommon-install": (1, Install, ("install",)),
-    "netcommon-registry": (1, Registry, (*LISTING, "list --cluster", "registry find", "registry conflicts", "registry history")),
+    "netcommon-registry": (1, Registry, (*LISTING, *LOOKING)),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
     "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),

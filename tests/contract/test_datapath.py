@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from netcommon.host.api.datapath import BLACKHOLE, LOCAL, UNICAST, DeviceState, PortState, Question
+from netcommon.host.api.datapath import BLACKHOLE, LOCAL, UNICAST, Connection, DeviceState, PortState, Question
 from netcommon.host.api.facts import LOCAL as LOCAL_ENTRY
 from netcommon.host.api.facts import Address, Neighbour, Route, Rule
 from netcommon.host.api.requests import AddAddress, AddNeighbour, AddRoute, AddRule, SetLink, SetSysctl
@@ -128,3 +128,15 @@ def test_groups(router: World) -> None:
     assert do(router, AddNeighbour(Neighbour(10, "2001:db8::77", tap))) == [0]
     assert "ff02::1:ff00:77" in view(router).groups(tap)
     assert view(router).groups(99) == []
+
+
+def test_what_decides_beside_routes(router: World) -> None:
+    """Nothing lies upon a new device, nor sees its frames, nor is any connection tracked, any policy of IPsec there."""
+    tap = index(router, "tap0")
+    assert do(router, AddAddress(Address(2, OWN, 32, tap))) == [0]
+    connection = Connection(2, GUEST, FAR, 17, (9, 53))
+    for each in (view(router), router.host.snapshot()):
+        assert not each.uppers(tap) and each.addresses_taken(tap) == frozenset() == each.tentative(tap)
+        assert [each.programs(tap, egress) for egress in (False, True)] == [0, 0]
+        assert not each.translated(connection) and not each.transforms()
+        assert each.addresses_taken(99) == frozenset() == each.tentative(99) and each.programs(99, egress=False) == 0

@@ -20,6 +20,7 @@ import pytest
 
 from netregistry.client import Client, Problem, request_id
 from runtime.errors import NetcommonError
+from tests.support import syscalls
 from tests.support.bootstrap import ROOT
 from tests.support.netns import wait_until
 from tests.support.sample import FULL
@@ -300,6 +301,48 @@ def test_a_file_that_is_replaced_under_the_service(machine: Machine, tmp_path: P
         with machine.client() as asked:
             asked.change("POST", "networks", {"name": "second"})
             assert sorted(each["network"]["name"] for each in asked.all("networks")) == ["first", "second"]
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """A change is refused, and not done; what there is can be read; and with room it goes on, also behind a start without any."""
+    small = tmp_path / "small"
+    small.mkdir()
+    syscalls.mount("tmpfs", str(small), "tmpfs", options="size=2m,mode=0700")
+    try:
+        machine = Machine(small)
+        fill = small / "fill"
+
+        def names() -> list[str]:
+            with machine.client() as asked:
+                return [item["network"]["name"] for item in asked.all("networks")]
+
+        def refused() -> None:
+            with machine.client() as asked, pytest.raises(Problem, match="full") as problem:
+                for number in range(10):  # what room there is in the log is used up by the first ones, which are done
+                    asked.change("POST", "networks", {"name": f"{'x' * 200}{number}", "tags": [f"{'y' * 100}{tag}" for tag in range(90)]})
+                    done.append(number)
+            assert (problem.value.code, problem.value.kind) == (503, "unavailable")
+
+        done: list[int] = []
+        service = machine.start()
+        with machine.client() as asked:
+            asked.change("POST", "networks", {"name": "first"})
+        with pytest.raises(OSError, match="No space"):
+            fill.write_bytes(bytes(2 << 20))
+        refused()
+        before = names()
+        assert len(before) == 1 + len(done)
+        killed(service)
+        service = machine.start()
+        assert names() == before
+        refused()
+        fill.unlink()
+        with machine.client() as asked:
+            asked.change("POST", "networks", {"name": "second"})
+        assert "second" in names()
+        killed(service)
+    finally:
+        syscalls.umount(str(small))
 
 
 def test_nothing_stays_of_a_copy_that_the_service_was_killed_at(machine: Machine) -> None:

@@ -10,17 +10,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
+from netregistry.stores import sqlite
 from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
 from netregistry.stores.files import REPLACED, bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, TryAgain
-from tests.support import notes
+from tests.support import notes, syscalls
 from tests.support.bootstrap import ROOT
 from tests.support.histories import acknowledged, faults
+from tests.support.netns import wait_until
 from tests.support.sample import FULL
 
 ROUNDS = 200 if FULL else 12
@@ -72,9 +77,10 @@ def test_half_a_line_of_a_note_is_none(tmp_path: Path) -> None:
 def test_the_checker_sees_each_fault(tmp_path: Path, harm: str) -> None:
     store = SqliteStore.create(str(tmp_path / "registry.sqlite"), "first")
     store.close()
-    killed_after(tmp_path, 0.3)
+    while acknowledged(tmp_path) <= 20:
+        killed_after(tmp_path, 0.3)
     SqliteStore(str(tmp_path / "registry.sqlite")).close()
-    assert faults(tmp_path) == [] and acknowledged(tmp_path) > 20
+    assert faults(tmp_path) == []
     database = sqlite3.connect(tmp_path / "registry.sqlite")
     request = "request/0/1"
     if harm == "lost":
@@ -200,6 +206,32 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert store.commit([Expect("b", 0)], [Put("b", bytes(1 << 20))]) == before.revision + 1
 
 
+def test_a_disk_that_is_full_when_it_is_committed(tmp_path: Path) -> None:
+    """A commit that is not whole in the log is none: nobody has to ask whether it was done. A file system that is read-only is named."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    syscalls.mount("tmpfs", str(folder), "tmpfs", options="size=200k,mode=0700")
+    try:
+        path = str(folder / "registry.sqlite")
+        with SqliteStore.create(path, "first") as store:
+            store.commit([], [Put("a", b"1")])
+            (folder / "fill").write_bytes(bytes(os.statvfs(folder).f_bavail * 4096))
+            before = store.list("")
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="full"):
+                    store.commit([Expect("a", before.items[0].revision)], [Put("a", bytes(30000))])
+                assert store.list("") == before
+        os.unlink(folder / "fill")
+        with SqliteStore(path) as store:
+            assert store.list("") == before
+            store.commit([Expect("a", before.items[0].revision)], [Put("a", b"2")])
+        syscalls.mount("tmpfs", str(folder), "tmpfs", syscalls.MS_REMOUNT | syscalls.MS_RDONLY)
+        with pytest.raises(Unavailable, match="read-only"):
+            SqliteStore(path)
+    finally:
+        syscalls.umount(str(folder))
+
+
 @pytest.mark.parametrize("room", [1, 4096, 8192, 20000])
 def test_a_disk_without_room_for_a_new_store(tmp_path: Path, room: int) -> None:
     """Limit the size of files: nothing half made stays, and the next try, with room, makes the store."""
@@ -257,6 +289,114 @@ def test_backup_and_another_epoch(tmp_path: Path, path: Path) -> None:
         copy.renew_epoch("second")
     with SqliteStore(str(tmp_path / "copy")) as copy:
         assert copy.epoch == "second"
+
+
+class Beside(threading.Thread):
+    """Does something again and again while a store is copied."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__()
+        self.work, self.done, self.over = work, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            self.work()
+            self.done += 1
+
+    def __enter__(self) -> Self:
+        self.start()
+        wait_until(lambda: self.done > 1, 10, "what is done beside")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+
+
+@pytest.fixture
+def large(path: Path) -> Iterator[SqliteStore]:
+    """Give a store whose copy has many parts."""
+    with SqliteStore(str(path)) as store:
+        for number in range(20):
+            store.commit([], [Put(f"large{number}/{each}", os.urandom(3000)) for each in range(100)])
+        yield store
+
+
+class Copying:
+    """A connection that tells whether it is being copied."""
+
+    def __init__(self, real: sqlite3.Connection) -> None:
+        self.real, self.now = real, False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    def backup(self, *given: Any, **more: Any) -> None:
+        self.now = True
+        try:
+            self.real.backup(*given, **more)
+        finally:
+            self.now = False
+
+
+def test_a_copy_keeps_nobody_waiting_and_is_of_one_revision(tmp_path: Path, large: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "COPIED", 50)
+    chance, meanwhile = random.Random(3), []
+    connection = Copying(large._database)
+    monkeypatch.setattr(large, "_database", connection)
+
+    def write() -> None:
+        begun = connection.now
+        commit()
+        if begun and connection.now:
+            meanwhile.append(begun)
+
+    def commit() -> None:
+        number = chance.randrange(20)
+        if chance.randrange(4):
+            large.commit([], [Put(f"large{number}/{each}", os.urandom(1000)) for each in range(3)])
+        else:
+            with pytest.raises(Conflict):
+                large.commit([Expect("none", 1)], [Put("k0", b"")])
+
+    with Beside(write):
+        large.backup(str(tmp_path / "copy"))
+        assert len(meanwhile) > 5, "commits go on"
+        large.backup(str(tmp_path / "another"))
+    for name in ("copy", "another"):
+        with SqliteStore(str(tmp_path / name)) as copy:
+            found = copy.list("")
+        assert found == large.list("", revision=found.revision)._replace(more=False)
+
+
+def test_what_cannot_be_beside_a_copy(tmp_path: Path, large: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store is not made smaller; and one that is closed does not wait for the whole copy, of which nothing stays."""
+    monkeypatch.setattr(sqlite, "COPIED", 10)
+    refused: list[str] = []
+
+    def shrink() -> None:
+        try:
+            large.shrink()
+        except Unavailable as error:
+            refused.append(str(error))
+
+    with Beside(shrink):
+        large.backup(str(tmp_path / "copy"))
+    assert any("is being copied" in each for each in refused)
+    large.shrink()
+
+    def close() -> None:
+        wait_until((tmp_path / "half").exists, 10, "a copy")
+        large.close()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    with pytest.raises(Unavailable, match="closed"):
+        while True:
+            large.backup(str(tmp_path / "half"))
+            (tmp_path / "half").unlink()
+    closer.join()
+    assert not (tmp_path / "half").exists()
 
 
 # -- files that are moved

@@ -61,8 +61,8 @@ class Registry:
         uuid: str = self.do("network.add", "", {"name": name, "subnet": subnet, **more})["uuid"]
         return uuid
 
-    def nic(self, who: Identity = OPERATOR, **fields: Any) -> Nic:
-        return self.wanted(self.do("nic.add", "", fields, who)["uuid"])
+    def nic(self, who: Identity = OPERATOR, id: str = "", **fields: Any) -> Nic:
+        return self.wanted(self.do("nic.add", "", fields, who, id=id)["uuid"])
 
     def wanted(self, uuid: str) -> Nic:
         found = self.local.view.nic(uuid)

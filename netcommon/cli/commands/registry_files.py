@@ -17,7 +17,7 @@ from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
-from netcommon.cli.registry_client import as_root, client, file_of, socket_of
+from netcommon.cli.registry_client import as_root, client, file_of, served
 from runtime.errors import UNAVAILABLE, HostRefused
 
 STREAM = "-"
@@ -62,7 +62,7 @@ def backup(app: App, file: str, as_json: bool) -> None:
 
 def _copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs."""
-    if not os.path.exists(socket_of(app)):
+    if not served(app):
         import_module("netregistry.stores.files").copy(file_of(app), file)
         return
     with client(app) as asked:
@@ -221,7 +221,7 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
     as_root(app)
     if dry_run:
         before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
-    elif os.path.exists(socket_of(app)):
+    elif served(app):
         with client(app) as asked:
             said = asked.change("POST", "compact").body
         before, after = said["before"], said["after"]

@@ -13,9 +13,11 @@ from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
 from netcommon.cli.registry_client import as_root, client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
 from runtime import membership, validate
+from runtime.errors import HostRefused
 
 F = TypeVar("F", bound=Callable[..., object])
 GIVEN = "FIELD=VALUE"
+REAP_CONFIRM = 10.0  #: seconds between two looks at what may go
 
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 force_option = click.option("--force", is_flag=True, help="Also where its Ganeti cluster is gone for good, or the node is alive.")
@@ -390,6 +392,37 @@ def node_fence(app: App, name: str, force: bool, dry_run: bool, as_json: bool) -
             if dry_run or not value["left"]:
                 break
     show_change(said, f"node {item['node']['name']} fenced: {gone} NICs are not there any more", dry_run, as_json)
+
+
+@node.command("reap")
+@dry_option
+@json_option
+@click.pass_obj
+def node_reap(app: App, dry_run: bool, as_json: bool) -> None:
+    """Remove NICs that this node defines no more.
+
+    The agent does so every hour. They are wanted NICs whose master this node is and that are stopped, with nobody who has them. They are
+    looked for twice, ten seconds apart, and go if both looks find them; --dry-run looks once. Nothing goes where what is on the node cannot
+    be read as a whole.
+    """
+    as_root(app)
+    me = membership.read(app.paths)
+    if me is None:
+        raise HostRefused("this node has not joined a registry", "netcommon registry node join lets it join")
+    looking: Any = import_module("netagent.sync.gone")
+    node = app.node(strict=False, readonly=True)
+    with client(app, f"node:{me.uuid}") as asked:
+        going = found = looking.gone(node, me.uuid, asked)
+        if found.items and not dry_run:
+            app.clock.sleep(REAP_CONFIRM)
+            going = looking.gone(node, me.uuid, asked)
+            going = going._replace(items=looking.still(found, going))
+        if going.problem:
+            raise HostRefused(f"nothing is removed from the registry: {going.problem}")
+        for item in going.items if not dry_run else ():
+            asked.change("DELETE", f"nics/{item['nic']['uuid']}", None, item["revision"])
+    headings = ("NIC", "WOULD GO" if dry_run else "WENT")
+    show_list(going.items, going.revision, headings, lambda item: (item["label"], item["nic"]["uuid"]), as_json, "nothing is gone")
 
 
 @node.command("forget")

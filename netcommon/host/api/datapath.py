@@ -5,6 +5,7 @@ No hook loads them; netcommon.host.api.facts has what hooks need.
 
 from __future__ import annotations
 
+from netcommon.host.api.facts import AF_INET, AF_INET6
 from runtime.typed import NamedTuple
 
 #: Types of routes (RTN_*, linux/rtnetlink.h).
@@ -12,6 +13,10 @@ UNICAST, LOCAL, BROADCAST, ANYCAST, MULTICAST, BLACKHOLE, UNREACHABLE, PROHIBIT,
 
 #: States of a bridge port (BR_STATE_*, linux/if_bridge.h).
 DISABLED, LISTENING, LEARNING, FORWARDING, BLOCKING = range(5)
+
+#: Protocols above IP that the kernel takes in a question (rtm_getroute_parse_ip_proto()): ICMP, and TCP and UDP, which have ports.
+WITH_PORTS = (6, 17)
+ASKABLE = {AF_INET: (1, *WITH_PORTS), AF_INET6: (58, *WITH_PORTS)}
 
 
 class Question(NamedTuple):
@@ -23,7 +28,7 @@ class Question(NamedTuple):
     iif: int = 0  #: index of the device it comes in by; 0: the node itself sends it
     mark: int = 0
     tos: int = 0
-    protocol: int = 0  #: above IP; 0: any
+    protocol: int = 0  #: above IP, one of ASKABLE; another, or 0: the kernel takes one that it chooses itself
     source_port: int = 0
     target_port: int = 0
 
@@ -43,6 +48,31 @@ class Way(NamedTuple):
     #: id of the nexthop by which it goes, where the kernel does not say by which of the routes that name it; then of no route
     nexthop: int = 0
     wrapped: bool = False  #: it is put into another packet, or handed to a program, by the route (ip-route(8), encap)
+
+
+class Connection(NamedTuple):
+    """Name a connection by what one packet of it has, as connection tracking does."""
+
+    family: int
+    source: str
+    target: str
+    protocol: int
+    ports: tuple[int, int] = (0, 0)
+    identifier: int = 0  #: of ICMP, as its type and its code
+    kind: int = 0
+    code: int = 0
+
+
+class Transform(NamedTuple):
+    """Describe a policy of IPsec: it drops packets that it is for, or puts them into others, or has them come so."""
+
+    direction: str  #: "in": to the node; "fwd": by it; "out": from it, the forwarded included
+    family: int
+    source: str = ""  #: a network, "10.0.0.0/8"; "" any
+    target: str = ""
+    protocol: int = 0  #: above IP; 0 any
+    mark: int = 0  #: of a packet, in the bits of ``mask``
+    mask: int = 0
 
 
 class PortState(NamedTuple):
@@ -91,3 +121,21 @@ class DeviceState(NamedTuple):
     bridge: BridgeState | None = None
     arp: bool = True  #: False: nobody asks or answers there (IFF_NOARP)
     promiscuous: bool = False  #: it hands up what is for others, too
+
+
+class Upper(NamedTuple):
+    """Describe a device that lies upon another one, and takes frames from it before anything else does."""
+
+    name: str
+    kind: str  #: one of UPPERS
+    address: str = ""
+    up: bool = True
+    protocol: int = 0  #: VLAN interfaces only: the EtherType of their tag, and its VID
+    vid: int = 0
+    mode: int = 0  #: macvlan and macvtap only: one of those below
+    elsewhere: bool = False  #: it is in another network namespace
+
+
+#: Kinds of devices that take frames from the one that they lie upon (IFLA_LINK), and modes of macvlan (linux/if_link.h).
+UPPERS = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"})
+PASSTHRU, BY_SOURCE = 8, 16

@@ -63,6 +63,9 @@ class Rule(NamedTuple):
     source: str = ""  #: of a packet: within this network, "10.0.0.0/8"; "" any
     target: str = ""  #: where a packet goes, in the same way
     more: bool = False  #: it has conditions beyond device, mark and addresses, or takes not every route of its table
+    upper: int = 0  #: it is for this protocol above IP alone; 0: any
+    ports: bool = False  #: it looks at ports
+    label: bool = False  #: it looks at the flow label of IPv6
 
 
 JUMPING = 2  #: FR_ACT_GOTO

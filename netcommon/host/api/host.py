@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -161,6 +161,10 @@ class View(Protocol):
         """The addresses of both families, of one device or of all."""
         ...
 
+    def tentative(self, index: int) -> frozenset[str]:
+        """Return the addresses of a device that it may not use yet, since another node may have them (ip-address(8), tentative)."""
+        ...
+
     def local(self, family: int, address: str) -> bool:
         """Tell whether the address is the node's own, or a broadcast or anycast address there: what is for it goes no further.
 
@@ -202,6 +206,26 @@ class View(Protocol):
 
     def device_state(self, index: int) -> DeviceState | None:
         """Return how a device takes frames and hands them on; None where there is none."""
+        ...
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        """Return the devices that take frames from this one, also those in other network namespaces that this one has an id for."""
+        ...
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        """Return the MAC addresses, beside its own, that somebody has had the device take from the wire."""
+        ...
+
+    def translated(self, connection: Connection) -> bool:
+        """Tell whether connection tracking changes addresses or ports of a connection's packets, as NAT has it do."""
+        ...
+
+    def transforms(self) -> Sequence[Transform]:
+        """Return the policies of IPsec."""
+        ...
+
+    def programs(self, index: int, egress: bool) -> int | None:
+        """Return how many programs see what the device receives, or sends, by TCX; None where the kernel does not say."""
         ...
 
     def root_qdisc(self, index: int) -> Qdisc | None:

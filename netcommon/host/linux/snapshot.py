@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -50,6 +50,10 @@ class Source(View, Protocol):
 
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
         """States of the VLANs of all bridges and ports that are not forwarding, by device index and VID."""
+        ...
+
+    def every_upper(self) -> Mapping[int, Sequence[Upper]]:
+        """Return what ``uppers`` tells, by device index."""
         ...
 
     def every_ovs_port(self) -> Sequence[OvsPort]:
@@ -137,6 +141,9 @@ class Snapshot:
             return addresses
         return self._once("addressed", lambda: _grouped(addresses, lambda address: address.index)).get(index, [])
 
+    def tentative(self, index: int) -> frozenset[str]:
+        return self._once(("tentative", index), lambda: self._view.tentative(index))
+
     def local(self, family: int, address: str) -> bool:
         if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
             return True
@@ -171,6 +178,21 @@ class Snapshot:
 
     def device_state(self, index: int) -> DeviceState | None:
         return self._once(("device", index), lambda: self._view.device_state(index))
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        return self._once("uppers", self._view.every_upper).get(index, [])
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        return self._once(("taken", index), lambda: self._view.addresses_taken(index))
+
+    def translated(self, connection: Connection) -> bool:
+        return self._once(connection, lambda: self._view.translated(connection))
+
+    def transforms(self) -> Sequence[Transform]:
+        return self._once("transforms", self._view.transforms)
+
+    def programs(self, index: int, egress: bool) -> int | None:
+        return self._once(("programs", index, egress), lambda: self._view.programs(index, egress))
 
     def root_qdisc(self, index: int) -> Qdisc | None:
         return self._once(("root", index), lambda: self._view.root_qdisc(index))

@@ -7,19 +7,22 @@ import os
 from netcommon.host.api.host import least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import Tables
 from netcommon.host.nftables.view import NftView
+from netcommon.host.rtnetlink.attributes import MalformedError
 from netcommon.host.rtnetlink.read import KernelView
+from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from netcommon.host.api.datapath import OvsForwarding
+    from netcommon.host.api.datapath import Connection, OvsForwarding, Transform
     from netcommon.host.api.facts import Daemon, File, Flow, Link, OvsBridge, OvsPort, OvsShaper
     from netcommon.host.linux.sockets import Sockets
 
 NET = "/sys/class/net"
 FEW = 8  #: so many links are asked for one by one
 ADDRESS_SET = "3"  #: NET_ADDR_SET (linux/netdevice.h)
+TRACKED = "net/netfilter/nf_conntrack_count"  #: how many connections are tracked; of a kernel that tracks none there is no such file
 VRF_MODULE = "net/vrf/strict_mode"  #: what the module brings (Linux 5.9)
 
 
@@ -66,6 +69,27 @@ class LiveView(KernelView, NftView):
                 return mtu_below(bridge, found)
         except OSError:
             return mtu_below(bridge, self.ports(bridge.index))
+
+    def translated(self, connection: Connection) -> bool:
+        if self.sysctl(TRACKED) in (None, "0"):  # the question would have the kernel load what tracks connections
+            return False
+        from netcommon.host.nftables import conntrack
+
+        try:
+            found = self._sockets.nftables.netlink.get(conntrack.get(connection))
+            return isinstance(found, bytes) and conntrack.translates(found)
+        except MalformedError as problem:
+            raise TryAgain(f"the kernel's answer makes no sense: {problem}") from problem
+
+    def transforms(self) -> Sequence[Transform]:
+        from netcommon.host.linux import xfrm
+
+        return xfrm.transforms(self._sockets.timeout)
+
+    def programs(self, index: int, egress: bool) -> int | None:
+        from netcommon.host.linux import bpf  # asked by people's commands alone
+
+        return bpf.programs(index, egress)
 
     def legacy_tables(self) -> Sequence[str]:
         return self._sockets.proc.legacy_tables()

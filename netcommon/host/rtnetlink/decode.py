@@ -57,6 +57,7 @@ VLAN_ID, VLAN_PROTOCOL = 1, 5
 VRF_TABLE = 1
 FIB_RULE_IIF_DETACHED = 8
 FRA_DST, FRA_SRC, FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 1, 2, 4, 14
+FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_FLOWLABEL = 22, 23, 24, 26
 RTM_F_CLONED = 0x200
 OWN_TYPES = frozenset({2, 3, 4})  #: RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 FIB_RULE_INVERT, FIB_RULE_UNRESOLVED = 2, 4
@@ -154,7 +155,10 @@ def rule(body: bytes) -> Rule:
     more = suppresses or bool(tos or found.keys() - TOLD - {FRA_SRC, FRA_DST})
     jump = 0 if flags & FIB_RULE_UNRESOLVED else u32(found.get(FRA_GOTO))
     preference = u32(found.get(FRA_PRIORITY))
-    return Rule(family, preference, iif, number_of, number, plain, mark, mask, action, inverted, narrowed, jump, source, target, more)
+    upper, ports = int.from_bytes(found.get(FRA_IP_PROTO, b"")[:1]), FRA_SPORT_RANGE in found or FRA_DPORT_RANGE in found
+    inside = upper, ports, FRA_FLOWLABEL in found
+    where = jump, source, target
+    return Rule(family, preference, iif, number_of, number, plain, mark, mask, action, inverted, narrowed, *where, more, *inside)
 
 
 def _network(family: int, address: bytes | None, length: int) -> str:

@@ -19,12 +19,13 @@ from netcommon.host.rtnetlink.attributes import (
     number,
     pack_address,
     show_address,
+    u32,
 )
 
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 IFADDRMSG = Struct("=BBBBI")  #: struct ifaddrmsg: family, prefix length, flags, scope, index
 IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS, IFA_PROTO = 1, 2, 8, 11
-IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
+IFA_F_NODAD, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x04, 0x40, 0x200
 RT_SCOPE_UNIVERSE = 0  #: what the kernel makes of an IPv6 address's scope is its own business
 
 
@@ -61,3 +62,13 @@ def decode(body: bytes) -> Address:
     protocol = found.get(IFA_PROTO, b"")  # kernels before 5.18 have none
     shown = show_address(family, found.get(IFA_LOCAL, found.get(IFA_ADDRESS, b"")))
     return Address(family, shown, length, index, protocol[0] if protocol else 0)
+
+
+def tentative(body: bytes) -> bool:
+    """Read from RTM_NEWADDR whether the address may not be used yet; an optimistic one may. Raises MalformedError."""
+    try:
+        few = IFADDRMSG.unpack_from(body)[2]
+    except error:
+        raise MalformedError("a message shorter than its header") from None
+    flags = u32(attributes(body, IFADDRMSG.size).get(IFA_FLAGS), few)
+    return flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC) == IFA_F_TENTATIVE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct, error
 
-from netcommon.host.api.datapath import FORWARDING, BridgeState, DeviceState, PortState, Question, Way
+from netcommon.host.api.datapath import ASKABLE, FORWARDING, WITH_PORTS, BridgeState, DeviceState, PortState, Question, Way
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.rtnetlink.attributes import (
     LENGTHS,
@@ -59,8 +59,6 @@ RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x1000, 0x2000
 RTAX_MTU = 2
 PORT = Struct("!H")
 ECN = 3  #: the bits of a TOS that no route looks at, and the kernel does not take
-WITH_PORTS = (6, 17)  #: TCP, UDP
-ASKED = {AF_INET: (1, *WITH_PORTS), AF_INET6: (58, *WITH_PORTS)}  #: protocols that the kernel takes in a question
 
 NUD_INCOMPLETE, NUD_FAILED = 0x01, 0x20  #: asked for, and no answer (yet)
 
@@ -89,9 +87,9 @@ def question(asked: Question, match: bool = False) -> Encoded:
     if asked.iif:
         body += number(RTA_IIF, asked.iif)
     body += number(RTA_MARK, asked.mark) + number(RTA_UID, 0)
-    if asked.protocol in ASKED[family]:
+    if asked.protocol in ASKABLE[family]:
         body += attribute(RTA_IP_PROTO, bytes((asked.protocol,)))
-        if asked.protocol in WITH_PORTS and asked.source_port and asked.target_port:
+        if asked.protocol in WITH_PORTS:
             body += attribute(RTA_SPORT, PORT.pack(asked.source_port)) + attribute(RTA_DPORT, PORT.pack(asked.target_port))
     return Encoded(RTM_GETROUTE, 0, body)
 
@@ -114,6 +112,11 @@ def way(body: bytes) -> Way:
     nexthop = u32(found.get(RTA_NH_ID)) if family == AF_INET6 else 0
     index, table, wrapped = u32(found.get(RTA_OIF)), u32(found.get(RTA_TABLE), table), RTA_ENCAP_TYPE in found
     return Way(0, kind, index, gateway, table, destination, protocol, mtu, paths, nexthop, wrapped)
+
+
+def shared(body: bytes) -> int:
+    """Read from RTM_NEWROUTE the id of the nexthop that a route names; 0 for none. Raises MalformedError."""
+    return u32(attributes(body, RTMSG.size).get(RTA_NH_ID))
 
 
 def dump_groups() -> Encoded:

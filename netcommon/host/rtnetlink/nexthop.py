@@ -53,6 +53,12 @@ def with_devices(netlink: Netlink, routes: Sequence[Route]) -> list[Route]:
     return [_led(route, known[route.nexthop]) if untold_of(route) else route for route in routes]
 
 
+def devices(netlink: Netlink, number_of: int) -> tuple[int, ...]:
+    """Return the devices of a group's members, one for each; none for a single nexthop. Raises TryAgain, MalformedError."""
+    found = tuple(_devices(netlink, number_of))
+    return found if len(found) > 1 else ()
+
+
 def untold_of(route: Route) -> bool:
     """Tell whether the kernel has told of no device, only of a nexthop."""
     return bool(route.nexthop and not (route.index or route.paths))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
-    from netcommon.host.api.datapath import DeviceState, Question, Way
+    from netcommon.host.api.datapath import DeviceState, Question, Upper, Way
     from netcommon.host.api.facts import Address, BridgeVlan, Counters, FdbEntry, Filter, Link, Neighbour, Port, Qdisc, Route, Rule
     from netcommon.host.api.host import RouteList
     from netcommon.host.rtnetlink.attributes import Encoded
@@ -203,6 +203,11 @@ class KernelView:
         if not isinstance(found, bytes):
             return chosen._replace(destination="")
         route = _sane(encode_datapath.way, found)
+        shared = _sane(encode_datapath.shared, found)
+        if shared and not route.paths:  # with net.ipv4.nexthop_compat_mode=0 a route tells the id alone
+            from netcommon.host.rtnetlink import nexthop
+
+            route = route._replace(paths=_sane(lambda asked: nexthop.devices(self._netlink, asked), shared))
         if route.nexthop:
             # IPv6 keeps one cached way in a nexthop for all routes that name it, and shows the route that it was first made for
             return chosen._replace(table=0, destination="", protocol=0, paths=route.paths, nexthop=route.nexthop)
@@ -234,6 +239,34 @@ class KernelView:
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return None
         raise untold("links", found)
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        return self.every_upper().get(index, [])
+
+    def every_upper(self) -> Mapping[int, Sequence[Upper]]:
+        """Return what ``uppers`` tells, by device index."""
+        from netcommon.host.rtnetlink import encode_upper
+
+        found = _sane(encode_upper.uppers, self._dump("links", encode.dump_links()))
+        gone = frozenset({errno.EINVAL, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP})  # gone meanwhile, or another user's
+        told = self._dump("network namespaces", encode_upper.dump_namespaces(), gone=gone)
+        there = sorted({_sane(encode_upper.namespace, body) for body in told})
+        bodies = {each: self._dump("links", encode_upper.dump_links_of(each), gone=gone) for each in there}
+        # only now: the kernel gives this namespace an id of its own where one of those names it
+        with open("/proc/thread-self/ns/net", "rb") as this:
+            own = self._netlink.get(encode_upper.own_namespace(this.fileno()))
+        here = _sane(encode_upper.namespace, own) if isinstance(own, bytes) else encode_upper.NO_ID
+        for links in (links for each, links in bodies.items() if each != here):
+            for at, uppers in _sane(lambda links: encode_upper.uppers(links, here), links).items():
+                found.setdefault(at, []).extend(uppers)
+        return found
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        from netcommon.host.rtnetlink import encode_upper
+
+        gone = frozenset({errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP})
+        bodies = self._dump("addresses of devices", encode_upper.dump_addresses(index), gone=gone)
+        return frozenset(mac for body in bodies if (mac := _sane(lambda each: encode_upper.address(each, index), body)))
 
     # -- traffic control
 
@@ -281,6 +314,13 @@ class KernelView:
         if found.errno in (errno.ENODEV, errno.ENXIO):
             return []
         raise untold("addresses", found)
+
+    def tentative(self, index: int) -> frozenset[str]:
+        from netcommon.host.rtnetlink import encode_address
+
+        bodies = self._dump("addresses", encode_address.dump_addresses(index), gone=frozenset({errno.ENODEV, errno.ENXIO}))
+        found = [_sane(encode_address.decode, body) for body in bodies if _sane(encode_address.tentative, body)]
+        return frozenset(each.address for each in found if each.index == index)
 
     def local(self, family: int, address: str) -> bool:
         """One lookup: a node has thousands of addresses where each tap has some."""

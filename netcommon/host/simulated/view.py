@@ -17,7 +17,7 @@ LOCAL = 255  #: RT_TABLE_LOCAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from netcommon.host.api.datapath import DeviceState, OvsForwarding, Question, Way
+    from netcommon.host.api.datapath import Connection, DeviceState, OvsForwarding, Question, Transform, Upper, Way
     from netcommon.host.api.facts import (
         Address,
         BridgeVlan,
@@ -143,6 +143,9 @@ class MemoryView:
     def addresses(self, index: int | None = None) -> Sequence[Address]:
         return [each for each in self._kernel.addresses if index in (None, each.index)]
 
+    def tentative(self, index: int) -> frozenset[str]:
+        return frozenset()
+
     def local(self, family: int, address: str) -> bool:
         return any((each.family, each.address) == (family, address) or _shared(each, family) == address for each in self._kernel.addresses)
 
@@ -195,6 +198,21 @@ class MemoryView:
         kernel = self._kernel
         return {index: kernel.counters.get(index, Counters()) for index in kernel.links}
 
+    def every_upper(self) -> Mapping[int, Sequence[Upper]]:
+        from netcommon.host.api.datapath import UPPERS, Upper
+
+        found: dict[int, list[Upper]] = {}
+        for each in self._kernel.links.values():
+            if each.kind in UPPERS and each.lower and not each.foreign_lower:
+                found.setdefault(each.lower, []).append(Upper(each.name, each.kind, each.address, each.up, each.protocol, each.vlan))
+        return found
+
+    def uppers(self, index: int) -> Sequence[Upper]:
+        return self.every_upper().get(index, [])
+
+    def addresses_taken(self, index: int) -> frozenset[str]:
+        return frozenset()
+
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:
         return {}
 
@@ -203,6 +221,15 @@ class MemoryView:
 
     def sysctl(self, path: str) -> str | None:
         return self._kernel.settings.get(path)
+
+    def translated(self, connection: Connection) -> bool:
+        return False
+
+    def transforms(self) -> Sequence[Transform]:
+        return ()
+
+    def programs(self, index: int, egress: bool) -> int | None:
+        return 0
 
     def legacy_tables(self) -> Sequence[str]:
         return ()

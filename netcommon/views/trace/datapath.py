@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import Link
 from netcommon.views.trace.datapath_bridge import bridge
-from netcommon.views.trace.datapath_device import fits, ingress
+from netcommon.views.trace.datapath_device import fits, ingress, ingress_below
 from netcommon.views.trace.datapath_ovs import switch
 from netcommon.views.trace.datapath_route import stack
 from netcommon.views.trace.walk import Walk
@@ -25,6 +25,7 @@ def enter(walk: Walk, link: Link) -> None:
     trail.passes(link.name, f"device {link.name}", "it receives the frame")
     walk.aimed(link)
     walk.way_in = link
+    ingress_below(walk, link)
     if not ingress(walk, link):
         return
     port = view.ovs_port(link.name)

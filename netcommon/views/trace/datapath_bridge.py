@@ -59,12 +59,14 @@ def bridge(walk: Walk, port: Link, master: Link) -> None:
     walk.aimed(master)
     if not walk.hooks.bridge(PREROUTING, port, packet):
         return
-    if _called(walk, (PREROUTING,), master, bool(packet.tag)):
+    called = _called(walk, (PREROUTING,), master, bool(packet.tag))
+    if called or walk.hooks.bridges_track():
+        walk.hooks.gathered(master.name, packet)
+    if called:
         why = malformed4(packet.network) if packet.protocol == IPV4 else malformed6(packet.network)
         if why:
             trail.drops(master.name, f"br_netfilter of {name}", why)
             return
-        walk.hooks.gathered(master.name, packet)
         if packet.protocol == IPV6 and packet.network[6] == HOP_BY_HOP:
             trail.doubt(master.name, f"br_netfilter of {name}", "what it makes of options of IPv6 is not followed", KERNEL)
     crossing = _classified(walk, port, master, state)

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import Link
+from netcommon.views.trace.beside import goes_on
+from netcommon.views.trace.kinds import beneath
 from netcommon.views.trace.packet import TO_OTHERS
-from netcommon.views.trace.trail import KERNEL
 from netcommon.views.trace.walk import Walk
 
 ETHERNET, TAG = 14, 4  #: bytes of headers that do not count for an MTU
 
 
 def ingress(walk: Walk, link: Link) -> bool:
-    """Meet programs of XDP, traffic control's ingress, nftables' ingress, then VLAN interfaces; tell whether it goes on."""
+    """Meet what sees frames there, then devices that lie upon it; tell whether it goes on."""
+    return _seen(walk, link) and goes_on(walk, link)
+
+
+def ingress_below(walk: Walk, link: Link) -> None:
+    """Meet what sees frames at the devices by which those of a bond, a team or a VLAN interface come: it may be any of them."""
+    for each in beneath(walk.view, link):
+        _seen(walk, each)
+
+
+def _seen(walk: Walk, link: Link) -> bool:
+    """Meet programs of XDP and TCX, filters, then nftables' ingress; tell whether it goes on."""
     trail, view, packet = walk.trail, walk.view, walk.packet
     if walk.device(link).xdp:
         trail.doubt(link.name, f"XDP program of {link.name}", "what it does is not known here: bpftool net")
+    walk.programs(link)
     for found in view.filters(link.index):
         if not found.egress:
             walk.filter(link, found.preference, found.rate)
-    if not walk.hooks.device(link, packet):
-        return False
-    protocol, vid = walk.tag
-    if vid:
-        interfaces = (each for each in view.links() if each.kind == "vlan" and not each.foreign_lower)
-        above = {(each.lower, each.protocol, each.vlan): each for each in interfaces}.get((link.index, protocol, vid))
-        if above is not None:
-            trail.lost(link.name, f"VLAN interface {above.name}", "the frame goes on there, which is not followed", KERNEL)
-            return False
-    return True
+    return walk.hooks.device(link, packet)
 
 
 def fits(walk: Walk, link: Link) -> bool:

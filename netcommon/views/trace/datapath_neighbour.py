@@ -152,6 +152,10 @@ def solicitation(walk: Walk, link: Link) -> None:
         return
     asked = str(target)
     if any(each.address == asked and each.index == link.index for each in view.addresses()):
+        if asked in view.tentative(link.index):
+            silent = f"{asked} is tentative: it is no address of the node yet, or another has it"
+            trail.arrives("node", "neighbour discovery", f"{silent}: the node does not answer", f"nobody on the node answers for {asked}")
+            return
         _answers(walk, link, f"address {asked}", asked)
         return
     anycast = view.routes(AF_INET6, LOCAL_TABLE, f"{asked}/128")

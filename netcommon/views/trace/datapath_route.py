@@ -12,9 +12,11 @@ from netcommon.operations.table import MAIN
 from netcommon.views.trace.datapath_device import taken
 from netcommon.views.trace.datapath_neighbour import arp, solicitation, solicits, unasked
 from netcommon.views.trace.headers import malformed4, malformed6
+from netcommon.views.trace.inside import spread
 from netcommon.views.trace.kinds import swallowed
 from netcommon.views.trace.netfilter import FORWARD, INPUT, POSTROUTING, PREROUTING
 from netcommon.views.trace.packet import ARP, HOP_BY_HOP, IPV4, IPV6, TO_GROUP, TO_US
+from netcommon.views.trace.tracking import copied, routed_on, tracked, transformed
 from netcommon.views.trace.trail import FOREIGN, KERNEL, OURS
 from netcommon.views.trace.walk import Walk
 
@@ -69,6 +71,8 @@ def _ip4(walk: Walk, link: Link) -> None:
     walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
+    tracked(walk)
+    copied(walk, link, AF_INET)
     way = walk.way(AF_INET, packet.target, packet.source, link, packet.network[1], whole=True)
     if way.errno:
         trail.drops("node", "the kernel's lookup", _refused(walk, link, way.errno))
@@ -133,6 +137,8 @@ def _ip6(walk: Walk, link: Link) -> None:
     walk.hooks.gathered("node", packet)
     if not walk.hooks.stack(PREROUTING, link, packet):
         return
+    tracked(walk)
+    copied(walk, link, AF_INET6)
     target = ipaddress.IPv6Address(packet.target)
     tos = int.from_bytes(packet.network[:2], "big") >> 4 & 0xFF
     way = walk.way(AF_INET6, packet.target, packet.source, link, tos, whole=True)
@@ -184,6 +190,10 @@ def _delivered(walk: Walk, link: Link, way: Way) -> None:
     """Deliver it to the node (ip_local_deliver(), ip6_input())."""
     if not walk.hooks.stack(INPUT, link, walk.packet):
         return
+    transformed(walk, "in")
+    if routed_on(walk.packet):
+        does = "it names further stations: whether the node sends the packet on to the next is not told here"
+        walk.trail.doubt("node", "routing header of IPv6", does, KERNEL)
     if walk.packet.protocol == IPV6 and solicits(walk):
         solicitation(walk, link)
         return
@@ -223,8 +233,11 @@ def _forwarded(walk: Walk, link: Link, way: Way, family: int) -> None:
     if why:
         trail.drops("node", "the node's stack", why)
         return
-    if family == AF_INET6 and len(way.paths) > 1:
-        trail.doubt("node", f"route {way.destination}", "by which of its ways a flow goes the kernel tells for IPv4 alone", KERNEL)
+    policy = walk.view.sysctl("net/ipv4/fib_multipath_hash_policy") or "0"
+    why = spread(packet, int(policy) if policy.isdigit() else 0, family) if len(way.paths) > 1 else ""
+    if why:
+        trail.doubt("node", f"route {way.destination}" if way.destination else f"nexthop {way.nexthop}", why, KERNEL)
+    transformed(walk, "fwd", "out")
     if walk.hooks.stack(FORWARD, link, packet, out) and walk.hooks.stack(POSTROUTING, link, packet, out):
         _asked_in_vain(walk, out, way, family)
         walk.leave(out, f" to {way.gateway}" if way.gateway else "")

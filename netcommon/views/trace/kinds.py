@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from netcommon.host.api.facts import Link
+from netcommon.host.api.host import View
 
 LOOPBACK = 1  #: the index of lo in each network namespace (LOOPBACK_IFINDEX)
 
 #: Kinds by which a frame leaves the node as it is. "": hardware; what is tun has a program, or a guest, at its other end.
 LEADING_OUT = frozenset({"", "bond", "dsa", "failover", "ipoib", "ppp", "team", "tun", "veth"})
+
+#: Kinds that tie several devices together: a frame goes by any of them.
+TYING = ("bond", "team")
 
 SWALLOWING = {
     "dummy": "it is a dummy: what is sent by it is dropped",
@@ -33,3 +39,11 @@ def swallowed(link: Link) -> str:
 def handed(link: Link) -> str:
     """Tell what the device does with a frame that has not left the node yet; "" where it has."""
     return "" if link.kind in LEADING_OUT else HANDING.get(link.kind, OTHERS)
+
+
+def beneath(view: View, link: Link) -> Iterator[Link]:
+    """Yield the devices of this namespace by which frames of a bond, a team or a VLAN interface come and go."""
+    below = view.link_at(link.lower) if link.kind == "vlan" and not link.foreign_lower else None
+    for each in [*([below] if below is not None else []), *(view.ports(link.index) if link.kind in TYING else [])]:
+        yield each
+        yield from beneath(view, each)

@@ -33,6 +33,8 @@ CALLED = {IPV4: ("bridge-nf-call-iptables", IP, 0), IPV6: ("bridge-nf-call-ip6ta
 
 CONNTRACK = "net/netfilter/nf_conntrack_max"  #: there wherever connection tracking can be
 
+BY_CONNECTION = b"ct\0"  #: the name of an expression that asks for it (NFTA_EXPR_NAME)
+
 #: Why the guard drops a frame, by the reason in the chain's name.
 REASONS = {
     "vlan": "it has a VLAN tag that the NIC may not use",
@@ -81,6 +83,11 @@ class Hooks:
         """Doubt a fragment where connection tracking may gather it with the others (nf_defrag_ipv4, nf_defrag_ipv6)."""
         if not packet.whole and self._view.sysctl(CONNTRACK) is not None:
             self._trail.doubt(at, "connection tracking", "where rules ask for it, the fragment waits for the others", KERNEL)
+
+    def bridges_track(self) -> bool:
+        """Tell whether a rule of family bridge asks for connections, which has frames of all bridges tracked (nf_conntrack_bridge)."""
+        tables = [table.name for table in self._view.nft_tables(BRIDGE)]
+        return any(BY_CONNECTION in rule.expressions for table in tables for rule in self._view.nft_rules(BRIDGE, table))
 
     def bridge(self, hook: int, link: Link, packet: Packet, out: Link | None = None) -> bool:
         """Those of family bridge."""

@@ -16,6 +16,8 @@ FIRST_TYPE = 0x0600
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, NOTHING, DESTINATION = 0, 43, 44, 51, 59, 60
 #: ICMPv6's number, and the type of a neighbour solicitation (RFC 4861, 4.3).
 SOLICITATION = 58, b"\x87"
+#: Protocols whose first bytes the router takes for ports (flow_ports_offset()): TCP, UDP, DCCP, ESP, SCTP, UDP-Lite.
+PORTED = frozenset({6, 17, 33, 50, 132, 136})
 EXTENSIONS = frozenset({HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, NOTHING, DESTINATION})
 
 
@@ -64,9 +66,26 @@ class Packet:
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Return those of TCP or UDP; zeros where there are none, or they lie in another fragment."""
-        transport = self.transport if self.upper in (6, 17) else None
-        return (0, 0) if transport is None or len(transport) < 4 else (int.from_bytes(transport[:2]), int.from_bytes(transport[2:4]))
+        """Return what the kernel's router takes for ports (skb_flow_get_ports()); zeros where there are none.
+
+        It looks into no fragment, the first included, and not behind the packet's own end.
+        """
+        offset = self._upper[1]
+        data = self.network[offset : offset + 4] if self.upper in PORTED and self.whole else b""
+        whole = len(data) == 4 and offset + 4 <= self._end
+        return (int.from_bytes(data[:2], "big"), int.from_bytes(data[2:], "big")) if whole else (0, 0)
+
+    @property
+    def label(self) -> int:
+        """Return the flow label of IPv6."""
+        return int.from_bytes(self.network[1:4], "big") & 0xFFFFF if self.protocol == IPV6 else 0
+
+    @property
+    def _end(self) -> int:
+        """Where the packet ends by its own word; behind that is what fills a short frame up."""
+        if self.protocol == IPV6:
+            return 40 + int.from_bytes(self.network[4:6], "big")
+        return int.from_bytes(self.network[2:4], "big")
 
     @property
     def source(self) -> str:
@@ -90,7 +109,7 @@ class Packet:
 
     @property
     def whole(self) -> bool:
-        """Tell whether it is no fragment, the first one neither."""
+        """Tell whether it is no fragment, neither the first one nor, of IPv6, the only one."""
         if self.protocol == IPV4:
             return not int.from_bytes(self.network[6:8], "big") & 0x3FFF
         return self.extension(FRAGMENT) is None

@@ -11,7 +11,8 @@ from netcommon.host.rtnetlink.encode_tc import PREFERENCE
 from netcommon.views import format as words
 from netcommon.views.topology.segments import is_guests
 from netcommon.views.trace.egress_queue import queued
-from netcommon.views.trace.kinds import handed, swallowed
+from netcommon.views.trace.inside import asked
+from netcommon.views.trace.kinds import beneath, handed, swallowed
 from netcommon.views.trace.netfilter import Hooks
 from netcommon.views.trace.packet import TO_GROUP, TO_OTHERS, TO_US, Packet
 from netcommon.views.trace.trail import FOREIGN, GUEST, KERNEL, OURS, OUTSIDE, Arrival, Trail
@@ -41,9 +42,10 @@ class Walk:
 
     def way(self, family: int, target: str, source: str, iif: Link | None, tos: int = 0, whole: bool = False) -> Way:
         """Ask the kernel for the way of this frame. ``whole``: rules may look at what is in the packet too."""
-        packet = self.packet
-        ports = packet.ports if whole else (0, 0)
-        upper = (packet.upper or 0) if whole else 0
+        inside = asked(self.packet if whole else None, self.view.rules(family), family)
+        if inside.untold:
+            self.trail.doubt("node", "ip rule", inside.untold)
+        upper, ports = inside.upper, inside.ports
         origin = "" if source in ("0.0.0.0", "::") else source  # noqa: S104 - it has none
         return self.view.way(Question(family, target, origin, iif.index if iif else 0, self.hooks.mark, tos, upper, *ports))
 
@@ -60,6 +62,15 @@ class Walk:
             self.trail.passes(link.name, meets, f"passes up to {words.rate(rate)}, drops what is more", whose)
         else:
             self.trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it ingress", whose)
+
+    def programs(self, link: Link, egress: bool = False) -> None:
+        """Doubt what programs of TCX at the device do."""
+        found, side = self.view.programs(link.index, egress), "egress" if egress else "ingress"
+        meets = f"TCX programs of {link.name}, {side}"
+        if found is None:
+            self.trail.doubt(link.name, meets, "the kernel does not say whether there are any: bpftool net")
+        elif found:
+            self.trail.doubt(link.name, meets, "what they do is not known here: bpftool net")
 
     def leave(self, link: Link, how: str = "") -> None:
         """The node hands the frame to a device: of a tap, its guest receives it."""
@@ -90,16 +101,27 @@ class Walk:
         if not link.up:
             trail.drops(link.name, f"device {link.name}", "it is switched off")
             return False
-        for found in self.view.filters(link.index):
-            if found.egress:
-                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
-                trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
-        if not self.hooks.device(link, packet, egress=True):
+        if not self._seen_leaving(link, packet):
             return False
         if not self.device(link).carrier:
             trail.drops(link.name, f"device {link.name}", "it has no carrier: nothing is sent by it")
             return False
-        return queued(trail, link, self.view.root_qdisc(link.index), packet.body)
+        if not queued(trail, link, self.view.root_qdisc(link.index), packet.body):
+            return False
+        for each in beneath(self.view, link):
+            self._seen_leaving(each, packet)
+            if self.view.root_qdisc(each.index) is not None:
+                trail.doubt(each.name, f"qdisc of {each.name}", f"what goes by {link.name} may wait in it, or be dropped there", FOREIGN)
+        return True
+
+    def _seen_leaving(self, link: Link, packet: Packet) -> bool:
+        """Meet programs of TCX, filters and nftables' egress; tell whether it goes on."""
+        self.programs(link, egress=True)
+        for found in self.view.filters(link.index):
+            if found.egress:
+                meets = f"tc filter of {link.name}, egress, preference {found.preference}"
+                self.trail.doubt(link.name, meets, "what it does is not known here: tc -s filter show dev it egress")
+        return self.hooks.device(link, packet, egress=True)
 
     def arrival(self, link: Link) -> Arrival:
         """Tell where a frame is that has left the node by the device."""

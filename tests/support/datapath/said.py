@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from netcommon.views.trace.trail import Path
@@ -61,8 +61,14 @@ class Frames:
         return self.sent(source, target, mac=mac, way=TO_GUEST)
 
 
-def said(frames: Frames, commands: Sequence[str] = (), settings: Sequence[tuple[str, str]] = (), nft: str = "") -> list[Said]:
-    """Put a node up, change it by ``commands`` of ip(8), settings and rules, then trace and send each frame."""
+def said(
+    frames: Frames,
+    commands: Sequence[str] = (),
+    settings: Sequence[tuple[str, str]] = (),
+    nft: str = "",
+    more: Callable[[], None] = lambda: None,
+) -> list[Said]:
+    """Put a node up, change it by ``commands`` of ip(8), settings, rules of nft(8) and ``more``, then trace and send each frame."""
 
     def prepare() -> None:
         for path, value in settings:
@@ -71,6 +77,7 @@ def said(frames: Frames, commands: Sequence[str] = (), settings: Sequence[tuple[
             run("ip", *line.split())
         if nft:
             run("nft", "-f", "-", stdin=nft + "\n")
+        more()
 
     scene = Scene("said", frames.place, False, (Change("said"),), tuple(frames.made))
     found = []
@@ -80,3 +87,9 @@ def said(frames: Frames, commands: Sequence[str] = (), settings: Sequence[tuple[
         print(steps(path))
     assert len(found) == len(frames.made)
     return found
+
+
+def outcome(found: Sequence[Said]) -> list[tuple[str, bool]]:
+    """Return where each frame arrived, and whether trace told that for sure: then it must be right."""
+    assert all(each.right or each.reserved for each in found)
+    return [("".join(sorted(each.arrived)), not each.reserved) for each in found]

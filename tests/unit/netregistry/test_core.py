@@ -54,6 +54,56 @@ def test_ids(registry: Registry) -> None:
     registry.do("network.add", "", {"name": "y"}, id=new_id(registry.time + 200, 1))
 
 
+def test_an_id_is_one_request_however_it_is_written(registry: Registry) -> None:
+    call = registry.call("nic.add")
+    first = registry.local.answer(call, OPERATOR)
+    before = registry.everything()
+    assert registry.local.answer(call._replace(id=call.id.upper()), OPERATOR) == first and registry.everything() == before
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_another_request_of_the_same_id_is_not_said_to_be_done(registry: Registry, fresh: bool) -> None:
+    """Whoever uses an id again by mistake would believe that what is there still is gone."""
+    blue, one, other = registry.network(), registry.nic(), registry.nic()
+    deleted, changed = registry.call("nic.delete", one.uuid), registry.call("nic.set", other.uuid, {"name": "x"})
+    assert registry.local.answer(deleted, OPERATOR).status == registry.local.answer(changed, OPERATOR).status == 200
+    local = Local(registry.store, lambda: registry.time) if fresh else registry.local
+    before = registry.everything()
+    for call in (deleted._replace(target=other.uuid), changed._replace(body={"name": "y"}), changed._replace(target=blue)):
+        response = local.answer(call, OPERATOR)
+        assert response.status == 409 and response.body["type"].endswith("/exists") and "another request" in response.body["detail"]
+    assert registry.everything() == before
+    refused = registry.call("nic.set", "13264fb6-0667-415f-9a43-786dc01cbf24", {"name": "z"})
+    assert local.answer(refused, OPERATOR).status == 404 and local.answer(refused._replace(target=other.uuid), OPERATOR).status == 200
+
+
+def test_a_history_that_was_cut_under_a_fast_clock_keeps_nobody_off(registry: Registry) -> None:
+    """What was done up to then is not remembered, whenever it was: requests are made behind that until the clock has come there."""
+    year = 365 * 86400
+    blue = registry.network()
+    registry.do("settings.set", "", {"history_entries": 1000})
+    copy = registry.call("nic.add", "", {"network": blue, "allocate": ["ipv4"]})
+    registry.do("nic.delete", registry.local.answer(copy, OPERATOR).body["uuid"])
+    registry.time += year
+    for _ in range(2):
+        for number in range(1200):
+            registry.do("network.set", blue, {"mtu": 1400 + number % 2})
+        registry.passes(4000)
+    registry.time -= year + 8000
+    before = registry.everything()
+    problem = registry.refused("network.set", blue, {"mtu": 1300})
+    assert problem["kind"] == "outdated" and problem["floor"] > (registry.time + year) * 1000
+    assert registry.local.answer(copy, OPERATOR).body["type"].endswith("/outdated") and registry.everything() == before
+    behind = problem["floor"] // 1000 + 1
+    registry.do("network.set", blue, {"mtu": 1300}, id=new_id(behind, 5))
+    assert registry.refused("network.set", blue, {"mtu": 1300}, id=new_id(behind + 400, 5))["kind"] == "invalid"
+    nic = registry.nic(
+        options=[{"name": "isolated", "value": "yes", "until": registry.time + 10}], id=new_id(problem["floor"] // 1000 + 1, 6)
+    )
+    registry.passes(20)
+    assert registry.wanted(nic.uuid).options == (), "so does the leader"
+
+
 def test_a_copy_that_is_older_than_the_history_is_refused(registry: Registry) -> None:
     registry.do("settings.set", "", {"history_seconds": 86400.0})
     call = registry.call("nic.add", "", {})

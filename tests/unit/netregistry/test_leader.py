@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+
+from netregistry import leader
 from netregistry.local import Local
 from netregistry.model.history import Identity
+from netregistry.stores.base import Compacted
 from tests.support.registry import Registry
 
 
@@ -17,6 +23,35 @@ def test_options_end_at_their_time(registry: Registry) -> None:
     assert [option.name for option in registry.wanted(nic.uuid).options] == ["rate_in"]
     entry = max(registry.store.list("history/").items, key=lambda item: item.revision)
     assert b'"role":"leader"' in entry.value and b"isolated" in entry.value
+
+
+@pytest.mark.parametrize("many", [1, 130])
+def test_a_quarantine_that_began_under_a_fast_clock_is_no_longer_than_another(registry: Registry, many: int) -> None:
+    blue = registry.network(subnet="192.0.0.0/16")
+    year = 365 * 86400.0
+    registry.time += year
+    for nic in [registry.nic(network=blue, allocate=["ipv4"]) for _ in range(many)]:
+        registry.do("nic.delete", nic.uuid)
+    registry.time -= year
+    registry.passes(1)
+    claims = [*registry.local.view.all("addresses").values(), *registry.local.view.all("macs").values()]
+    assert {(claim.standing, claim.freed, claim.until) for claim in claims} == {("quarantined", registry.time, registry.time + 3600)}
+    before = registry.local.view.revision
+    registry.time -= 60
+    registry.passes(1)
+    assert registry.local.view.revision == before, "a clock that is set right by little is no reason"
+    registry.passes(3700)
+    assert {claim.standing for claim in registry.local.view.all("addresses").values()} == {"free"}
+
+
+def test_a_quarantine_is_no_longer_than_the_setting_says_by_now(registry: Registry) -> None:
+    nic = registry.nic()
+    registry.do("nic.delete", nic.uuid)
+    registry.do("settings.set", "", {"quarantine": 0.0})
+    registry.passes(1)
+    registry.passes(1)
+    claim = registry.claim(f"macs/none/{nic.mac}")
+    assert claim is not None and claim.standing == "free"
 
 
 def test_much_that_is_due_is_done_in_parts(registry: Registry) -> None:
@@ -96,3 +131,22 @@ def test_nothing_due_is_nothing_done(registry: Registry) -> None:
     for _ in range(5):
         registry.passes(10)
     assert registry.local.view.revision == before
+
+
+def test_what_is_forgotten_after_a_start_is_forgotten_in_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is answered meanwhile: after an hour without a compaction it is as many commits as there were in the hour, and before."""
+    for number in range(300):
+        registry.do("settings.set", "", {"history_seconds": 86400.0 + number})
+    monkeypatch.setattr(leader, "FORGOTTEN", 50)
+    registry.local.leader = leader.Leader(registry.local.core, "again")
+    registry.passes(1)
+    newest, floors = registry.local.view.revision, [0]
+    registry.passes(3700)
+    while True:
+        with pytest.raises(Compacted) as refused:
+            registry.store.watch("", 0)
+        if refused.value.floor == floors[-1]:
+            break
+        floors.append(refused.value.floor)
+        registry.passes(1)
+    assert floors[-1] == newest and all(0 < after - before <= 50 for before, after in pairwise(floors))

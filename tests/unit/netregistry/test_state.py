@@ -133,6 +133,22 @@ def test_a_forgotten_node_counts_no_more_and_what_it_said_is_swept(two: Nodes) -
         two.sign_on(0)
 
 
+def test_a_node_that_joins_again_has_what_it_says_then(two: Nodes) -> None:
+    registry = two.registry
+    two.says(0, "running")
+    two.dies(0)
+    registry.do("node.forget", two.nodes[0].name)
+    again = {"uuid": two.nodes[0].name, "name": "node0"}
+    problem = registry.refused("node.join", "", again, two.nodes[0])
+    assert problem["kind"] == "busy" and "being removed" in problem["detail"]
+    registry.passes(1)
+    registry.do("node.join", "", again, two.nodes[0])
+    two.sign_on(0)
+    assert two.shown.state == "provisioning"
+    two.says(0, "running")
+    assert two.shown.state == "running"
+
+
 def test_a_fenced_node_has_no_nic_and_a_late_report_of_its_is_not_taken(two: Nodes) -> None:
     registry, first = two.registry, two.nodes[0]
     two.says(0, "running")

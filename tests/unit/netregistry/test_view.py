@@ -8,6 +8,7 @@ from netregistry.local import Local
 from netregistry.model import keys
 from netregistry.model.claim import Claim
 from netregistry.model.nic import Nic
+from netregistry.stores.base import Put
 from netregistry.view import View
 from tests.support.registry import Registry
 from tests.unit.netregistry.test_histories import World
@@ -40,8 +41,6 @@ def test_by_commits_as_by_a_listing() -> None:
 
 
 def test_what_cannot_be_read_is_left_out_and_named(registry: Registry) -> None:
-    from netregistry.stores.base import Put
-
     nic = registry.nic(mac="aa:00:00:00:00:01")
     bad = {f"nics/{nic.uuid}": b"{", "macs/none/x": b"{}", "addresses/none/y": b"{}", "unheard/of": b"\xff"}
     registry.store.commit([], [Put(key, value) for key, value in bad.items()])
@@ -51,3 +50,33 @@ def test_what_cannot_be_read_is_left_out_and_named(registry: Registry) -> None:
     assert registry.refused("nic.add", "", {"mac": "aa:00:00:00:00:01"})["kind"] == "taken", "its claim stays"
     registry.nic()
     assert same(view, Local(registry.store, lambda: registry.time).view)
+
+
+def test_nothing_is_written_over_what_cannot_be_read(registry: Registry) -> None:
+    """Who has an address may have it by that: it would be given out again."""
+    blue = registry.network()
+    one, reserved = registry.nic(network=blue, allocate=["ipv4"]), "192.0.2.9"
+    damaged = [f"addresses/{blue}/{one.ip}", f"macs/{blue}/{one.mac}", f"addresses/{blue}/{reserved}"]
+    registry.store.commit([], [Put(key, b'{"holder":7}') for key in damaged])
+    registry.local.catch_up()
+    assert registry.nic(network=blue, allocate=["ipv4"]).ip == "192.0.2.2"
+    for action, target, body in (
+        ("nic.add", "", {"network": blue, "ip": one.ip}),
+        ("nic.add", "", {"network": blue, "mac": one.mac}),
+        ("claim.reserve", damaged[2], {"reason": "printer"}),
+    ):
+        problem = registry.refused(action, target, body)
+        assert problem["kind"] == "unavailable" and problem["key"] in damaged and "restore" in problem["detail"]
+    registry.do("nic.delete", one.uuid)
+    assert all(registry.everything()[key] == b'{"holder":7}' for key in damaged)
+
+
+def test_a_ledger_that_cannot_be_read_is_not_begun_anew(registry: Registry) -> None:
+    """Requests would be numbered from one again, and late copies of what is not remembered be done."""
+    blue = registry.network()
+    registry.store.commit([], [Put("ledger", b"{")])
+    registry.local.catch_up()
+    assert registry.refused("network.set", blue, {"mtu": 1400})["key"] == "ledger"
+    registry.passes(1e9)
+    assert registry.everything()["ledger"] == b"{"
+    assert registry.local.view.network(blue) is not None

@@ -193,3 +193,11 @@ def test_places_that_a_page_names_are_there(page: str) -> None:
     folders = "docs|examples|hooks|netagent|netcommon|netregistry|packaging|runtime|tests"
     named = re.findall(rf"`((?:{folders})/[\w./-]*)`", (ROOT / page).read_text())
     assert [name for name in named if not (ROOT / name).exists() and name.lower() == name] == []
+
+
+def test_tests_that_a_page_names_are_there() -> None:
+    """By file, or by file and name."""
+    text = (ROOT / "docs/registry.md").read_text()
+    named = re.findall(r"`((?:unit|kernel|fault)/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    assert [(file, test) for file, test in named if f"def {test}" not in (ROOT / "tests" / file).read_text()] == []

@@ -23,10 +23,12 @@ from netcommon.dns.guest import Guest
 from netcommon.dns.guest import Nic as DnsNic
 from netcommon.dns.store import FOLDER, Intent, Store
 from netregistry.stores.sqlite import SqliteStore
+from runtime import membership
 from runtime.locks import Locks
 from tests.support.bootstrap import ROOT
 from tests.support.cli import BRIDGED, UUIDS, Cli, equipped, with_two
 from tests.support.ganeti_configuration import NICS, Cluster, GanetiNode
+from tests.support.registry import NODES
 from tests.support.service import served
 from tests.support.standing import AGENT, standing
 
@@ -107,6 +109,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "node", "show", "node0"), 0, "registry"),
     (("registry", "node", "set", "node0", "provides=blue"), 0, "registry-change"),
     (("registry", "node", "forget", "node0", "--dry-run"), 0, "registry-change"),
+    (("registry", "node", "reap", "--dry-run"), 0, "registry"),
 )
 #: Commands that are groups of others.
 GROUPS = ("agent", "dns", "registry")
@@ -150,6 +153,8 @@ def registry(node: Cli, request: pytest.FixtureRequest) -> Iterator[None]:
         asked.change("POST", "nics", {"network": network, "instance": "web1", "index": 0, "allocate": ["ipv4"]})
         asked.change("PUT", f"claims/addresses/{network}/192.0.2.8", {"reason": "router"})
         service.join(0)
+        if "reap" in request.node.name:
+            membership.write(node.paths, membership.Membership(NODES[0], "node0"))
         (node.root / "lines").write_text(
             '{"kind":"registry","value":{"version":1}}\n{"kind":"reservation","key":"x","value":{"reason":"y"}}\n'
         )

@@ -22,6 +22,7 @@ from netagent.sync.rules import Rules
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.context import Clock
 from netcommon.lifecycle.push import applied
+from netregistry.service import queries
 from runtime import definitions
 from runtime.nic import Nic
 from tests.support.registry import NODES
@@ -190,6 +191,42 @@ def test_a_service_that_is_away(agent: Agent, sim: Sim, tmp_path: Path, service:
         agent.until(lambda: again.machine.idle and again.machine.inbox.complete, "it is caught up with")
         assert watched == [revision], "it went on where it was"
         assert applied(sim.node, UUIDS[0], []) == item_revision(service), "on disk for the next up"
+
+
+def test_a_service_without_streams(agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one: the node is alive by its signs of life, what it has is reported, and nothing is asked for that there is not."""
+    monkeypatch.setattr(queries, "ABILITIES", tuple(each for each in queries.ABILITIES if each != "watch"))
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is reported")
+        agent.until(lambda: next(service.client().all("nodes"))["alive"], "the node is alive")
+        assert service.client().get("status").body["streams"] == 0 and not sync.machine.line.stream
+        assert reports(service)[UUIDS[0]]["state"] == "running" and agent.alarms.active() == {}
+
+
+def test_a_nic_whose_record_is_lost_is_not_told_as_stopped(agent: Agent, sim: Sim, service: Served) -> None:
+    """It runs, as its tap says; it is told as it was, and when its record is back as it is."""
+    definitions.write(sim.paths, one(0))
+    record = Path(sim.paths.state) / "nics" / f"{UUIDS[0]}.json"
+    with agent.running() as sync:
+        sim.up(one(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") == "running", "it is reported")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        kept = record.read_bytes()
+        record.unlink()
+        for tell in (sync.lost, lambda: sync.marked(UUIDS[0])):
+            looks = len(agent.asked)
+            tell()
+            agent.until(lambda looks=looks: len(agent.asked) > looks + 1, "it is looked at")
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "there is an alarm")
+        assert reports(service)[UUIDS[0]]["state"] == "running"
+        record.write_bytes(kept)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        sim.down(one(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "a down is a down")
 
 
 def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: Sim, service: Served) -> None:

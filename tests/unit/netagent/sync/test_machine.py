@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -16,6 +17,7 @@ from netagent.sync.messages import (
     Apply,
     Ask,
     AskNode,
+    Beat,
     Close,
     Did,
     Drop,
@@ -52,10 +54,10 @@ ACTIONS = ["nic.add", "nic.set", "nic.delete"]
 class Turned:
     """A machine, the time, which the test turns, and what is on the node. Requests that nobody has looked at yet are ``asked``."""
 
-    def __init__(self, rules: Rules | None = None, kept: Any = None) -> None:
-        self.now, self.chance = 1000.0, random.Random(1)
+    def __init__(self, rules: Rules | None = None, kept: Any = None, check: float = 9e9, seed: int = 1) -> None:
+        self.now, self.chance = 1000.0, random.Random(seed)
         self.here: dict[str, Local] = {}
-        self.machine = Machine(NODE, rules or Rules(), self.id, self.chance.random, self.now, kept)
+        self.machine = Machine(NODE, (rules or Rules())._replace(check=check), self.id, self.chance.random, self.now, kept)
         self.asked: list[Any] = []
         self.alarms: dict[str, str] = {}
         self.ids = 0
@@ -284,6 +286,24 @@ def test_what_there_is_on_the_node_is_said_when_it_is_another(turned: Turned) ->
     assert turned.asked == []
 
 
+def test_what_the_node_should_provide_is_asked_every_five_minutes() -> None:
+    """The operator may say it at any time, and no stream tells it."""
+    turned = Turned(Rules(first=(9e9, 9e9)), check=Rules().check)
+    turned.begun()
+    asked = []
+    for missing in (["blue"], [], ["green", "blue"]):
+        for _ in range(310):
+            turned.passes(1.0)
+            if any(isinstance(each, AskNode) for each in turned.asked):
+                break
+        asked.append(turned.now)
+        turned.take(AskNode)
+        turned.tell(Answered({"reports": turned.machine.outbox.after, "missing": missing}))
+        assert turned.alarms.get("registry-provides", "").endswith(", ".join(missing))
+        assert bool(turned.alarms.get("registry-provides", "")) == bool(missing)
+    assert [round(after - before) for before, after in itertools.pairwise(asked)] == [300, 300]
+
+
 # -- in
 
 
@@ -467,6 +487,55 @@ def test_what_a_service_cannot_do_is_left_alone_and_tried_again_hourly() -> None
         sent += [turned.now for each in turned.asked if isinstance(each, Send | Ask)]
     assert 3550 < sent[0] - 1000 < 3700, "left alone for an hour"
     assert turned.alarms.get("registry", "") == ""
+
+
+def test_without_streams_signs_of_life_are_given_and_all_is_reported() -> None:
+    """A service that has no streams yet: the node is alive there, and what it has is known; what is wanted waits for a newer one."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.greeted(abilities=())
+    uuid, beats = turned.up(0), list[float]()
+    turned.tell(Marked(uuid))
+    for _ in range(600):
+        turned.passes(0.1)
+        for request in list(turned.asked):
+            turned.asked.remove(request)
+            if isinstance(request, Beat):
+                beats.append(turned.now)
+            elif isinstance(request, Send):
+                assert [each["nic"] for each in request.body["nics"]] in ([uuid], [])
+            else:
+                assert isinstance(request, AskNode), request
+            turned.tell(Answered({"seconds": 15, "reports": turned.machine.outbox.after}, f"e:{50 + len(beats)}"))
+    pauses = [after - before for before, after in itertools.pairwise(beats)]
+    assert beats[0] < 1001 and max(pauses) < 5.2, "thrice within the time of a lease"
+    assert min(pauses) > 4.8 and len(beats) == 12, "and no more"
+    assert uuid in turned.machine.outbox.told and turned.machine.marks == 0
+    assert not any(turned.alarms.values())
+    turned.passes(5.0)
+    turned.take(Beat)
+    turned.tell(Failed(Failure("", "it is restarted, as a newer version")))
+    turned.passes(8.0)
+    turned.take(Hello)
+    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+    assert turned.take(Watch).start == ""
+    turned.told(nic(0, options=[{"name": "isolated", "value": "yes"}]))
+    assert turned.take(Apply).wanted.options[0].name == "isolated"
+    turned.passes(30.0)
+    assert [each for each in turned.asked if isinstance(each, Beat)] == [], "the stream is the sign of life"
+
+
+def test_a_service_that_has_neither_streams_nor_signs_of_life(turned: Turned) -> None:
+    turned.greeted(abilities=())
+    turned.passes(1.0)
+    turned.take(Beat)
+    turned.tell(Failed(Failure("missing", "there is no endpoint")))
+    turned.passes(10.0)
+    turned.done()
+    turned.passes(100.0)
+    assert turned.asked == []
+    turned.tell(Marked(turned.up(0)))
+    turned.passes(1.0)
+    turned.take(Send)
 
 
 def test_lines_of_tomorrow_are_passed_over(turned: Turned) -> None:

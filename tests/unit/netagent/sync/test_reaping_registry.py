@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from netagent.sync.jobs import Jobs
-from netagent.sync.messages import Answered, Apply, Ask, Did, Failed, Failure, List, Local, Looked, Retain, Send, Surveyed, Wanted
+from netagent.sync.messages import (
+    Answered,
+    Apply,
+    Ask,
+    AskNode,
+    Did,
+    Failed,
+    Failure,
+    Hello,
+    List,
+    Local,
+    Looked,
+    Marked,
+    Retain,
+    Send,
+    Surveyed,
+    Wanted,
+)
 from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
@@ -163,6 +181,32 @@ def test_a_rehearsal(reap: str) -> None:
     assert ("web0/0" in turned.alarms.get("registry-reaping", "")) == (reap == "report")
 
 
+def test_the_first_comparison_is_two_to_ten_minutes_after_the_start_and_then_hourly() -> None:
+    """Each node's at another time, so that not all ask at once."""
+    firsts, later = [], []
+    for seed in range(60):
+        turned = Turned(seed=seed)
+        begun, asked = turned.now, list[float]()
+        turned.begun(nic(0))
+        while len(asked) < 3:
+            turned.passes(5.0)
+            for request in list(turned.asked):
+                turned.asked.remove(request)
+                if isinstance(request, List):
+                    asked += [turned.now] if request.what == "reports" else []
+                    turned.tell(Answered([]))
+                elif isinstance(request, Hello):
+                    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": []}))
+                elif isinstance(request, Send):
+                    turned.tell(Answered(None, "e:300"))
+                elif isinstance(request, AskNode):
+                    turned.tell(Answered({"reports": turned.machine.outbox.after}))
+        firsts.append(asked[0] - begun)
+        later += [after - before for before, after in itertools.pairwise(asked)]
+    assert 120 <= min(firsts) < 180 and 540 < max(firsts) <= 610 and len({round(each / 10) for each in firsts}) > 20
+    assert min(later) > 3200 and max(later) < 4000
+
+
 def test_what_is_added_first_is_of_the_latest_reports() -> None:
     """A copy of the request that comes after later reports is refused by that."""
     turned = Turned()
@@ -180,6 +224,30 @@ def test_what_is_added_first_is_of_the_latest_reports() -> None:
     turned.passes(20.0)
     turned.asked = [each for each in turned.asked if isinstance(each, Ask)]
     assert turned.asked == [] or turned.asked == [asked], "the same again"
+
+
+def test_a_nic_that_its_former_node_has_still_is_taken_over_as_soon_as_that_has_not() -> None:
+    """A guest has migrated, and the node that it has left says so a moment later: nobody tells that, so it is asked again."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun(nic(0, master=f"node:{OTHER}"), reports=({"nic": NICS[0], "state": "incoming"},))
+    turned.up(0)
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Answered(None, "e:11"))
+    turned.passes(1.0)
+    for _ in range(20):
+        asked = turned.take(Ask)
+        assert (asked.method, asked.uuid) == ("POST", NICS[0])
+        turned.tell(Failed(Failure("exists", "there is a NIC")))
+        turned.passes(20.0)
+        assert [each for each in turned.asked if isinstance(each, Ask)] == [], "not on and on, while it runs on both"
+        turned.passes(20.0)
+    turned.take(Ask)
+    turned.tell(Answered(None, "e:12"))
+    turned.told(nic(0, "e:12", "change"), ready="e:12")
+    turned.passes(100.0)
+    assert [each for each in turned.asked if isinstance(each, Ask)] == []
 
 
 def test_marks_stand_where_reports_were_refused() -> None:

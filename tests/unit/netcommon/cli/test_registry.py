@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import resource
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -169,6 +170,19 @@ def test_without_a_service_the_remedy_is_named(cli: Cli) -> None:
     cli.uid = 1000
     for command in ("init", "serve", "backup x", "restore x"):
         assert "root" in cli("registry", *command.split(), status=69).stderr
+
+
+def test_a_socket_that_a_killed_service_has_left_is_in_nobodys_way(cli: Cli) -> None:
+    cli("registry", "init")
+    place = cli.root / "run/netregistry/socket"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(place))
+    cli("registry", "backup", str(cli.root / "copy"))
+    assert cli.json("registry", "compact", "--dry-run")["done"] is False
+    assert cli.json("registry", "compact")["done"] is True
+    cli("registry", "restore", str(cli.root / "copy"))
+    assert "nobody listens" in cli("registry", "export", status=69).stderr
 
 
 def test_a_copy_is_brought_back_in_a_new_epoch(cli: Cli) -> None:

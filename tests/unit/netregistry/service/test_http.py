@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ import pytest
 
 from netregistry.client import Client, Problem
 from netregistry.refusal import Refused
-from netregistry.request import new_id
+from netregistry.request import made, new_id
+from netregistry.service import queries
 from netregistry.service.identity import peer
 from netregistry.service.limits import Limits
-from netregistry.stores.base import Delete, Expect, Put, Unavailable
+from netregistry.stores.base import Delete, Expect, Listing, Put, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused
 from tests.support.registry import NODES
@@ -329,3 +332,59 @@ def test_the_history_is_filtered_as_each_entry_says(service: Served) -> None:
     wanted += [({"role": "importer", "target": nics[0]}, lambda entry: entry["who"]["role"] == "importer" and touched(entry, nics[0]))]
     for query, fits in wanted:
         assert [item["entry"] for item in client.all("history", **query)] == [entry for entry in everything if fits(entry)], query
+
+
+def test_a_registry_whose_clock_was_fast_is_asked_by_its_time(service: Served) -> None:
+    """Until the clock has come there: whoever does not say an id has one made, and our client learns it by the refusal."""
+    blue, client = network(service), service.client()
+    item = service.store.get("ledger")
+    assert item is not None
+    floor = int(time.time() + 86400) * 1000
+    ledger = json.loads(item.value) | {"floor": floor}
+    service.store.commit([], [Put("ledger", json.dumps(ledger).encode())])
+    for mtu in (1400, 1500):
+        assert client.change("PATCH", f"networks/{blue}", {"mtu": mtu}).body["mtu"] == mtu
+    key = new_id(time.time(), 1)
+    with pytest.raises(Problem, match="not remembered"):
+        client.change("PATCH", f"networks/{blue}", {"mtu": 1300}, key=key)
+    assert client.moment * 1000 > floor, "who chooses the ids knows"
+    said = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1300}, If_Match="*")
+    assert said.status == 200 and made(said.headers["Idempotency-Key"]) > floor
+
+
+def test_an_entry_of_the_history_that_cannot_be_read_hides_no_other(service: Served) -> None:
+    blue = network(service)
+    said = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1400}, If_Match="*")
+    key = said.headers["Idempotency-Key"]
+    service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1500}, If_Match="*")
+    service.store.commit([], [Put(f"history/{key}", b'{"number":"x"')])
+    items = service.say("GET", "/v1/history").body["items"]
+    assert [item["entry"]["number"] for item in items] == [1, 3]
+    again = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1400}, If_Match="*", Idempotency_Key=key)
+    refused(again, 503, "unavailable", "cannot be read")
+
+
+def test_a_part_of_the_history_is_bounded_by_its_bytes(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry may have a megabyte: a thousand of them kept everybody waiting for seconds, and five thousand were read for one."""
+    read: list[int] = []
+    real = SqliteStore.list
+
+    def seen(self: SqliteStore, prefix: str, after: str = "", limit: int = 0, revision: int = 0) -> Listing:
+        found = real(self, prefix, after, limit, revision)
+        read.append(len(found.items))
+        return found
+
+    parts = [{"action": "network.add", "body": {"name": f"{'x' * 200}{number}"}} for number in range(20)]
+    for place in range(12):
+        body = [{**part, "body": {"name": f"{part['body']['name']}-{place}"}} for part in parts]  # type: ignore[index]
+        assert service.say("POST", "/v1/batch", {"parts": body}).status == 200
+    monkeypatch.setattr(SqliteStore, "list", seen)
+    monkeypatch.setattr(queries, "LARGEST", 50_000)
+    monkeypatch.setattr(queries, "AT_ONCE", 5)
+    pages = list(service.client().pages("history", limit=1000))
+    assert [item["entry"]["number"] for page in pages for item in page["items"]] == list(range(1, 13))
+    assert len(pages) > 2 and all(page["items"] for page in pages) and len({page["revision"] for page in pages}) == 1
+    assert max(len(json.dumps(page)) for page in pages) < 200_000 and max(read) <= 5
+    read.clear()
+    assert len(service.say("GET", "/v1/history?limit=1").body["items"]) == 1 and sum(read) <= 5
+    assert len(list(service.client().all("history", by="nobody"))) == 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 
-from tests.bench import joined
+from tests.bench import joined_hooks
 from tests.bench.place import prepared
 
 ROUNDS = 45
@@ -17,7 +17,7 @@ MOST = 0.04  #: of what the hook costs
 
 def test_a_registry_costs_a_hook_hardly_anything() -> None:
     with prepared() as place:
-        found = joined.measured(place, "bridged", ROUNDS)
-    print("\n" + joined.text(found))
+        found = joined_hooks.measured(place, "bridged", ROUNDS)
+    print("\n" + joined_hooks.text(found))
     parts = {case: statistics.median(more.part) for case, more in found.items()}
     assert len(parts) == 4 and {case: part for case, part in parts.items() if part > MOST} == {}

@@ -1,0 +1,54 @@
+"""Answer what cannot be read as HTTP as everything else is answered: by a problem, and without a traceback in the log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from netregistry.refusal import Refused
+from runtime.errors import escaped
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from netregistry.service.metrics import Figures
+    from netregistry.service.registry import Log
+
+PROBLEM = "application/problem+json"
+SHOWN = 200  #: characters of what was wrong
+#: What is nobody's fault but that of who asks: the connection is gone, or a body is not what its headers say.
+THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
+
+
+class Connection(web.RequestHandler):
+    """One connection of a service's."""
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log) -> None:
+        super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
+        self._figures, self._lines = figures, log
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer a request that cannot be read, and end the connection; so where a handler has failed. Raises ConnectionError."""
+        if isinstance(exc, THEIRS):
+            raise ConnectionError("the connection is gone, or nothing of it can be read") from exc
+        if status >= 500:
+            self.log_exception("no answer", exc_info=exc)
+            refused = Refused("fault", "the service has a fault, and its log says which")
+        else:
+            what = (message or "").partition("\n")[0].rstrip(":")
+            refused = Refused("invalid", f"that is no request of HTTP: {escaped(what[:SHOWN])}")
+        self._figures.answered("none", refused.code)
+        response = web.Response(status=refused.code, body=json.dumps(refused.problem()).encode("ascii"), content_type=PROBLEM)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log a fault of the service in one line; what the other side has done is none."""
+        error = kw.get("exc_info")
+        if not isinstance(error, THEIRS):
+            self._figures.faults += 1
+            self._lines.error(f"{args[0]}: {error!r}")

@@ -1,0 +1,94 @@
+"""A registry's service as a process of its own, on a file, which can be killed and started again; and a second node beside a test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from netregistry.client import SOCKET, Client
+from tests.support import syscalls
+from tests.support.bootstrap import VENV
+from tests.support.netns import wait_until
+from tests.support.node import Node, fresh
+
+T = TypeVar("T")
+
+
+class Registry:
+    """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder
+        self.socket = folder / "run/netregistry/socket"
+        self.socket.parent.mkdir(mode=0o700, parents=True)
+        self._process: subprocess.Popen[bytes] | None = None
+        subprocess.run(self._command("init"), check=True, capture_output=True)
+
+    def _command(self, word: str) -> list[str]:
+        return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", word]
+
+    def start(self) -> None:
+        """Start the service, and wait until it answers."""
+        with open(self._root / "log", "ab") as log:
+            self._process = subprocess.Popen(self._command("serve"), stdout=log, stderr=log)
+        wait_until(self._answers, 30, "the registry answers")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(Exception), self.client() as asked:
+            return bool(asked.get("").body)
+        return False
+
+    def kill(self) -> None:
+        """End it without a warning, if it runs."""
+        self.signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(10)
+            self._process = None
+
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+
+    def client(self, role: str = "") -> Client:
+        return Client(str(self.socket), role, 10.0)
+
+    def here(self) -> None:
+        """Let programs of the calling thread's node find it where it usually is."""
+        Path(SOCKET).parent.mkdir(parents=True, exist_ok=True)
+        Path(SOCKET).symlink_to(self.socket)
+
+
+class Elsewhere:
+    """Another node, in a thread with namespaces of its own: ``elsewhere(f, x)`` does f(x) there."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "elsewhere")
+        self._stack = contextlib.ExitStack()
+        self.node: Node = self(self._begin)
+
+    def __call__(self, act: Callable[..., T], *given: object) -> T:
+        return self._thread.submit(act, *given).result()
+
+    def _begin(self) -> Node:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        return self._stack.enter_context(fresh())
+
+    def close(self) -> None:
+        self(self._stack.close)
+        self._thread.shutdown()
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[Elsewhere]:
+    """See Elsewhere."""
+    made = Elsewhere()
+    try:
+        yield made
+    finally:
+        made.close()

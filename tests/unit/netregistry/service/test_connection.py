@@ -1,0 +1,110 @@
+"""Whoever speaks no HTTP, leaves in the middle or takes nothing is no fault of the service, and keeps nobody waiting."""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from netregistry.service import serve
+from netregistry.service.limits import Limits
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.netns import wait_until
+from tests.support.service import SECONDS, Served, served
+
+HOST = b"Host: x\r\n"
+POST = b"POST /v1/networks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+MALFORMED = {
+    "version": b"GET /v1 HTTP/9.9\r\n" + HOST + b"\r\n",
+    "header": b"GET /v1 HTTP/1.1\r\nHost x\r\n\r\n",
+    "long line": b"GET /v1/" + b"a" * 20000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    "address": b"GET http://[::1/v1 HTTP/1.1\r\n" + HOST + b"\r\n",
+    "no HTTP": b"\x16\x03\x01\x00\xa5\r\n\r\n",
+    "compressed": POST + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+}
+
+
+def opened(service: Served, data: bytes) -> socket.socket:
+    """Connect as somebody who takes little at once, and send something."""
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(SECONDS)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(service.path)
+    made.sendall(data)
+    return made
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """Read until the other side ends it."""
+    found = b""
+    try:
+        while data := connection.recv(1 << 16):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def ended(connection: socket.socket) -> bool:
+    """Tell whether the other side has ended a connection of which nothing is read."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+def nothing_is_said(service: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """Look whether the service says of itself that it has a fault: in its log, its figures, or in that of its library."""
+    assert service.say("GET", "/v1").status == 200
+    assert service.service.figures.faults == 0 and not [line for line in service.log.lines if "Error" in line]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_what_is_no_http_is_a_problem_as_any_other(service: Served, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    with opened(service, MALFORMED[what]) as asking:
+        head, _, body = all_of(asking).partition(b"\r\n\r\n")
+    assert b" 400 " in head.splitlines()[0] and b"Content-Type: application/problem+json" in head, head
+    problem = json.loads(body)
+    assert problem["status"] == 400 and problem["type"] == "/v1/problems/invalid" and len(problem["detail"]) < 400
+    nothing_is_said(service, caplog)
+
+
+def test_who_leaves_in_the_middle_of_a_request_is_no_fault(service: Served, caplog: pytest.LogCaptureFixture) -> None:
+    before = service.everything()
+    for data in (POST + b'Content-Length: 100\r\n\r\n{"name":"a"}', POST + b"Transfer-Encoding: chunked\r\n\r\n4\r\n", POST):
+        opened(service, data).close()
+    wait_until(lambda: service.say("GET", "/v1").status == 200, 10, "an answer")
+    nothing_is_said(service, caplog)
+    assert service.everything() == before
+
+
+@pytest.mark.parametrize("target", ["backup", "export"])
+def test_who_takes_nothing_is_cut_off(tmp_path: Path, target: str, caplog: pytest.LogCaptureFixture) -> None:
+    with served(tmp_path, Limits(sending=0.2), SqliteStore.create(str(tmp_path / "registry.sqlite"), "first")) as service:
+        tags = [f"{number}{'x' * 100}" for number in range(100)]
+        parts = [{"action": "nic.add", "body": {"instance": "web", "index": index, "tags": tags}} for index in range(30)]
+        for _ in range(4):
+            service.client().change("POST", "batch", {"parts": parts})
+        with opened(service, f"GET /v1/{target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()) as asking:
+            wait_until(lambda: ended(asking), 10, "the end of the connection")
+            assert not all_of(asking).endswith(b"\r\n0\r\n\r\n"), "who was cut off sees it"
+        nothing_is_said(service, caplog)
+
+
+def test_nobody_keeps_the_service_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systemd would kill it after 30 seconds."""
+    monkeypatch.setattr(serve, "ENDING", 0.3)
+    with served(tmp_path) as service:
+        half = opened(service, POST + b"Content-Length: 100\r\n\r\n{")
+        wait_until(lambda: service.say("GET", "/v1").status == 200, 10, "an answer")
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 10
+    with half:
+        assert all_of(half) == b""
