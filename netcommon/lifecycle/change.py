@@ -187,15 +187,14 @@ def _asked(
     after = edit(before).without(now)
     for problem in problems:
         call.log.error(problem)
-    if tags is None and after.tags is not None and after.tags != before.tags and {*after.tags} != {*nic.tags}:
-        tags = after.tags  # else those that its hypervisor has said since are newer
+    if tags is None and _news(after.tags, before.tags, nic.tags):
+        tags = after.tags
     if tags is not None:
         nic = _tagged(nic, "TAGS", tags)
     unfit: list[str] = []
     told = changed_options.told_of(node, nic, after.network, unfit, look)
-    had = standing.nic.told.tags if standing.nic.told is not None else None
-    if told is not None and told.tags is not None and told.tags != had and {*told.tags} != {*nic.network.tags}:
-        nic = _tagged(nic, "NETWORK_TAGS", told.tags)
+    if told is not None and standing.nic.told is not None and _news(told.tags, standing.nic.told.tags, nic.network.tags):
+        nic = _tagged(nic, "NETWORK_TAGS", told.tags or ())
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
     list(of_changed(each for each in after.force(now) if each.option in asked))
@@ -211,6 +210,14 @@ def _asked(
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
             call.log.warning(f"{option.name} means {void}")
     return after, nic
+
+
+def _news(tags: Sequence[str] | None, before: Sequence[str] | None, has: Sequence[str]) -> bool:
+    """Tell whether a Ganeti cluster has changed tags since they were told ``before``. Their order says nothing.
+
+    What is told for the first time may be older than what the hypervisor has said to the NIC's up: an importer may have been away.
+    """
+    return tags is not None and before is not None and {*tags} not in ({*before}, {*has})
 
 
 def _tagged(nic: Nic, variable: str, tags: Sequence[str]) -> Nic:

@@ -114,7 +114,9 @@ def test_a_tag_of_ganeti_reaches_a_guest_that_runs(node: Node, registry: Served,
         imported(tmp_path, ganeti, cluster)
         with agent(settings=SETTINGS) as running, watched() as seen:
             assert rundoor("kvm-ifup", nic).status == 0
-            running.took(lambda: item(registry.client(), NICS[1])["shown"]["state"] == "running", 20, "it is reported")
+            running.took(
+                lambda: seen.records["tap0"].nic.revision and seen.records["tap0"].nic.told, 20, "it is reported, and both are told"
+            )
             instance, network = cluster.instance("web1.example.com"), cluster.document["networks"][NETWORKS[0]]
             for place, tag in ((instance, "netcommon:0:isolated:yes"), (network, "netcommon:isolated:yes")):
                 for tags in ([tag, "a"], []):
