@@ -58,20 +58,13 @@ def without_uplink(patient: Patient) -> Iterator[Finding]:
 def bridges(patient: Patient) -> Iterator[Finding]:
     """Yield a finding for each reason why NICs have no network though they are ports of their bridge, such as that it is down."""
     found: dict[tuple[str, str], list[str]] = {}
-    alone: dict[str, list[str]] = {}
-    uplinks = patient.settings.uplinks
     for record in _up(patient):
         operations = decode(record)[0]
-        for _does, text in bridge_cut_off.alone(patient.view, operations, uplinks):
-            alone.setdefault(text, []).append(record.nic.label)
         switches = ovs_cut_off.cut_off(patient.view, operations)
-        for said in (*bridge_cut_off.cut_off(patient.view, record.nic.mac, operations, uplinks), *switches):
+        for said in (*bridge_cut_off.cut_off(patient.view, record.nic.mac, operations), *switches):
             found.setdefault(said, []).append(record.nic.label)
     for (text, remedy), names in found.items():
         yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)
-    for text, names in alone.items():
-        remedy = "ip link set dev UPLINK master BRIDGE; nothing, where guests are to stay among themselves"
-        yield Finding("warning", "bridges", f"{_listed(names)} have no network {text}", remedy)
 
 
 def _listed(names: list[str]) -> str:

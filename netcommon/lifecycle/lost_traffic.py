@@ -31,8 +31,7 @@ NOTHING = Lost()
 
 def of_nic(view: View, record: Record, operations: Sequence[Operation], settings: Settings) -> Lost:
     """Look at a NIC whose device is there. Raises TryAgain."""
-    whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations, settings.uplinks), list[tuple[str, str]]()
-    some += bridge_cut_off.alone(view, operations, settings.uplinks)
+    whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
     whole += ovs_cut_off.cut_off(view, operations)
     if record.nic.mode == "routed":
         rules = led_away(view, record, operations, settings.rule_preference, doubtful=False)

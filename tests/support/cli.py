@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from netcommon.cli.app import App
 from netcommon.cli.group import netcommon
-from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.context import Clock
 from netcommon.log import Recorder
@@ -66,10 +65,9 @@ class Cli:
 
 
 def equipped(root: Path) -> Cli:
-    """A node with a bridge, on which it is itself, and two taps that QEMU holds; nothing is defined."""
+    """A node with a bridge and two taps that QEMU holds; nothing is defined."""
     made = Cli(root)
-    bridge = made.host.add_bridge("br0", mtu=1400)
-    made.host.kernel.addresses.append(Address(AF_INET, "192.0.2.213", 24, bridge.index, 0))
+    made.host.add_bridge("br0", mtu=1400)
     made.host.add_tap("tap0", holder=77)
     made.host.add_tap("tap1", holder=77)
     return made
