@@ -261,9 +261,18 @@ def _told(stored: Mapping[str, Any]) -> NetworkWanted | None:
     from runtime import kept  # few NICs' networks are a registry's
 
     told = _typed(stored, "told", dict)
-    if (plain := kept.told(told)) is not None:
-        return plain
-    from runtime.networks import stored_of
+    last = _last_told[0]  # other threads read records too
+    if last is None or last[0] != told:
+        last = _last_told[0] = told, kept.told(told) or _told_in_full(told)
+    return last[1]
+
+
+#: What a record last told of a network, and what that is: a down reads its record five times, and many NICs of a node are in one network.
+_last_told: list[tuple[Mapping[str, Any], NetworkWanted] | None] = [None]
+
+
+def _told_in_full(told: Mapping[str, Any]) -> NetworkWanted:
+    from runtime.networks import stored_of  # where it is not as this version writes it
 
     try:
         return stored_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)

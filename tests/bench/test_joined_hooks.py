@@ -1,8 +1,8 @@
 """A cold hook costs hardly more on a node that has joined a registry, whether that wants an option of the NIC or not.
 
 Judged by the processor's time, in which a busy machine counts least, as a part of what the hook costs in the same round without a registry.
-It was 5 to 7 % where a hook loaded four modules more, 1.5 to 4 % where it loads one; what is over the limit is measured once more, with twice
-the rounds, and must be over it again.
+It was 5 to 7 % where a hook loaded four modules more, 1.5 to 4 % where it loads one. What is over the limit is measured once more, with
+twice the rounds, and must be over it again.
 """
 
 from __future__ import annotations
