@@ -60,7 +60,7 @@ class Problem(NetcommonError):
 
 
 class Garbled(TryAgain):
-    """What came is nothing that a registry says."""
+    """Say that what came is nothing that a registry says."""
 
 
 class Answer(NamedTuple):

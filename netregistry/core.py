@@ -107,7 +107,7 @@ class Granted(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """What was overwritten up to a revision is forgotten, by this or before."""
+    """Say up to which revision what was overwritten is forgotten, by this or before."""
 
     floor: int
 

@@ -240,6 +240,19 @@ class Folder:
             self.move(name, aside, free)
             return f"{QUARANTINE}/{free}"
 
+    def damaged(self, name: str, why: str, instead: str, readonly: bool = False) -> str:
+        """Put a damaged file aside, or whatever is in its place, bytes intact, unless ``readonly``; give what is said of it.
+
+        ``instead``: what holds without it.
+        """
+        path = f"{self.path}/{name} is damaged"
+        if readonly:
+            return f"{path}: {why}"
+        try:
+            return f"{path} ({why}): it is {self.put_aside(name)}, and {instead}"
+        except HostRefused as error:
+            return f"{path} ({why}), and could not be put aside: {error}"
+
     def link(self, name: str, target: str) -> None:
         """Replaces the symbolic link (or whatever file) ``name`` at once. Raises HostRefused."""
         self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor))

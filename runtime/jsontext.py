@@ -4,6 +4,7 @@ it for regular expressions that the compiled half does without. An error's text 
 
 from __future__ import annotations
 
+from runtime.errors import RecordTooNew, RecordUnreadable, escaped
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,3 +70,19 @@ class Decoder:
         if end < len(text):
             raise ValueError(f"Extra data: char {end}")
         return value
+
+
+def versioned(data: bytes, newest: int) -> dict[str, Any]:
+    """Read the bytes of a file of ours: an object with a schema up to ``newest``.
+
+    Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none.
+    """
+    try:
+        stored = Decoder().whole(data.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
+    if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
+        raise RecordUnreadable("not a JSON object with a schema")
+    if stored["schema"] > newest:
+        raise RecordTooNew(f"schema {stored['schema']} is newer than {newest}, the newest this version knows")
+    return stored

@@ -6,9 +6,9 @@ It is made once, when the node joins, and outlives renamings and reboots. Whoeve
 from __future__ import annotations
 
 from runtime import validate
-from runtime.errors import HostRefused, NicInvalid, RecordUnreadable, escaped
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
-from runtime.jsontext import Decoder, dumps
+from runtime.jsontext import dumps, versioned
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,18 +39,15 @@ def read(paths: Paths) -> Membership | None:
         try:
             data = folder.read(NAME, LONGEST)
             return None if data is None else _parsed(data)
-        except (RecordUnreadable, NicInvalid) as error:
+        except (RecordTooNew, RecordUnreadable, NicInvalid) as error:
             raise HostRefused(
                 f"{path} does not say which node this is: {error}", "put it back from a copy, or remove it and join anew"
             ) from None
 
 
 def _parsed(data: bytes) -> Membership:
-    try:
-        stored = Decoder().whole(data.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
-    if not isinstance(stored, dict) or set(stored) != {"schema", "uuid", "name"} or stored["schema"] != SCHEMA:
+    stored = versioned(data, SCHEMA)
+    if set(stored) != {"schema", "uuid", "name"} or stored["schema"] != SCHEMA:
         raise RecordUnreadable(f"not an object with a UUID and a name, of schema {SCHEMA}")
     uuid, name = stored["uuid"], stored["name"]
     if not (isinstance(uuid, str) and validate.is_uuid(uuid) and isinstance(name, str)):

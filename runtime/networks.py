@@ -8,9 +8,9 @@ from __future__ import annotations
 from _socket import AF_INET, AF_INET6
 
 from runtime import kept, validate
-from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
-from runtime.jsontext import Decoder, dumps
+from runtime.jsontext import dumps, versioned
 from runtime.kept import HIGHEST_MTU, HOST, LONGEST_NETWORK, LONGEST_SEARCH, LOWEST_MTU, MOST, NETWORK_SCHEMA, NETWORKS, document
 from runtime.nic import NetworkWanted
 from runtime.typed import TYPE_CHECKING
@@ -117,14 +117,7 @@ def to_json(network: NetworkWanted) -> bytes:
 
 def from_json(data: bytes, uuid: str) -> NetworkWanted:
     """Read the bytes of the file of a network. Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none."""
-    try:
-        stored = Decoder().whole(data.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
-    if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
-        raise RecordUnreadable("not a JSON object with a schema")
-    if stored["schema"] > NETWORK_SCHEMA:
-        raise RecordTooNew(f"schema {stored['schema']} is newer than {NETWORK_SCHEMA}, the newest this version knows")
+    stored = versioned(data, NETWORK_SCHEMA)
     if set(stored) != {"schema", *NetworkWanted._fields} or stored["schema"] != NETWORK_SCHEMA or stored["uuid"] != uuid:
         raise RecordUnreadable("not the fields of its schema, or another network's")
     try:
@@ -155,16 +148,8 @@ def read(paths: Paths, uuid: str, problems: list[str], readonly: bool = False) -
         except RecordTooNew as error:
             problems.append(f"{folder.path}/{name} is left alone: {error}")
         except RecordUnreadable as error:
-            problems.append(f"{folder.path}/{name} is damaged: {error}" if readonly else _quarantine(folder, name, str(error)))
+            problems.append(folder.damaged(name, str(error), "the network's guests are told what the settings say", readonly))
         return None
-
-
-def _quarantine(folder: Folder, name: str, why: str) -> str:
-    try:
-        where = folder.put_aside(name)
-    except HostRefused as error:
-        return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
-    return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the network's guests are told what the settings say"
 
 
 def write(paths: Paths, network: NetworkWanted) -> bool:

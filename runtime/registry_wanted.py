@@ -27,7 +27,7 @@ class RegistryOption(NamedTuple):
 
 
 class RegistryWanted(NamedTuple):
-    """What a registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+    """Hold what a registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
     ``tags``: those that its Ganeti cluster has, None where no such cluster is its master. ``fields``: of what only a restart gives a NIC
     (RESTART), name and value, what the registry says; it is compared, and not kept.

@@ -19,7 +19,7 @@ from __future__ import annotations
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
-from runtime.jsontext import Decoder, dumps
+from runtime.jsontext import dumps, versioned
 from runtime.kept import ENDS, LONGEST, SCHEMA, are_tags, is_option, of_json
 from runtime.kept import FIELDS as FIELDS_NOW
 from runtime.nic import LOCAL, REGISTRY, Changed
@@ -167,14 +167,8 @@ def _entry(one: Entry) -> dict[str, object]:
 
 def from_json(data: bytes) -> Wanted:
     """Reads the bytes of a file. Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none."""
-    try:
-        stored = Decoder().whole(data.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise RecordUnreadable(f"not JSON: {escaped(str(error) or type(error).__name__)}") from None
-    if not isinstance(stored, dict) or type(stored.get("schema")) is not int:
-        raise RecordUnreadable("not a JSON object with a schema")
-    if (schema := stored.pop("schema")) > SCHEMA:
-        raise RecordTooNew(f"schema {schema} is newer than {SCHEMA}, the newest this version knows")
+    stored = versioned(data, SCHEMA)
+    schema = stored.pop("schema")
     if schema not in FIELDS or "pending" not in stored:
         raise RecordUnreadable("not the fields of its schema")
     pending = stored.pop("pending")
@@ -281,17 +275,8 @@ def _read(folder: Folder, uuid: str, problems: list[str], readonly: bool = False
     except RecordTooNew as error:
         problems.append(f"{folder.path}/{name} is left alone: {error}")
     except RecordUnreadable as error:
-        problems.append(f"{folder.path}/{name} is damaged: {error}" if readonly else quarantine(folder, name, str(error)))
+        problems.append(folder.damaged(name, str(error), "the NIC has its tags' and settings' options", readonly))
     return NOTHING
-
-
-def quarantine(folder: Folder, name: str, why: str) -> str:
-    """Puts a damaged file aside, or whatever is in its place, bytes intact; returns what is said of it."""
-    try:
-        where = folder.put_aside(name)
-    except HostRefused as error:
-        return f"{folder.path}/{name} is damaged ({why}), and could not be put aside: {error}"
-    return f"{folder.path}/{name} is damaged ({why}): it is {where}, and the NIC has its tags' and settings' options"
 
 
 def write(paths: Paths, uuid: str, wanted: Wanted) -> None:

@@ -70,7 +70,7 @@ ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "re
 
 
 class Around(NamedTuple):
-    """What the driver has of the agent. ``put`` gives a job to the workers; True: with the settings as the file is today."""
+    """Give the driver what it has of the agent. ``put`` gives a job to the workers; True: with the settings as the file is today."""
 
     loop: Loop
     clock: Clock

@@ -33,7 +33,7 @@ class Beside(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a commit, or a beginning (``whole``), has changed for the node."""
+    """Hold what a commit, or a beginning (``whole``), has changed for the node."""
 
     whole: bool
     revision: Revision

@@ -146,6 +146,7 @@ class Machine:
         if (asking := self._next_asking(now)) is not None:
             self.line.flight = asking
             found.append(asking)
+        self.ownership.turned(now)
         if self.line.close and not self.line.closing:
             self.line.closing = True
             found.append(Close())
@@ -386,6 +387,8 @@ class Machine:
             own = self.inbox.nics.get(uuid)
             if own is not None:
                 self.ownership.seen(uuid, local, own)
+            elif self.inbox.complete:
+                self.ownership.missing(uuid, local)
         self.wishes.settle(nics)
 
     # -- what people are told
@@ -424,7 +427,7 @@ class Machine:
 
     @property
     def marks(self) -> int:
-        """How much is to be told."""
+        """Count what is to be told."""
         return self.outbox.marks + len(self._unclear)
 
     @property

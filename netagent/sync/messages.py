@@ -1,4 +1,4 @@
-"""What happens to a node's synchronisation, and what it asks for, as values: netagent.sync.machine has no socket, file or clock.
+"""Say as values what happens to a node's synchronisation, and what it asks for: netagent.sync.machine has no socket, file or clock.
 
 Each request but ``Close``, ``Save`` and ``Alarm`` is answered by one event, sooner or later or never: ``Watch`` by lines and one ``Ended``.
 """
@@ -25,7 +25,7 @@ class Option(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
     ``tags``: those that its Ganeti cluster has; None where that does not say them.
     """
@@ -69,7 +69,7 @@ class Marked(NamedTuple):
 
 
 class AboutMarked(NamedTuple):
-    """What there is on the node has changed: bridges, tables, switches, addresses."""
+    """Say that what there is on the node has changed: bridges, tables, switches, addresses."""
 
 
 class Lost(NamedTuple):

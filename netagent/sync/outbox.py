@@ -62,7 +62,7 @@ class Outbox:
 
     @property
     def marks(self) -> int:
-        """How much is to be told, in flight or not."""
+        """Count what is to be told, in flight or not."""
         return len(self.dirty) + len(self._reading) + len(self._flying) + self.about + (self._about_flying != 0)
 
     def batch(self) -> tuple[str, ...]:

@@ -150,6 +150,12 @@ class Ownership:
         if self._left(local, own):
             self._unknown[uuid] = None
 
+    def missing(self, uuid: str, local: Local) -> None:
+        """Take that a NIC is here, and that the registry, which has our report of it, wants none: it was gone when it was to be added."""
+        told = uuid in self._outbox.told and uuid not in self._unconfirmed
+        if told and uuid not in self.refused and not local.ganeti and local.report.state != INCOMING:
+            self._unknown[uuid] = None
+
     def _differs(self, local: Local, own: Own) -> dict[str, Any]:
         if own.master != f"node:{self._node}" or local.ganeti or local.report.state == INCOMING:
             return {}
@@ -166,6 +172,8 @@ class Ownership:
 
     def _next(self, now: float) -> _Candidate | None:
         can = self._line.can
+        for uuid in [uuid for uuid in self._unknown if uuid not in self._outbox.told]:
+            del self._unknown[uuid]  # what has not been reported comes back when it has
         for uuid in self._unknown if can(ADD, now) else ():
             if uuid not in self.refused and self._held.get(uuid, 0.0) <= now:
                 return _Candidate(ADD, uuid, self._outbox.after)
@@ -247,6 +255,13 @@ class Ownership:
             self.refused[asked.uuid] = failure.text
         elif asked.method == "POST":
             self._unknown[asked.uuid] = None
+
+    def turned(self, now: float) -> None:
+        """Take that what could be asked was: a removal that has to wait is for another look, since the NIC may come back meanwhile."""
+        doubt = self._doubt
+        if doubt is not None and doubt.method == "DELETE" and self._line.flight is not doubt:
+            self._doubt = None
+            self._strays.insert(0, (now + self._rules.confirm, Stray(doubt.uuid, doubt.match, doubt.uuid)))
 
     # -- the comparison
 

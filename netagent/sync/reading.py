@@ -22,7 +22,7 @@ UNKNOWN = -1  #: the number of a revision that is not said
 
 
 class Lie(ValueError):
-    """What came cannot be what a registry says."""
+    """Say that what came cannot be what a registry says."""
 
 
 class Revision(NamedTuple):

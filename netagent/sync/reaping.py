@@ -30,7 +30,7 @@ class Stray(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may.
+    """Hold what may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may.
 
     ``unsaid``: wanted NICs of this node that are not here, of which it has never said so: they may be about to come.
     """

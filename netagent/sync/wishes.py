@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Wishes:
-    """What is wanted, on its way to the node. What is to be told the registry of it is given back, and marked by the caller."""
+    """Bring what is wanted to the node. What is to be told the registry of it is given back, and marked by the caller."""
 
     def __init__(self, inbox: Inbox, outbox: Outbox, jobs: Jobs) -> None:
         self._inbox, self._outbox, self._jobs = inbox, outbox, jobs

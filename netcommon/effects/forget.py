@@ -19,7 +19,7 @@ class ForgetFields(NamedTuple):
 
 
 class Forget(ForgetFields, Effect):
-    """What was learnt behind the port goes, and is learnt again of what may be sent. A device that is no port any more has nothing."""
+    """Forget what was learnt behind the port; it is learnt again of what may be sent. A device that is no port any more has nothing."""
 
     __slots__ = ()
 

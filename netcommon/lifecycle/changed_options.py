@@ -1,4 +1,4 @@
-"""What is wanted of a NIC beyond what its hypervisor says (runtime.wanted), as the lifecycle meets it: what is in force, and what ends."""
+"""Tell what is wanted of a NIC beyond what its hypervisor says (runtime.wanted): what is in force, and what ends."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def nothing_passed(_uuid: str, _there: Wanted) -> bool:
 
 
 class OthersKept(Outcome):
-    """What became of a NIC that had other options than are kept of it, whether they were for a while or for good."""
+    """Say what became of a NIC that had other options than are kept of it, whether they were for a while or for good."""
 
 
 class Haste(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Pushed(NamedTuple):
-    """What became of a push: as an Outcome, and which fields the NIC has only after a restart.
+    """Say what became of a push: as an Outcome, and which fields the NIC has only after a restart.
 
     ``kept``: it is not up, so what is wanted counts from its next up on.
     """

@@ -36,7 +36,7 @@ LAYOUT = "3"  #: raised when netcommon.host.nftables.profile_table changes what 
 
 
 def rules_of(view: View, profile: str, family: int) -> tuple[str, ...]:
-    """What the template of a profile says now, one rule each. Raises TemplateInvalid."""
+    """Give what the template of a profile says now, one rule each. Raises TemplateInvalid."""
     from netcommon.templates import render  # dear, and few NICs have a firewall
 
     name = f"firewall/{profile}.j2"

@@ -67,7 +67,7 @@ def read(name: str, site: str, shipped: str = SHIPPED) -> str:
 
 
 def render(name: str, variables: Mapping[str, object], source: Source) -> str:
-    """What the template ``name`` makes of ``variables``. Raises TemplateInvalid for whatever is wrong with it, with file and line."""
+    """Give what the template ``name`` makes of ``variables``. Raises TemplateInvalid for whatever is wrong with it, by file and line."""
     _find()
     import jinja2
 

@@ -9,7 +9,7 @@ from netregistry.model import keys
 from netregistry.model.codec import Invalid, read_fields, write
 from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
-from netregistry.request import Done, matched
+from netregistry.request import ANY, Done, matched
 from netregistry.rules import allocation, claims, masters
 from netregistry.rules.networks import forced
 from runtime.errors import NicInvalid
@@ -36,8 +36,8 @@ def add(draft: Draft, part: Part) -> Done:
 
     A node takes over a NIC that another one has defined, and has no more: its guest has migrated.
 
-    A node may say (``match``) of which of its reports it is: a copy that comes after later ones is not done. An id alone does not tell that
-    of a request that was never done, and that nobody remembers.
+    A node may say (``match``) of which of its reports, the NIC's among them, it is: one that comes after later ones, or after somebody has
+    deleted the NIC, is not done. An id alone does not tell that of a request that was never done, and that nobody remembers.
     """
     allocate, found, rest = _beside(draft, part.body)
     fields = read_fields(Nic, rest, (*AT_FIRST, *FIELDS))
@@ -52,6 +52,8 @@ def add(draft: Draft, part: Part) -> Done:
         if part.match:
             matched(draft, keys.reports(node.uuid), part.match)
             draft.expect(keys.reports(node.uuid))
+            if part.match != ANY and all(where != node.uuid for where, _report, _at in draft.view.seen(fields.get("uuid", ""))):
+                raise Refused("stale", "the node has not reported this NIC")
     elif not fields.get("cluster"):
         network = draft.network(fields.get("network", ""))
         fields["cluster"] = network.cluster if network else ""
@@ -88,6 +90,8 @@ def delete(draft: Draft, part: Part) -> Done:
     masters.nic_whole(draft, nic, draft.who, forced(part))
     if draft.who.role == "node":
         _nowhere(draft, nic)
+    if draft.who.role != "importer":  # whose NICs no node adds
+        _overtake(draft, nic)
     claims.change(draft, nic, None, False)
     draft.delete(key)
     return Done(200, key, write(nic))
@@ -109,6 +113,15 @@ def _nowhere(draft: Draft, nic: Nic) -> None:
         if report.state != "stopped":
             there = draft.node(node)
             raise Refused("in-use", f"it is {report.state} on {there.name if there else node}", node=node)
+
+
+def _overtake(draft: Draft, nic: Nic) -> None:
+    """Let no node add the NIC again by a request from before its deletion: that is of reports which are not the node's latest any more."""
+    for node, _report, _revision in draft.view.seen(nic.uuid):
+        key, before = keys.reports(node), draft.view.reports(node)
+        if before is not None and node != draft.who.name:
+            draft.expect(key)
+            draft.put(key, before._replace(request=draft.request))
 
 
 def _beside(draft: Draft, body: Any, network: str = "") -> tuple[tuple[str, ...], bool, Any]:

@@ -24,7 +24,7 @@ from netregistry.client import Client
 from runtime.environment import nic_from_environment
 from runtime.membership import Membership, write
 from runtime.paths import Paths
-from tests.support.agent import Agent, agent, watched
+from tests.support.agent import Agent, agent, seconds_until, watched
 from tests.support.netns import isolate, wait_until
 from tests.support.node import Node, fresh
 from tests.support.registry import NODES
@@ -54,7 +54,7 @@ def environment(number: int) -> dict[str, str]:
 
 
 def switches(pid: int) -> int:
-    """How often the process's threads have gone to sleep: as often they were woken."""
+    """Count how often the process's threads have gone to sleep: as often they were woken."""
     found = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
@@ -72,8 +72,8 @@ def idle(running: Agent) -> dict[str, float]:
     """Let an agent have nothing to do."""
     running.rested(120)
     used, woken, begun = ran(running.pid), switches(running.pid), time.monotonic()
-    while (spent := time.monotonic() - begun) < IDLE:
-        time.sleep(min(IDLE - spent, 1.0))
+    running.lasts(IDLE)
+    spent = time.monotonic() - begun
     used, woken = ran(running.pid) - used, switches(running.pid) - woken
     return {
         "CPU of an idle agent, seconds an hour": used / spent * 3600,
@@ -83,14 +83,9 @@ def idle(running: Agent) -> dict[str, float]:
     }
 
 
-def until(holds: Callable[[], bool], pause: float = 0.0005) -> float:
+def until(holds: Callable[[], bool]) -> float:
     """Give the milliseconds until something holds."""
-    begun = time.monotonic()
-    while not holds():
-        if time.monotonic() - begun > 60:
-            raise RuntimeError("not within a minute")
-        time.sleep(pause)
-    return (time.monotonic() - begun) * 1000
+    return seconds_until(holds, 60) * 1000
 
 
 def said(took: list[float]) -> str:
@@ -104,7 +99,6 @@ class Joined:
         self.node, self.registry, self.running, self.asked = node, registry, running, asked
 
     def shown(self, number: int) -> dict[str, Any]:
-        time.sleep(0.005)  # whoever asks on and on is asked to wait
         return dict(self.asked.get(f"nics/{environment(number)['INTERFACE_UUID']}").body)
 
     def flag_in_kernel(self) -> float:

@@ -347,7 +347,7 @@ def stolen(place: Place) -> None:
 
 
 def who_gets_it(place: Place) -> set[str]:
-    """Who gets a frame for the victim: the one to whom the bridge brings it, or all."""
+    """Tell who gets a frame for the victim: the one to whom the bridge brings it, or all."""
     place.guest.drain()
     place.others["another"].send(named(b"for the victim", "aa:00:00:00:00:01", VICTIM))
     wire = place.others["the wire"].receive(lambda frame: b"for the victim" in frame, 0.5)

@@ -1,4 +1,4 @@
-"""What a registry wants, on guests that never stop sending, and in what a real DHCP client is told."""
+"""Push what a registry wants to guests that never stop sending, and see what a real DHCP client is told."""
 
 from __future__ import annotations
 

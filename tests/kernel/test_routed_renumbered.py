@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ NAME, BEFORE, NOW = "guests", "100", "300"
 NAMES = Path("/etc/iproute2/rt_tables.d/guests.conf")
 MARK = "[rules]\nmark = 0xfff0000\n"
 PINGS = 400
+
+
+@pytest.fixture(autouse=True)
+def _names() -> Iterator[None]:
+    """Give the tables their own names again: the lane's next tests have the same /etc."""
+    yield
+    NAMES.unlink(missing_ok=True)
 
 
 def called(number: str) -> None:

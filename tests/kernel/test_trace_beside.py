@@ -76,7 +76,7 @@ def test_by_source(other: Namespace) -> None:
 
 @pytest.mark.parametrize("where", [MADE, MOVED])
 def test_upon_the_bridge(other: Namespace, where: str) -> None:
-    """What the bridge's device gets may be another namespace's."""
+    """Doubt what the bridge's device gets: it may be another namespace's."""
     made = Frames(at.BRIDGED)
     for mac in (at.BRIDGE_MAC, MAC, at.OUT_MAC):
         made.sent(at.GUEST4, at.BRIDGE4, mac=mac)

@@ -13,7 +13,7 @@ from tests.support.datapath import places as at
 from tests.support.datapath.frames import ICMP, UDP, ip4, ip6, packed, summed, upper
 from tests.support.datapath.said import Frames, outcome, said
 from tests.support.frames import IPV4, IPV6, checksum, mac_bytes
-from tests.support.netns import ask, run, sysctl, wait_until
+from tests.support.netns import ask, routed_here, run, sysctl, wait_until
 
 pytestmark = pytest.mark.no_agent("trace asks no agent")
 
@@ -129,6 +129,7 @@ def test_an_address_that_may_be_anothers(words: str) -> None:
         run("ip", "-6", "address", "add", f"{own}/64", "dev", "tap0", *words.split())
         if words == "nodad":  # which the kernel sees to a moment later
             wait_until(lambda: "tentative" not in run("ip", "-6", "address", "show", "to", own), 5, "the address is used")
+            routed_here("tap0", f"{own}/64")
 
     (found,) = outcome(said(frames, more=late))
     assert found[1] and (words == "optimistic" or found[0] == ("answer" if words else ""))  # a kernel may know no optimistic ones

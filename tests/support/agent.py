@@ -87,6 +87,12 @@ class Agent:
         clock = seconds_until(condition, limit, f"{what}\n{self.output}")
         return min(clock - (waited(pid) - before), clock / contention())
 
+    def lasts(self, seconds: float) -> None:
+        """Leave it alone for so long. Raises AssertionError where it ends meanwhile."""
+        assert self._process is not None, "it does not run"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"it ended with {self._process.wait(seconds)}:\n{self.output}")
+
     def stop(self, number: int = signal.SIGTERM, seconds: float = 10) -> int:
         """Ends it; its exit status, negative for a signal."""
         assert self._process is not None, "it does not run"

@@ -119,7 +119,7 @@ class Node:
             self.turn()
 
     def mark(self, uuid: str) -> None:
-        """What happens on the node marks it; an event may be lost, as inotify loses some."""
+        """Mark what happens on the node; an event may be lost, as inotify loses some."""
         if self.world.faulty and self.world.chance.random() < 0.02:
             return
         self.tell(Marked(uuid))

@@ -71,7 +71,7 @@ class LinuxHost(Sockets):
 
 
 def _stretches(units: list[list[Request]]) -> list[list[list[Request]]]:
-    """What is sent at once: all of it, but what is to be sent by the answers to what was before it."""
+    """Give what is sent at once: all of it, but what is to be sent by the answers to what was before it."""
     if not any(is_behind(unit[0]) for unit in units):
         return [units]
     stretches: list[list[list[Request]]] = []

@@ -176,7 +176,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, report: 
 
 
 def origins(nic: Nic, settings: Settings, door: str) -> tuple[Origin, ...]:
-    """What the hypervisor said; what else is said of its network; each option that the mode has, as settings, tags and changes give it."""
+    """List what the hypervisor said, what is said of its network, and each option of the mode, as settings, tags and changes give it."""
     variables = environment_of(nic)
     found = [Origin(name, variables[name], door, True) for name in VARIABLES if variables.get(name)]
     found += _of_network(nic, settings)

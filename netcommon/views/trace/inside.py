@@ -20,7 +20,7 @@ BY_ADDRESSES, BY_PORTS = 0, 1  #: values of fib_multipath_hash_policy (ip-sysctl
 
 
 class Inside(NamedTuple):
-    """What a question names of the packet's inside."""
+    """Hold what a question names of the packet's inside."""
 
     upper: int = 0
     ports: tuple[int, int] = NO_PORTS

@@ -41,7 +41,6 @@ def registry(node: Node) -> Iterator[Served]:
 
 
 def item(client: Client, uuid: str) -> dict[str, Any]:
-    time.sleep(0.01)  # whoever asks on and on is asked to wait
     found = [each for each in client.all("nics") if each["nic"]["uuid"] == uuid]
     return found[0] if found else {"shown": {"state": "", "applied": ""}, "revision": "?"}
 

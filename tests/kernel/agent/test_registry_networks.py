@@ -1,4 +1,4 @@
-"""What a registry says of a network, on its way through a real agent to a real DHCP client."""
+"""Bring what a registry says of a network through a real agent to a real DHCP client."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PLAIN_PORT = 9
 
 
 class Said(NamedTuple):
-    """What trace says of a frame, and where it arrived."""
+    """Hold what trace says of a frame, and where it arrived."""
 
     path: Path
     arrived: frozenset[str]

@@ -78,7 +78,7 @@ def test_another_request_of_the_same_id_is_not_said_to_be_done(registry: Registr
 
 
 def test_a_history_that_was_cut_under_a_fast_clock_keeps_nobody_off(registry: Registry) -> None:
-    """What was done up to then is not remembered, whenever it was: requests are made behind that until the clock has come there."""
+    """Remember nothing of what was done up to then, whenever it was: requests are made behind that until the clock has come there."""
     year = 365 * 86400
     blue = registry.network()
     registry.do("settings.set", "", {"history_entries": 1000})

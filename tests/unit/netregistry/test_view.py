@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_left_out_and_named(registry: Registry) -> None:
 
 
 def test_nothing_is_written_over_what_cannot_be_read(registry: Registry) -> None:
-    """Who has an address may have it by that: it would be given out again."""
+    """Refuse it: who has an address may have it by that, and it would be given out again."""
     blue = registry.network()
     one, reserved = registry.nic(network=blue, allocate=["ipv4"]), "192.0.2.9"
     damaged = [f"addresses/{blue}/{one.ip}", f"macs/{blue}/{one.mac}", f"addresses/{blue}/{reserved}"]

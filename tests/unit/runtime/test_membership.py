@@ -1,4 +1,4 @@
-"""Who this node is to a registry: made once, kept, and never guessed."""
+"""Check who this node is to a registry: made once, kept, and never guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a registry says of networks: its JSON, the files, and whatever lies there."""
+"""Read what a registry says of networks: its JSON, the files, and whatever lies there."""
 
 from __future__ import annotations
 

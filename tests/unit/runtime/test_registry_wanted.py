@@ -1,4 +1,4 @@
-"""What a registry wants of a NIC, as it is taken in: ends by both clocks, and whatever nobody can want."""
+"""Take in what a registry wants of a NIC: ends by both clocks, and whatever nobody can want."""
 
 from __future__ import annotations
 

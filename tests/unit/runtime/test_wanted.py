@@ -38,7 +38,7 @@ def test_round_trip(one: Wanted, pending: Wanted | None) -> None:
 
 
 def test_the_format_before_registries(tmp_path: Path) -> None:
-    """What was pending was of this node alone then."""
+    """Read what was pending, which was of this node alone then."""
     local, pending = {"rate_in": {"value": "8mbit", "end": None, "then": None}}, {"rate_in": {"value": "9mbit", "end": None, "then": None}}
     found = from_json(json.dumps({"schema": 1, "local": local, "registry": {}, "pending": pending}).encode())
     assert found == Wanted((Entry("rate_in", "8mbit"),), pending=Wanted((Entry("rate_in", "9mbit"),)))

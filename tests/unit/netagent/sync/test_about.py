@@ -1,4 +1,4 @@
-"""What a node tells of itself: its own NICs with their addresses and state, and what there is for guests; nothing of the guests'."""
+"""Check what a node tells of itself: its own NICs with their addresses and state, and what there is for guests; nothing of the guests'."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ RULES = Rules(pause=0.1, first=(0.2, 0.2), every=1.0, confirm=0.1)
 
 
 class Agent:
-    """What of an agent a Sync has: a loop, alarms and metrics; the workers' work is done in the loop, a piece at a time."""
+    """Give a Sync what it has of an agent: a loop, alarms and metrics; the workers' work is done in the loop, a piece at a time."""
 
     def __init__(self, sim: Sim, path: str, rules: Rules = RULES) -> None:
         self.sim, self.path, self.rules = sim, path, rules
@@ -173,7 +173,7 @@ def test_a_definition_that_is_gone_goes_and_one_that_is_there_stays(agent: Agent
 
 
 def test_a_service_that_is_away(agent: Agent, sim: Sim, tmp_path: Path, service: Served) -> None:
-    """What happened meanwhile, on either side, is caught up with, by one look at what was known; and by none of all again."""
+    """Catch up with what happened meanwhile, on either side, by one look at what was known, and by none at all of it again."""
     with agent.running() as sync:
         sim.up(nic("bridged"))
         sync.marked(UUIDS[0])

@@ -1,4 +1,4 @@
-"""What a node's synchronisation asks for, event by event: marks and not messages, lies, what a service cannot do, who waits how long."""
+"""Check what a node's synchronisation asks for, event by event: marks and not messages, lies, what a service cannot do, who waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a registry says of a NIC, as its node reads it."""
+"""Read what a registry says of a NIC, as its node does."""
 
 from __future__ import annotations
 

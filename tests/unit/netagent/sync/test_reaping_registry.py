@@ -1,4 +1,4 @@
-"""What of a registry goes because it is not on the node any more, and above all what does not."""
+"""Check what of a registry goes because it is not on the node any more, and above all what does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
 from netregistry.model.nic import Report
-from tests.unit.netagent.sync.test_machine import NICS, NODE, Turned, nic
+from tests.unit.netagent.sync.test_machine import ACTIONS, NICS, NODE, Turned, nic
 
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
 
@@ -165,6 +165,20 @@ def test_a_deletion_without_answer_is_looked_at_before_it_is_asked_for_again() -
     assert [each for each in turned.asked if isinstance(each, Ask)] == []
 
 
+def test_a_deletion_that_has_to_wait_is_looked_at_again() -> None:
+    """Between the look and the request nothing else is asked: the NIC may come back, or nothing can be told any more."""
+    turned = Comparing(cap=1)
+    turned.compared()
+    turned.passes(29.0)
+    turned.machine.line.flight = busy = Hello()  # something is asked that takes long
+    turned.passes(5.0)
+    turned.here |= here(0)
+    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+    assert turned.machine.line.flight is not busy
+    turned.passes(200.0)
+    assert [each for each in turned.asked if isinstance(each, Ask)] == []
+
+
 def test_a_cap_and_an_alarm() -> None:
     turned = Comparing(cap=1)
     turned.compared()
@@ -248,6 +262,24 @@ def test_a_nic_that_its_former_node_has_still_is_taken_over_as_soon_as_that_has_
     turned.told(nic(0, "e:12", "change"), ready="e:12")
     turned.passes(100.0)
     assert [each for each in turned.asked if isinstance(each, Ask)] == []
+
+
+def test_a_nic_that_was_gone_for_a_moment_when_it_was_to_be_added_is_added() -> None:
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun()
+    turned.up(0)
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    there = turned.here.pop(NICS[0])
+    turned.tell(Answered(None, "e:11"))
+    turned.told(ready="e:11")
+    assert turned.asked == [], "it is not there"
+    turned.here[NICS[0]] = there
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    asked = turned.take(Ask)
+    assert (asked.method, asked.uuid) == ("POST", NICS[0])
 
 
 def test_marks_stand_where_reports_were_refused() -> None:

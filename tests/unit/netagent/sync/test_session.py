@@ -1,4 +1,4 @@
-"""What is on the other side of the socket may say anything, or nothing: each of it is one event, and no thread is left."""
+"""Let the other side of the socket say anything, or nothing: each of it is one event, and no thread is left."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_list_without_end(tmp_path: Path) -> None:
     ids=["cut off in a line", "ended", "nonsense", "a line of 5 MB", "no chunks"],
 )
 def test_a_stream(tmp_path: Path, said: bytes, lines: int, lie: bool) -> None:
-    """What was whole is told; then that it is over."""
+    """Tell what was whole; then that it is over."""
     with saying(str(tmp_path / "s"), CHUNKED + said), session(str(tmp_path / "s")) as (one, heard):
         one.watch("")
         for _ in range(lines):

@@ -177,7 +177,7 @@ def history(seed: int, acts: int = 40) -> World:
 
 
 def converged(world: World) -> None:
-    """What is wanted, what is seen and what is on the nodes agree, and nothing is left to be told."""
+    """Assert that what is wanted, seen and on the nodes agrees, and that nothing is left to be told."""
     assert world.registry is not None
     view = world.registry.local.view
     for node in world.nodes:
@@ -218,7 +218,7 @@ def test_every_history_converges(seed: int) -> None:
 
 
 def test_the_histories_are_not_idle() -> None:
-    """What they are to try does happen."""
+    """Assert that what they are to try does happen."""
     worlds = [history(seed) for seed in range(12)]
     counts: dict[str, int] = {}
     for world in worlds:

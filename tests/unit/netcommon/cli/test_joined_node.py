@@ -142,7 +142,7 @@ def test_define_in_a_network(joined: Cli) -> None:
 
 
 def test_an_address_is_changed_in_the_registry(joined: Cli) -> None:
-    """What is not given stays; a NIC that is up has the new address from its next start on."""
+    """Keep what is not given; a NIC that is up has the new address from its next start on."""
     joined(*TAP0, "--network", "blue")
     first = known(joined)
     joined("up", "tap0")

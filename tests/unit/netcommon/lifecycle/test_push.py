@@ -1,4 +1,4 @@
-"""What a registry wants: NICs that are up become that, whole or not at all; what is wanted of others is on disk when they come."""
+"""Push what a registry wants: NICs that are up become that, whole or not at all; what is wanted of others is on disk when they come."""
 
 from __future__ import annotations
 

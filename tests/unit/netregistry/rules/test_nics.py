@@ -224,11 +224,28 @@ def test_a_nodes_nic_moves_with_its_guest(registry: Registry) -> None:
 def test_a_copy_of_a_nodes_request_is_of_its_reports(registry: Registry) -> None:
     """One that was never done, and that nobody remembers, is not done after later reports: its id alone would not tell."""
     who = registry.join(0)
-    registry.report(who)
-    at = registry.local.view.shown_revision(f"reports/{who.name}")
     body = {"uuid": "00000001-1111-4111-8111-111111111111", "mac": "aa:00:00:00:00:01", "found": True}
+    registry.report(who, {"nic": body["uuid"], "state": "stopped"})
+    at = registry.local.view.shown_revision(f"reports/{who.name}")
     late = registry.call("nic.add", "", body, at)
     assert registry.ask("nic.add", "", body, who, at).status == 201
     registry.do("nic.delete", body["uuid"], None, who)
     registry.report(who)
     assert registry.local.answer(late, who).status == 412 and registry.local.view.nic(str(body["uuid"])) is None
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_nodes_request_from_before_a_deletion_is_not_done_after_it(registry: Registry, reported: bool) -> None:
+    """Where the node has reported the NIC the deletion ends what it has asked by that; and of one that it has not it asks nothing."""
+    first, second = registry.join(0), registry.join(1)
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    registry.report(second, *([{"nic": nic.uuid, "state": "running"}] if reported else []))
+    at = registry.local.view.shown_revision(f"reports/{second.name}")
+    late = registry.call("nic.add", "", {"uuid": nic.uuid, "mac": nic.mac, "found": True}, at)
+    registry.do("nic.delete", nic.uuid)
+    response = registry.local.answer(late, second)
+    assert (response.status, response.body["type"].rpartition("/")[2]) == (412, "stale")
+    assert registry.local.view.nic(nic.uuid) is None
+    registry.report(second, {"nic": nic.uuid, "state": "running"})
+    at = registry.local.view.shown_revision(f"reports/{second.name}")
+    assert registry.ask("nic.add", "", {"uuid": nic.uuid, "mac": nic.mac, "found": True}, second, at).status == 201, "it is there"

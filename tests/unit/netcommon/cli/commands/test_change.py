@@ -216,7 +216,7 @@ def test_nor_does_an_instances_or_a_label_that_several_have(cli: Cli, instance: 
 
 
 def test_a_nic_that_is_only_defined_is_called_so_too(cli: Cli) -> None:
-    """What is kept of it is taken back by its name. One that is called as the word of an option is named by its UUID."""
+    """Take back by its name what is kept of it. One that is called as the word of an option is named by its UUID."""
     uuid = called(cli, "vm=3")
     cli("change", "vm=3", "rate_in=8mbit")
     cli("down", "--force", "vm=3")

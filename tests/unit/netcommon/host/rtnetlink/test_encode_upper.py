@@ -1,4 +1,4 @@
-"""What lies upon a device, connections, policies of IPsec and tentative addresses, read from bytes, also from bytes that are cut off."""
+"""Read what lies upon a device, connections, policies of IPsec and tentative addresses from bytes, also from such that are cut off."""
 
 from __future__ import annotations
 
