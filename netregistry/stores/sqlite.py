@@ -47,7 +47,7 @@ from netregistry.stores.sqlite_file import (
     synchronise_folder,
     translated,
 )
-from netregistry.stores.sqlite_watch import SqliteWatch
+from netregistry.stores.sqlite_watch import SqliteWatch, batches, behind
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class SqliteStore:
         low = max(checked_prefix(prefix), checked_prefix(after))
         more_than = ">" if after and after >= prefix else ">="
         where = f"key {more_than} ? AND key < ?"
-        bounds = (low, _behind(prefix))
+        bounds = (low, behind(prefix))
         self._let_copy()
         with self._reading() as database:
             if revision > self._revision:
@@ -201,9 +201,8 @@ class SqliteStore:
                     if (row[0] if row else 0) != expected:
                         raise Conflict(key, row[0] if row else 0)
                 used = {change.lease: None for change in changes if isinstance(change, Put) and change.lease in self._unused}
-                if used:
-                    rows = [(lease, self._leases[lease][0]) for lease in used]
-                    database.executemany("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", rows)
+                for lease in used:
+                    database.execute("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", (lease, self._leases[lease][0]))
                 done = self._change(database, changes)
             for lease in used:
                 del self._unused[lease]
@@ -278,21 +277,17 @@ class SqliteStore:
             if start <= self._floor:
                 raise Compacted(self._floor)
             last = min(self._revision, start + AT_ONCE - 1)
-            if last < start:  # nothing was committed: a service asks this before and after whatever it does
-                return (Batch(start - 1, ()),)
+            if last < start:
+                return (Batch(start - 1, ()),)  # as it mostly is: a service asks this before and after whatever it does
             if start == self._newest.revision:  # as it is after each commit, for whoever has made it
                 return (Batch(start, tuple(change for change in self._newest.changes if change.key.startswith(prefix))),)
             with self._reading() as database:
                 rows = database.execute(
                     "SELECT revision, key, value FROM versions WHERE revision BETWEEN ? AND ? AND key >= ? AND key < ? "
                     "ORDER BY revision, place",
-                    (start, last, prefix, _behind(prefix)),
-                ).fetchall()
-        found: dict[int, list[Changed]] = {}
-        for revision, key, value in rows:
-            found.setdefault(revision, []).append(Changed(key, value))
-        batches = tuple(Batch(revision, tuple(changes)) for revision, changes in found.items())
-        return batches if batches and batches[-1].revision == last else (*batches, Batch(last, ()))
+                    (start, last, prefix, behind(prefix)),
+                )
+                return batches(rows.fetchall(), last)
 
     def wake(self) -> None:
         """Let every watch look whether it has ended."""
@@ -308,9 +303,8 @@ class SqliteStore:
             self._open()
             self._granted += 1  # it is written with what is written first with it: one that nobody has used may be another's after a crash
             self._unused[self._granted] = None
-            until = self._now() + seconds
-            self._leases[self._granted] = (seconds, until)
-            self._soonest = min(self._soonest, until)
+            self._leases[self._granted] = (seconds, self._now() + seconds)
+            self._soonest = min(self._soonest, self._now() + seconds)
             return self._granted
 
     def keep(self, lease: int) -> bool:
@@ -353,7 +347,6 @@ class SqliteStore:
         """End the leases whose time is over; give the seconds until one may end again, infinity where there is none.
 
         SQLite does nothing by itself: whoever has the store open calls this in time. Thousands end together where a service was held up.
-        Thousands are kept, too: they are looked through when the first of them would have ended, had it not been.
         """
         with self._lock:
             self._open()
@@ -505,8 +498,3 @@ class SqliteStore:
         if self._database.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._database.execute("ROLLBACK")
-
-
-def _behind(prefix: str) -> str:
-    """Give a text that is greater than every key below ``prefix``: keys are ASCII."""
-    return prefix + "\x7f"

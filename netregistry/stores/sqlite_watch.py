@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from netregistry.stores.base import Batch, Changed
 
-    from netregistry.stores.base import Batch
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 class SqliteWatch:
@@ -39,3 +39,17 @@ class SqliteWatch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def batches(rows: Iterable[tuple[int, str, bytes | None]], last: int) -> tuple[Batch, ...]:
+    """Give the commits of rows (revision, key, value), in their order; up to ``last`` there are no others."""
+    found: dict[int, list[Changed]] = {}
+    for revision, key, value in rows:
+        found.setdefault(revision, []).append(Changed(key, value))
+    made = tuple(Batch(revision, tuple(changes)) for revision, changes in found.items())
+    return made if made and made[-1].revision == last else (*made, Batch(last, ()))
+
+
+def behind(prefix: str) -> str:
+    """Give a text that is greater than every key below ``prefix``: keys are ASCII."""
+    return prefix + "\x7f"
