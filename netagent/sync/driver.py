@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import hands, local
 from netagent.sync.about import about
+from netagent.sync.jobs import NIC
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
     Alarm,
     Apply,
+    Check,
     Close,
     Did,
     Drop,
     DropNetwork,
     Ended,
     Failure,
+    Keep,
     Line,
     Look,
     Looked,
@@ -176,7 +179,7 @@ class Sync:
             self._work(Key(LOOK, "look"), partial(self._look, request), lambda _why: Looked({}, frozenset(request.uuids)))
         elif isinstance(request, Survey):
             self._work(Key(LOOK, "survey"), self._survey, lambda why: Surveyed({}, why))
-        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self._work(Key(DO, "/".join(request.key)), partial(self._job, request), lambda why: Did(request.key, "", why, again=True))
         elif isinstance(request, Watch):
             self._session.watch(request.start)
@@ -263,7 +266,7 @@ class Sync:
             "registry told up to": str(machine.inbox.ready or "nothing"),
             "registry marks": machine.marks,
             "registry jobs": len(machine.jobs),
-            "NICs that are not as the registry wants": len(machine.outbox.refused),
+            "NICs that are not as the registry wants": len(machine.wishes.refused(NIC)),
             "NICs that the registry does not know": len(machine.ownership.foreign),
         }
 
@@ -274,7 +277,7 @@ class Sync:
         metrics.gauge("netcommon_registry_heard_seconds", round(heard, 3))
         metrics.gauge("netcommon_registry_revision", float(machine.inbox.ready.number if machine.inbox.ready else 0))
         metrics.gauge("netcommon_registry_marks", float(machine.marks))
-        metrics.gauge("netcommon_registry_refused", float(len(machine.outbox.refused)))
+        metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
 
