@@ -69,6 +69,12 @@ class Agent:
         after = client.get(f"nodes/{NODES[0]}").body["reports"]
         client.change("POST", f"nodes/{NODES[0]}/reports", {"after": after, "nics": [], "removed": [uuid]})
 
+    def passes(self, seconds: float) -> None:
+        """Let the loop go on for a while."""
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            self.loop.turn(0.05)
+
     def until(self, holds: Callable[[], Any], what: str) -> None:
         limit = time.monotonic() + LIMIT
         while not holds():

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from netagent.reconcile.keyed_pool import Key
+from netagent.sync import connection, driver, hands
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.push import applied
 from netregistry.service import queries
 from runtime import definitions
+from runtime.errors import TryAgain
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
@@ -39,8 +42,8 @@ def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, se
         agent.until(lambda: sync.machine.idle, "nothing is left")
         status = sync.status()
         assert status["registry"] == "in step" and status["registry marks"] == 0
+        assert agent.metrics.value("netcommon_registry_connected") == 1
     assert agent.alarms.active() == {}
-    assert agent.metrics.value("netcommon_registry_connected") == 1
 
 
 def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: Agent, sim: Sim, service: Served) -> None:
@@ -157,3 +160,43 @@ def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:
         agent.until(lambda: sync.machine.line.reason, "nobody answers")
         assert "no registry is served" in str(sync.status()["registry"])
     assert sim.picture() == before
+
+
+def test_nothing_is_done_for_a_registry_that_the_node_has_left(
+    agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was to be tried again, nor what comes from it late, nor a look at the node; and there is no alarm of it."""
+    monkeypatch.setattr(driver, "ABOUT_SELDOM", 0.5)
+    monkeypatch.setattr(connection, "SILENT", 0.5)
+
+    def busy(*_args: object) -> None:
+        raise TryAgain("somebody is at work on it")
+
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        before = sim.picture()
+        with monkeypatch.context() as patched:
+            patched.setattr(hands, "push", busy)
+            service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+            agent.until(lambda: sync.machine.jobs._later, "it is to be tried again")
+        agent.until(lambda: sync.machine.jobs._doing, "a worker is about to")
+        asked = list(agent.asked)
+        sync.close(0.0)
+        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(Key(driver.LOOK, "survey"), "no")):
+            tell()
+        agent.passes(2.0)
+        assert agent.asked == asked and sim.picture() == before
+        assert agent.alarms.active() == {} and agent.metrics.value("netcommon_registry_connected") == 0
+
+
+def test_what_cannot_be_written_as_json_is_asked_for_again(agent: Agent, sim: Sim, service: Served) -> None:
+    """Such as what a registry has nested deeper than this can: nothing of it ends the agent."""
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with agent.running() as sync:
+        sync._save({"nested": nested})
+    assert any("is asked for anew" in line for line in sim.lines)
