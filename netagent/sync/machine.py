@@ -320,7 +320,7 @@ class Machine:
     def _line(self, event: Line, now: float) -> None:
         if not self.line.stream or self.line.close:
             return
-        self.line.heard(now)
+        self.line.streamed(now)
         try:
             found = self.inbox.line(event.said, event.size)
         except Foreign as lie:
@@ -362,6 +362,7 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
+        line.cut = failure.text
         line.rewatch = max(line.rewatch, now + self._pause())
 
     def _lied(self, text: str, now: float) -> None:

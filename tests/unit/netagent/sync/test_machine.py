@@ -535,6 +535,7 @@ def test_what_a_service_cannot_do_is_left_alone_and_tried_again_hourly() -> None
     sent = []
     for _ in range(380):
         turned.passes(10.0)
+        turned.told()
         while turned.asked and not isinstance(turned.asked[0], Send | Ask):
             request = turned.asked.pop(0)
             can = {"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}
@@ -612,6 +613,21 @@ def test_a_twin_is_an_alarm_when_its_lease_would_have_ended(turned: Turned) -> N
         turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
     turned.passes(40.0)
     assert "another agent" in turned.alarms["registry-node"]
+
+
+def test_a_service_that_answers_and_whose_stream_tells_nothing_is_an_alarm(turned: Turned) -> None:
+    """Whoever listens there takes it, and no line ever comes: nothing that is wanted does."""
+    turned.begun(nic(0))
+    for _ in range(4):
+        assert turned.alarms.get("registry", "") == ""
+        turned.tell(Ended(Failure("", "the registry's stream was cut off: it comes too slowly")))
+        turned.take(Hello)
+        turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+        turned.passes(16.0)
+        turned.take(Watch)
+    assert "too slowly" in turned.alarms["registry"]
+    turned.told(ready="e:12")
+    assert turned.alarms["registry"] == ""
 
 
 # -- an hour apart
