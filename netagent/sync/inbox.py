@@ -190,6 +190,7 @@ class Inbox:
                 "revision": own.wanted.revision,
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
+                "tags": own.wanted.tags,
                 "fields": own.fields,
             }
             for uuid, own in self.nics.items()
@@ -210,6 +211,7 @@ class Inbox:
                         str(revision_of(each["revision"])),
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
+                        None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
                     ),
                     dict(each["fields"]),
                 )

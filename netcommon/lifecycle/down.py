@@ -9,6 +9,7 @@ from netcommon.operations import unusable
 from netcommon.operations.base import to_json
 from netcommon.operations.link import marked_down, orphan, shut
 from runtime import ganeti
+from runtime.environment import is_twin
 from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
 from runtime.lookup import find
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
@@ -150,9 +151,13 @@ def left(node: Node, uuid: str, call: Call) -> None:
 def _forget(node: Node, uuid: str, call: Call) -> None:
     """Drops what was changed of a NIC, if it leaves this node for good."""
     if call.context in LEAVING and any_changed(node):
-        from netcommon.lifecycle.changed_options import forget
+        from runtime.kept import plain  # on most nodes nothing was ever changed
 
-        forget(node, uuid, call.log)
+        found = plain(node.paths, uuid)
+        if found is None or found.local:
+            from netcommon.lifecycle.changed_options import forget
+
+            forget(node, uuid, call.log)
 
 
 def holder(node: Node, view: View, record: Record, call: Call) -> str:
@@ -172,6 +177,13 @@ def holder(node: Node, view: View, record: Record, call: Call) -> str:
     return f"process {found}" if found else "its hypervisor"
 
 
+def _undecided(node: Node, record: Record) -> bool:
+    """Tell whether something may be pending of what is kept of a NIC."""
+    from runtime.kept import plain
+
+    return is_twin(record.nic) or plain(node.paths, record.uuid) is None
+
+
 def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Record:
     """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out.
 
@@ -179,7 +191,7 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
 
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
-    if record.state in (UP, CLOSING) and any_changed(node):
+    if record.state in (UP, CLOSING) and any_changed(node) and _undecided(node, record):
         from netcommon.lifecycle.changed_options import settle
 
         problems: list[str] = []
