@@ -221,6 +221,6 @@ class Inbox:
                 str(uuid): Network(str(revision_of(each["revision"])), dict(each["value"])) for uuid, each in document["networks"].items()
             }
             proved = revision_of(document["proved"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.ready, self._proved = nics, networks, ready, proved
