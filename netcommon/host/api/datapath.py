@@ -96,7 +96,7 @@ class BridgeState(NamedTuple):
     group_fwd_mask: int = 0
     snooping: bool = True
     querier: bool = False  #: it asks for members of groups itself, or hears somebody who does
-    nf_call: tuple[bool, bool] = (False, False)  #: it calls iptables, ip6tables by itself
+    nf_call: tuple[bool, bool, bool] = (False, False, False)  #: it calls iptables, ip6tables, arptables by itself
     ageing: bool = True  #: it learns; False: entries would be of age at once (ageing_time 0), and are not made
     vlan_snooping: bool = False  #: each VLAN has groups of its own (mcast_vlan_snooping)
     mst: bool = False  #: each VLAN has a state by its tree (mst_enabled)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
+from netcommon.host.api.datapath import BridgeState
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
 from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetLink, SetSysctl
 from netcommon.host.simulated.host import MemoryHost
@@ -219,6 +220,22 @@ def test_bridged_frames_through_the_filters_of_routed_ones(ward: Ward) -> None:
     ward.host.kernel.settings.put("net/bridge/bridge-nf-call-iptables", "1")
     (finding,) = ward.found("netfilter")
     assert "bridge-nf-call-iptables=0" in finding.remedy
+
+
+def test_frames_of_one_bridge_through_the_filters_of_routed_ones(ward: Ward) -> None:
+    """A bridge's own setting is as good, where br_netfilter is there; and is not told twice."""
+    kernel = ward.host.kernel
+    kernel.bridge_states[ward.host.add_bridge("br0").index] = BridgeState(nf_call=(True, False, True))
+    ward.host.add_bridge("br1")
+    assert ward.found("netfilter") == []
+    kernel.settings.put("net/bridge/bridge-nf-call-iptables", "0")
+    (finding,) = ward.found("netfilter")
+    assert finding.remedy.endswith("ip link set dev br0 type bridge nf_call_iptables 0")
+    for name in ("iptables", "arptables"):
+        kernel.settings.put(f"net/bridge/bridge-nf-call-{name}", "1")
+    assert [finding.text.partition(" ")[0] for finding in ward.found("netfilter")] == [
+        f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "arptables")
+    ]
 
 
 class TestOvs:
