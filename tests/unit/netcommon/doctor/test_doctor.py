@@ -524,6 +524,15 @@ class TestLeftovers:
         ward.record(index)
         assert ward.found("leftovers") == []
 
+    def test_a_device_whose_record_a_newer_version_has_written(self, ward: Ward) -> None:
+        """It is on record: a restart of its guest would not make it readable."""
+        index = ward.tap("tap0")
+        ward.record(index)
+        ward.host.execute([SetLink(index, alias=f"{UUID} web1/0", up=True)], stop=True)
+        (path,) = (ward.root / "run/netcommon/nics").iterdir()
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
+        assert ward.found("leftovers") == [] and len(ward.found("records")) == 1
+
     @pytest.mark.parametrize("change", ["gone", "another"])
     def test_a_record_whose_device_is_gone(self, ward: Ward, change: str) -> None:
         index = ward.tap("tap0")
