@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
+from netcommon.doctor.services import ABSENT
 from netcommon.host.api.datapath import BridgeState
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
 from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetLink, SetSysctl
@@ -286,11 +287,15 @@ class TestOvs:
                 ("tap1", "", -1),
                 ("ovs0", "internal", 65534),
                 ("vx", "vxlan", -1),
+                ("eth7", "", -1),
             )
         ]
+        ward.host.switch.insert(OvsPort("eth7", "ovs0"))
         with self.serve(ward, lambda _: [{"rows": rows}]):
-            assert ward.found("leftovers") == [
+            found = [finding for finding in ward.all() if finding.topic in ("leftovers", "ovs") and finding.level != "ok"]
+            assert found == [
                 Finding("warning", "leftovers", "OVS port tap9: its device is gone", "ovs-vsctl del-port tap9"),
+                Finding("warning", "ovs", "OVS port eth7 on ovs0: its device is not there", ABSENT),
                 Finding("warning", "leftovers", "OVS port tap3 on ovs0: its device is gone", "netcommon gc"),
             ]
 
