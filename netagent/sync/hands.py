@@ -48,7 +48,7 @@ def _done(node: Node, job: Doing, call: Call) -> tuple[str, ...]:
 
 def wanted(asked: Wanted) -> RegistryWanted:
     """Give what is wanted as the node keeps it."""
-    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network)
+    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network, asked.tags)
 
 
 def applied(record: Record) -> str:

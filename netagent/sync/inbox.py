@@ -155,6 +155,7 @@ class Inbox:
                 "revision": own.wanted.revision,
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
+                "tags": own.wanted.tags,
                 "fields": own.fields,
             }
             for uuid, own in self.nics.items()
@@ -174,12 +175,13 @@ class Inbox:
                         str(revision_of(each["revision"])),
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
+                        None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
                     ),
                     dict(each["fields"]),
                 )
                 for uuid, each in document["nics"].items()
             }
             networks = {str(uuid): str(revision_of(each)) for uuid, each in document["networks"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.ready = nics, networks, ready

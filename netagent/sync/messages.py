@@ -25,11 +25,15 @@ class Option(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none."""
+    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+
+    ``tags``: those that its Ganeti cluster has; None where that does not say them.
+    """
 
     revision: str
     options: tuple[Option, ...] = ()
     network: str = ""
+    tags: tuple[str, ...] | None = None
 
 
 class Local(NamedTuple):

@@ -10,6 +10,7 @@ from netregistry.model.kinds import FOREVER
 from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
+from runtime.networks import tags_of
 from runtime.registry_wanted import ADDRESSES
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
@@ -101,7 +102,11 @@ def wanted_of(line: Told) -> Wanted:
         raise Lie(f"NIC {line.uuid}: its addresses are no list of at most {MOST_OPTIONS}")
     if more and all(each.name != ADDRESSES for each in found):
         found = (*found, Option(ADDRESSES, ",".join(more)))
-    return Wanted(str(line.revision), found, network)
+    try:
+        tags = tags_of(line.value)
+    except NetcommonError as error:
+        raise Lie(f"NIC {line.uuid}: {error}") from None
+    return Wanted(str(line.revision), found, network, tags)
 
 
 def _option(uuid: str, said: object) -> Option:

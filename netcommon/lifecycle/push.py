@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from netcommon.lifecycle.context import Call, Node
-    from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import NetworkWanted, Nic
     from runtime.record import Record
     from runtime.registry_wanted import RegistryWanted
     from runtime.wanted import Wanted
@@ -60,7 +59,8 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
         outcome = change(node, uuid, call, lambda before: taken(before, asked, changed_options.moment(node)), closing=True)
         twin = changed_options.twin_of(node, record.nic)
         if twin is not None and _is_up(node, twin):
-            change(node, twin.key, about(call, twin), unchanged, closing=True)
+            tags = asked.tags if asked.tags is None or (now := node.store.read(uuid)) is None else now.nic.tags
+            change(node, twin.key, about(call, twin), unchanged, tags, closing=True)
         restart = pending_restart(record.nic, asked)
         return Pushed(outcome.changed, outcome.text + (f"; pending restart: {', '.join(restart)}" if restart else ""), restart)
     raise TryAgain(f"NIC {uuid} comes and goes")
@@ -128,7 +128,7 @@ def drop(node: Node, uuid: str, call: Call) -> bool:
         if _up(node, uuid) is not None:
             return False
         found = _there(node, uuid, call)
-        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="")
+        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None)
         if after != found:
             wanted.write(node.paths, uuid, after)
         return True
