@@ -110,6 +110,8 @@ class OvsForwarding(NamedTuple):
     config: tuple[tuple[int, tuple[str, ...]], ...] = ()
     #: the numbers of the ports whose frames some flow takes on that is no spoof guard's, 0: of all; None: there are too many flows to tell
     taken: frozenset[int] | None = frozenset({0})
+    #: by the numbers of ports: the match of a flow that is not ours and drops all that comes in there, before another takes any of it on
+    dropped: tuple[tuple[int, str], ...] = ()
 
 
 class DeviceState(NamedTuple):
