@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.sync.connection import Connection
+from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
 from netagent.sync.jobs import Jobs
 from netagent.sync.messages import (
@@ -41,7 +41,7 @@ from netagent.sync.messages import (
 )
 from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
-from netagent.sync.reading import Lie
+from netagent.sync.reading import Lie, revision_of
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Machine:
         kept: Mapping[str, Any] | None = None,
     ) -> None:
         self.node, self.rules, self._request, self._chance = node, rules, request, chance
-        self.outbox = Outbox(self._is_wanted)
+        self.outbox = Outbox(self._is_wanted, self._is_refused)
         self.inbox = Inbox(node, self.outbox.mine)
         if kept is not None:
             self.inbox.load(kept)
         self.jobs = Jobs()
-        self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
+        self.wishes = Wishes(self.inbox, self.outbox, self.jobs, rules.every)
         self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
@@ -93,10 +93,11 @@ class Machine:
     def take(self, event: Event, now: float) -> None:
         """Take what has happened."""
         if isinstance(event, Line) and self._is_sign(event):
-            self.line.heard(now)
+            self.line.streamed(now)
             return
         self._calm = False
         if isinstance(event, Marked):
+            self.wishes.marked(event.uuid)
             self.mark(event.uuid, now)
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
@@ -110,7 +111,7 @@ class Machine:
             self._settle(event.nics)
             self.ownership.surveyed(event, now)
         elif isinstance(event, Did):
-            uuid = self.wishes.did(event, now + self._pause())
+            uuid = self.wishes.did(event, now, now + self._pause())
             if uuid is not None:
                 self.mark(uuid, now)
         elif isinstance(event, Line):
@@ -132,6 +133,9 @@ class Machine:
     def _is_wanted(self, uuid: str) -> bool:
         return uuid in self.inbox.nics or not self.inbox.complete
 
+    def _is_refused(self, uuid: str) -> str:
+        return self.wishes.why(uuid)
+
     # -- what is to be done
 
     def turn(self, now: float) -> list[Request]:
@@ -145,6 +149,9 @@ class Machine:
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
+        self.wishes.turn(now)
+        if self.wishes.anew:
+            self._ask_anew()
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
@@ -178,7 +185,7 @@ class Machine:
 
     def _due(self, now: float) -> float:
         line = self.line
-        times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
+        times = [self.jobs.due(now), self.wishes.due(), self.ownership.due(now), line.due(now), self._retried]
         if line.flight is None and line.greeted and line.ready:
             if self.outbox.flight is not None or self.ownership.asks:
                 times.append(line.rest)
@@ -229,6 +236,8 @@ class Machine:
             return
         self.line.heard(now)
         try:
+            if event.revision:
+                self.inbox.proves(revision_of(event.revision))
             if isinstance(asked, Hello):
                 if self.line.hello(event.body):
                     self._another_epoch(now)
@@ -324,12 +333,13 @@ class Machine:
     def _is_sign(self, event: Line) -> bool:
         """Tell whether a line is a sign of life and nothing else: one that comes every few seconds, and changes nothing."""
         line = self.line
-        return line.stream and not (line.close or line.doubtful or self.ownership.waits) and self.inbox.repeats(event.said)
+        expected = line.stream and not (line.close or line.doubtful or self.ownership.waits or self._alarms.get(UNREACHABLE))
+        return expected and self.inbox.repeats(event.said)
 
     def _line(self, event: Line, now: float) -> None:
         if not self.line.stream or self.line.close:
             return
-        self.line.heard(now)
+        self.line.streamed(now)
         try:
             found = self.inbox.line(event.said, event.size)
         except Foreign as lie:
@@ -371,11 +381,17 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
+        line.cut = failure.text
         line.rewatch = max(line.rewatch, now + self._pause())
 
     def _lied(self, text: str, now: float) -> None:
         """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
         self.line.lied(text, now + self._pause())
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Let the stream tell all of it again."""
+        self.wishes.anew = False
         self.inbox.forget()
         if self.line.stream:
             self.line.close = True
@@ -418,7 +434,7 @@ class Machine:
 
     def _refused(self) -> str:
         """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        aside, parts = self.outbox.aside, (self.ownership.refused, self.wishes.refused, self.outbox.refused)
+        aside, parts = self.outbox.aside, (self.ownership.refused, self.wishes.refused())
         if not (aside or any(parts)):
             return ""
         refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}
@@ -441,7 +457,8 @@ class Machine:
 
     @property
     def _saveable(self) -> bool:
-        return self.inbox.complete and self.inbox.ready != self._saved[1] and not self.jobs
+        ready = self.inbox.ready
+        return self.inbox.complete and ready != self._saved[1] and not self.jobs and not self.wishes.telling
 
     def _to_save(self, now: float) -> bool:
         return now >= self._saved[0] + SAVED and self._saveable
