@@ -182,6 +182,6 @@ class Inbox:
                 for uuid, each in document["nics"].items()
             }
             networks = {str(uuid): str(revision_of(each)) for uuid, each in document["networks"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.ready = nics, networks, ready

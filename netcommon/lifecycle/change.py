@@ -343,7 +343,7 @@ def _changed(
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
         try:
-            _keep(node, nic, pending, before)
+            _keep(node, nic, pending, after if attempt.done else before)  # Ctrl-C may come when it holds already
         except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
@@ -354,13 +354,18 @@ def _changed(
             raise failure
 
         return failed
+    cut: Interrupted | None = None
     try:
         _keep(node, nic, pending, after)
+    except Interrupted as error:
+        cut = error
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
         try:
+            if cut is not None:
+                raise cut
             give_back(node, call)
             if attempt.settled is not None:
                 elsewhere = _to_be_told(node, record, attempt.settled)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
+#: Seconds for which a down waits for locks although its time is over: what it has begun is better ended than left to gc.
+PATIENCE = 2.0
 #: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
 LEAVING = frozenset({HOT_REMOVE, MIGRATE})
 
@@ -244,14 +246,39 @@ def _finish(node: Node, record: Record, call: Call, held: Locks, view: View) -> 
         _one_of_two(node, record, twin, operations)
         twin = None
     owe(node, record, record.operations, call.log)
-    record = farewell(node, record, call)
+    # where the NIC has come back to this device, what it has there now is not undone with what was left of before
+    again = execute.decode(twin)[0] if here and twin else []
+    try:
+        record = farewell(node, record, call)
+        _undo(node, stored, record, operations, again, call, held)
+    except Interrupted:
+        _end_what_is_begun(node, stored, record, operations, again, call, held)
+        raise
+
+
+def _end_what_is_begun(
+    node: Node, stored: Record, record: Record, operations: Sequence[Operation], again: Sequence[Operation], call: Call, held: Locks
+) -> None:
+    """Undo the rest of a NIC whose down is on record, when the call is told to end: from there no way leads back."""
+    try:
+        there = node.store.read(record.key)
+        if there is not None and there.state == REVERTING:
+            _undo(node, stored, record._replace(state=REVERTING, scripts=False, before=None), operations, again, call, held)
+    except NetcommonError as error:
+        call.log.error(f"it is not down yet, and left to gc: {error}")
+
+
+def _undo(
+    node: Node, stored: Record, record: Record, operations: Sequence[Operation], again: Sequence[Operation], call: Call, held: Locks
+) -> None:
+    """Revert the operations of a record and remove it, ``stored`` by its device's former name. ``again``: what is kept."""
+    held.lasts(max(call.deadline, node.clock.now() + PATIENCE))  # scripts may have used up all there was
     held.anew(execute.locks_of(operations))  # a device that was renamed since has others than those by which this call began
     if record.device != stored.device:
         for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)
     left = execute.in_place(execute.in_order(operations))
-    if here and twin:  # the NIC has come back to this device: what it has there now is not undone with what was left of before
-        again = execute.decode(twin)[0]
+    if again:
         both, left = left, execute.Among(again).leaves(left)
         its = [operation for operation in both if operation not in left]
         for key in set(execute.keys_of(its)) - set(execute.keys_of(left)):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.netns import run, wait_until
+from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
 from tests.support.routed import MAC, drift, mend, reaches
@@ -35,6 +36,11 @@ CASES = {
     "secure": (["ovs-vsctl set Bridge ovs0 fail_mode=secure", "ovs-ofctl del-flows ovs0"], NO_FLOW),
     "dropped": (["ovs-ofctl del-flows ovs0", "ovs-ofctl add-flow ovs0 priority=0,actions=drop"], NO_FLOW),
     "another's": (["ovs-ofctl del-flows ovs0", "ovs-ofctl add-flow ovs0 priority=9,in_port=up0,actions=NORMAL"], NO_FLOW),
+    "another's, of OpenFlow 1.0": (
+        ["ovs-ofctl del-flows ovs0", "ovs-ofctl -O OpenFlow10 add-flow ovs0 in_port=up0,actions=NORMAL"],
+        NO_FLOW,
+    ),
+    "the node's": (["ovs-ofctl del-flows ovs0", "ovs-ofctl add-flow ovs0 priority=9,in_port=LOCAL,actions=NORMAL"], NO_FLOW),
     "its own": (
         [
             "ovs-ofctl del-flows ovs0",
@@ -86,3 +92,38 @@ def test_echoes_decide(node: Node, ovs: OpenVswitch, case: str, guard: bool) -> 
         run(*remedy.partition(", or")[0].split())
     wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "what was mended")
     assert lost() == []
+
+
+def placed(node: Node, ovs: OpenVswitch, **changes: str) -> Namespace:
+    """Put a guest on a bridge with an uplink, and bring its NIC up."""
+    node.outside("up0", f"{OUTSIDE}/24")
+    ovs.bridge("ovs0", "up0")
+    guest = node.namespaced()
+    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
+    guest.run("ip", "link", "set", "eth0", "up")
+    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
+    done = rundoor("kvm-ifup", {**NIC, **changes})
+    assert (done.status, done.stderr) == (0, "")
+    return guest
+
+
+def test_a_protected_guest_reaches_the_node(node: Node, ovs: OpenVswitch) -> None:
+    """The node's own port is no other guest's: that the uplink is protected may be meant."""
+    guest = placed(node, ovs, TAGS="netcommon:0:spoof_guard:off")
+    run("ip", "address", "add", "10.0.0.9/24", "dev", "ovs0")
+    run("ip", "link", "set", "ovs0", "up")
+    run(*PROTECTED.split())
+    wait_until(lambda: reaches(guest, OUTSIDE) == [], 10, "both are protected")
+    assert reaches(guest, "10.0.0.9") == ["10.0.0.9"] and lost() == [] and drift() == []
+
+
+def test_a_guard_of_the_sites_own(node: Node, ovs: OpenVswitch) -> None:
+    """It sends frames on itself, on a bridge that is closed beside it."""
+    folder = Path("/etc/netcommon/templates/ovs")
+    folder.mkdir(parents=True)
+    (folder / "spoof-guard.j2").write_text("priority=65100,dl_src={{ mac }},actions=NORMAL\npriority=65000,actions=drop\n")
+    guest = placed(node, ovs, TAGS="")
+    for command in ("ovs-ofctl del-flows ovs0 cookie=0/-1", "ovs-ofctl add-flow ovs0 priority=9,in_port=up0,actions=NORMAL"):
+        run(*command.split())
+    wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "the guard sends on")
+    assert lost() == [] and drift() == []

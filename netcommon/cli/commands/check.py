@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
@@ -17,7 +18,7 @@ from netcommon.lifecycle.context import Node, Outcome
 from netcommon.lifecycle.unguarded import UNGUARDED
 from netcommon.views.topology.gather import examine
 from netcommon.views.topology.model import Drift
-from runtime.errors import TEMPORARY, HostRefused
+from runtime.errors import TEMPORARY, HostRefused, NetcommonError
 from runtime.record import CHANGING, CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
@@ -138,23 +139,32 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     if bool(names) == every:
         raise click.UsageError("name NICs, or give --all: one of the two")
     node = app.node(strict=False, readonly=dry_run)
-    ended = dict(end_due(node, app.call()))
+    ended = dict(end_due(node, app.call(), signals.passes))
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
         reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]
+    before = {
+        uuid: (became.text.partition(": ")[2], UNKEPT if isinstance(became, OthersKept) else OVER)
+        for uuid, became in ended.items()
+        if isinstance(became, Outcome) and became.changed
+    }
     if dry_run:
-        before = {
-            uuid: (became.text.partition(": ")[2], UNKEPT if isinstance(became, OthersKept) else OVER)
-            for uuid, became in ended.items()
-            if isinstance(became, Outcome) and became.changed
-        }
         ctx.exit(_foretell(app, node, reports, before, as_json))
     results = Results()
     mended = repair_all(node, [report.record.key for report, _untold in reports], lambda record: app.call(nic=record.nic))
 
     def work(found: Found) -> None:
-        with results.of(found[0].record.nic):
-            results.became(next(mended)[1])
+        record = found[0].record
+        with results.of(record.nic):
+            became = next(mended)[1]
+            results.became(became)
+            unended = ended.get(record.uuid)
+            if isinstance(unended, NetcommonError):
+                raise unended
+            if record.uuid in before and isinstance(became, Outcome):
+                what, why = before[record.uuid]
+                more = f"; {became.text}" if became.changed else ""
+                results.done(Outcome(True, f"{record.nic.label} on {record.device}: {what} ({why}){more}"))
 
     each(reports, work, "repair", progress)
     ctx.exit(results.show(as_json))

@@ -45,4 +45,5 @@ def _takes_on(flow: Flow) -> bool:
         return False
     priority = next((field[9:] for field in match.replace(" ", ",").split(",") if field.startswith("priority=")), "")
     ours = flow.cookie & FLOW_MARK_MASK == FLOW_MARK
-    return not (ours and priority.isdecimal() and int(priority) >= GUARDED)
+    # a guard's flow that has the frame looked up again; a site's own guard may send it on itself
+    return not (ours and priority.isdecimal() and int(priority) >= GUARDED and "resubmit(" in actions)
