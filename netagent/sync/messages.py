@@ -106,9 +106,9 @@ class Left(NamedTuple):
 class Did(NamedTuple):
     """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
 
-    ``refused``: why it is not done; ``host``: because of the host, such as a full disk, whatever was asked; ``again``: somebody was at work on it,
-    and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to be set
-    anew; ``left``: of several things, those that were not done.
+    ``refused``: why it is not done; ``host``: because of the host, such as a full disk, whatever was asked; ``again``: somebody was at work
+    on it, and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to
+    be set anew; ``left``: of several things, those that were not done.
     """
 
     key: tuple[str, str]
