@@ -91,10 +91,11 @@ def _names(name: str, link: Link) -> bool:
 
 def _dropping(view: View, families: Iterable[int], hooks: Collection[int]) -> Iterator[NftChain]:
     """Yield the chains of others at these hooks that drop whatever comes to them."""
-    for chain in (one for family in families for one in view.nft_chains(family)):
-        table = view.nft_table(chain.family, chain.table) if chain.hook in hooks else None
-        if table is not None and not (table.ours or table.dormant) and _drops_all(view, chain):
-            yield chain
+    for family in families:
+        for table in view.nft_tables(family):
+            if table.ours or table.dormant:
+                continue
+            yield from (one for one in view.nft_chains_of(family, table.name) if one.hook in hooks and _drops_all(view, one))
 
 
 def _drops_all(view: View, chain: NftChain) -> bool:
