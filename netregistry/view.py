@@ -227,8 +227,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "instance", value.cluster, value.instance
         if value.cluster:
             yield "cluster", value.cluster
-        if value.cluster and value.options:
-            yield "optioned", value.cluster
+        if value.goes_ahead:
+            yield "ahead", value.cluster
         if value.master.startswith("node:"):
             yield "mastered", value.master
     elif kind == "networks":

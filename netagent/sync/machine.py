@@ -41,7 +41,7 @@ from netagent.sync.messages import (
 )
 from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
-from netagent.sync.reading import Lie
+from netagent.sync.reading import Lie, revision_of
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Machine:
         kept: Mapping[str, Any] | None = None,
     ) -> None:
         self.node, self.rules, self._request, self._chance = node, rules, request, chance
-        self.outbox = Outbox(self._is_wanted)
+        self.outbox = Outbox(self._is_wanted, self._is_refused)
         self.inbox = Inbox(node, self.outbox.mine)
         if kept is not None:
             self.inbox.load(kept)
         self.jobs = Jobs()
-        self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
+        self.wishes = Wishes(self.inbox, self.outbox, self.jobs, rules.every)
         self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
@@ -92,6 +92,7 @@ class Machine:
     def take(self, event: Event, now: float) -> None:
         """Take what has happened."""
         if isinstance(event, Marked):
+            self.wishes.marked(event.uuid)
             self.mark(event.uuid, now)
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
@@ -105,7 +106,7 @@ class Machine:
             self._settle(event.nics)
             self.ownership.surveyed(event, now)
         elif isinstance(event, Did):
-            uuid = self.wishes.did(event, now + self._pause())
+            uuid = self.wishes.did(event, now, now + self._pause())
             if uuid is not None:
                 self.mark(uuid, now)
         elif isinstance(event, Line):
@@ -126,6 +127,9 @@ class Machine:
     def _is_wanted(self, uuid: str) -> bool:
         return uuid in self.inbox.nics or not self.inbox.complete
 
+    def _is_refused(self, uuid: str) -> str:
+        return self.wishes.why(uuid)
+
     # -- what is to be done
 
     def turn(self, now: float) -> list[Request]:
@@ -136,6 +140,9 @@ class Machine:
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
+        self.wishes.turn(now)
+        if self.wishes.anew:
+            self._ask_anew()
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
@@ -165,7 +172,7 @@ class Machine:
     def due(self, now: float) -> float:
         """Give when ``turn`` has something to do if nothing happens before."""
         line = self.line
-        times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
+        times = [self.jobs.due(now), self.wishes.due(), self.ownership.due(now), line.due(now), self._retried]
         if line.flight is None and line.greeted and line.ready:
             if self.outbox.flight is not None or self.ownership.asks:
                 times.append(line.rest)
@@ -216,6 +223,8 @@ class Machine:
             return
         self.line.heard(now)
         try:
+            if event.revision:
+                self.inbox.proves(revision_of(event.revision))
             if isinstance(asked, Hello):
                 if self.line.hello(event.body):
                     self._another_epoch(now)
@@ -311,7 +320,7 @@ class Machine:
     def _line(self, event: Line, now: float) -> None:
         if not self.line.stream or self.line.close:
             return
-        self.line.heard(now)
+        self.line.streamed(now)
         try:
             found = self.inbox.line(event.said, event.size)
         except Foreign as lie:
@@ -353,11 +362,17 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
+        line.cut = failure.text
         line.rewatch = max(line.rewatch, now + self._pause())
 
     def _lied(self, text: str, now: float) -> None:
         """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
         self.line.lied(text, now + self._pause())
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Let the stream tell all of it again."""
+        self.wishes.anew = False
         self.inbox.forget()
         if self.line.stream:
             self.line.close = True
@@ -395,7 +410,7 @@ class Machine:
 
     def _notice(self, now: float) -> None:
         untold = {uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}
-        refused = {**untold, **self.ownership.refused, **self.wishes.refused, **self.outbox.refused}
+        refused = {**untold, **self.ownership.refused, **self.wishes.refused()}
         shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
         more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
         self.alarm(REFUSED, shown + more)
@@ -416,7 +431,7 @@ class Machine:
 
     @property
     def _saveable(self) -> bool:
-        return self.inbox.complete and not self.jobs and str(self.inbox.ready) != self._saved[1]
+        return self.inbox.complete and not self.jobs and not self.wishes.telling and str(self.inbox.ready) != self._saved[1]
 
     def _to_save(self, now: float) -> bool:
         return self._saveable and now >= self._saved[0] + SAVED

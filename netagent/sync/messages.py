@@ -96,17 +96,29 @@ class Surveyed(NamedTuple):
     defined: int = 0
 
 
+class Left(NamedTuple):
+    """Say of one thing that nothing was done about it: ``why``; "": a NIC is up, and has to stop first."""
+
+    key: tuple[str, str]
+    why: str = ""
+
+
 class Did(NamedTuple):
     """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
 
-    ``refused``: why it is not done, for good; ``again``: the same may succeed later; ``touched``: NICs that are to be set anew.
+    ``refused``: why it is not done; ``host``: by the host, such as a full disk, whatever was asked; ``again``: somebody was at work on it,
+    and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to be set
+    anew; ``left``: of several things, those that were not done.
     """
 
     key: tuple[str, str]
     revision: str
     refused: str = ""
+    host: bool = False
     again: bool = False
+    up: bool = False
     touched: tuple[str, ...] = ()
+    left: tuple[Left, ...] = ()
 
 
 # -- what comes from the registry
@@ -209,6 +221,17 @@ class Apply(NamedTuple):
     wanted: Wanted
 
 
+class Keep(NamedTuple):
+    """Keep on disk what is wanted of a NIC that is not up. One that is up stays what it is.
+
+    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision.
+    """
+
+    key: tuple[str, str]
+    wanted: Wanted
+    whole: bool = True
+
+
 class Drop(NamedTuple):
     """Forget what is wanted of a NIC that is not here. One that is here stays what it is."""
 
@@ -240,6 +263,14 @@ class Retain(NamedTuple):
     revision: str
 
 
+class Check(NamedTuple):
+    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not."""
+
+    key: tuple[str, str]
+    nics: Mapping[str, Wanted]
+    networks: Mapping[str, str]
+
+
 class Save(NamedTuple):
     """Keep a document on disk, for the next start. What it says was done is done."""
 
@@ -260,5 +291,5 @@ class Tell(NamedTuple):
 
 
 Asking = Hello | AskNode | List | Send | Ask | Beat
-Doing = Apply | Drop | SetNetwork | DropNetwork | Retain
+Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check
 Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

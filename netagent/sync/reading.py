@@ -36,13 +36,14 @@ class Revision(NamedTuple):
 
 
 class Told(NamedTuple):
-    """One line of a stream, its outside checked."""
+    """One line of a stream, its outside checked. ``whole``: the value has all of the thing that a node keeps."""
 
     event: str
     what: str
     uuid: str
     value: Any
     revision: Revision
+    whole: bool = True
 
 
 class Own(NamedTuple):
@@ -81,8 +82,11 @@ def told(said: object) -> Told | None:
     if event == "leave":
         return Told(event, what, uuid, None, revision)
     if what == "options":
-        value = {"options": value}
-    elif not isinstance(value, dict) or value.get("uuid") != uuid:
+        beside = said.get("beside")  # an older service does not say it
+        if not isinstance(beside, dict | None):
+            raise Lie(f"what is said beside the options of NIC {uuid} is no object")
+        return Told(event, what, uuid, {**(beside or {}), "options": value}, revision, beside is not None)
+    if not isinstance(value, dict) or value.get("uuid") != uuid:
         raise Lie(f"{what} {uuid} is told with a value that is not its own")
     return Told(event, what, uuid, value, revision)
 

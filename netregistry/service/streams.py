@@ -158,9 +158,9 @@ class Streams:
 
 
 def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:
-    """Encode lines; what several nodes are told once: a line of one commit is known by all but its value."""
+    """Encode lines; what several nodes are told once: a line of one commit is known by all but what it holds."""
     for line in lines:
-        key = line._replace(value=None)
+        key = line._replace(value=None, beside=None)
         if key not in known:
             known[key] = _encoded(line)
         yield known[key]

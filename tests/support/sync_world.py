@@ -21,6 +21,7 @@ from netagent.sync.messages import (
     Ask,
     AskNode,
     Beat,
+    Check,
     Close,
     Did,
     Drop,
@@ -30,6 +31,8 @@ from netagent.sync.messages import (
     Failed,
     Failure,
     Hello,
+    Keep,
+    Left,
     Line,
     List,
     Local,
@@ -160,7 +163,7 @@ class Node:
             self.later(lambda: self.looked(request))
         elif isinstance(request, Survey):
             self.later(self.surveyed)
-        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self.later(lambda: self.do(request), 1.0)
         elif isinstance(request, Save):
             self.document = json.loads(json.dumps(request.document))
@@ -223,17 +226,30 @@ class Node:
             if guest is not None:
                 guest.force, guest.applied = job.wanted.options, job.wanted.revision
             return Did(job.key, job.wanted.revision)
+        if isinstance(job, Keep):
+            if uuid in self.guests:
+                return Did(job.key, job.wanted.revision, up=True)
+            self.disk[uuid] = job.wanted
+            return Did(job.key, job.wanted.revision)
+        if isinstance(job, Check):
+            lost = [("nic", each) for each, wanted in job.nics.items() if self.disk.get(each) != wanted]
+            lost += [("network", each) for each, revision in job.networks.items() if self.networks.get(each) != revision]
+            return Did(job.key, "", left=tuple(map(Left, lost)))
+        left = []
         if isinstance(job, SetNetwork):
             self.networks[uuid] = job.revision
         elif isinstance(job, DropNetwork):
             self.networks.pop(uuid, None)
         elif isinstance(job, Drop):
-            if uuid not in self.guests:
-                self.disk.pop(uuid, None)
+            if uuid in self.guests and uuid in self.disk:
+                return Did(job.key, job.revision, up=True)
+            self.disk.pop(uuid, None)
         else:
-            self.disk = {each: wanted for each, wanted in self.disk.items() if each in job.nics or each in self.guests}
+            going = [each for each in self.disk if each not in job.nics]
+            left = [Left(("nic", each)) for each in going if each in self.guests]
+            self.disk = {each: wanted for each, wanted in self.disk.items() if each not in going or each in self.guests}
             self.networks = {each: at for each, at in self.networks.items() if each in job.networks}
-        return Did(job.key, job.revision)
+        return Did(job.key, job.revision, left=tuple(left))
 
 
 def mac_of(uuid: str) -> str:

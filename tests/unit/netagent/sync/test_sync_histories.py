@@ -184,7 +184,7 @@ def converged(world: World) -> None:
         machine = node.machine
         assert machine is not None and machine.idle, machine
         assert {name for name, text in node.alarms.items() if text} <= {"registry-inventory", "registry-refused"}, node.alarms
-        assert machine.outbox.refused == {}
+        assert machine.wishes.refused() == {}
         for uuid in UUIDS:
             nic, report = view.nic(uuid), view.get(keys.seen(node.uuid, uuid))
             guest = node.guests.get(uuid)
@@ -224,7 +224,7 @@ def test_the_histories_are_not_idle() -> None:
     for world in worlds:
         for name, number in world.count.items():
             counts[name] = counts.get(name, 0) + number
-    assert {"Send", "Ask", "Apply", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch"} <= counts.keys()
+    assert {"Send", "Ask", "Apply", "Keep", "Check", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch"} <= counts.keys()
     actions = [json.loads(item.value) for world in worlds for item in world.store.list("history/").items]
     by_nodes = {entry["action"] for entry in actions if entry["who"]["role"] == "node"}
     assert {"nic.add", "nic.set", "nic.delete"} <= by_nodes

@@ -189,7 +189,7 @@ def test_what_is_no_more_wanted_of_a_nic_that_is_up(tmp_path: Path) -> None:
     pushed(sim, rate_in="8mbit")
     was = sim.picture(), settled(sim)
     assert not drop(sim.node, UUIDS[0], sim.call())
-    assert retain(sim.node, (), (), sim.call()) == [] and end_due(sim.node, sim.call()) == []
+    assert retain(sim.node, (), (), sim.call()) == [(("nic", UUIDS[0]), "")] and end_due(sim.node, sim.call()) == []
     assert (sim.picture(), settled(sim)) == was and applied(sim.node, UUIDS[0], []) == "e:7"
 
 
