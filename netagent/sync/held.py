@@ -21,7 +21,10 @@ MOST = 1000  #: things that are kept to be tried again; of more than that all is
 
 
 class Owed(NamedTuple):
-    """One thing that is not held. ``why``: "" where it but waits until a NIC stops; ``when`` the job is tried again by itself."""
+    """One thing that is not held. ``why``: "" where it but waits until a NIC stops.
+
+    ``when``: the job is tried again by itself; never where what was asked is wrong.
+    """
 
     job: Doing
     why: str
@@ -33,19 +36,14 @@ class Held:
 
     def __init__(self) -> None:
         self._owed: dict[Key, Owed] = {}
-        self.lost = False  #: there was too much of it: what was told is not all kept here
-        self.full = False  #: that was for the disk: when it takes anything again, all is to be told anew
+        self.lost = False  #: there was too much of it: when the disk takes anything again, all is to be told anew
 
     def owe(self, job: Doing, why: str, when: float = NEVER) -> None:
         """Note that something is not held."""
         if job.key not in self._owed and len(self._owed) >= MOST:
-            self.lost, self.full = True, self.full or when < NEVER
+            self.lost = self.lost or when < NEVER
         else:
             self._owed[job.key] = Owed(job, why, when)
-
-    def begin(self) -> None:
-        """Note that all is told anew."""
-        self.lost = self.full = False
 
     def settled(self, key: Key) -> None:
         """Note that something is held, or that nothing of it is wanted any more."""
@@ -83,5 +81,8 @@ class Held:
         return {uuid: word.get(each, "") + why for (each, uuid), why in found.items()}
 
     def telling(self, known: Collection[str]) -> bool:
-        """Tell whether anything is not held that the stream alone can tell again. ``known``: NICs and networks that are known here."""
-        return self.lost or any(uuid not in known for _kind, uuid in self._owed)
+        """Tell whether anything is not held that the stream alone can tell again. ``known``: NICs and networks that are known here.
+
+        What is none, whoever is told it, need not be told again.
+        """
+        return self.lost or any(uuid not in known and (owed.when < NEVER or not owed.why) for (_kind, uuid), owed in self._owed.items())

@@ -44,7 +44,7 @@ class Wishes:
         """Prepare for a stream."""
         self._waiting, self.anew = {}, False
         if self._inbox.ready is None:
-            self._held.begin()
+            self._held.lost = False
 
     def beside(self, found: Beside) -> None:
         """Keep what the operator wants of a NIC that is elsewhere. Of one that is ours, or ceases to be, the end of the commit decides."""
@@ -58,7 +58,7 @@ class Wishes:
         if found.wanted is None:
             self._jobs.put(Drop(key, found.revision))
         else:
-            self._jobs.put(Keep(key, found.wanted, found.whole))
+            self._jobs.put(Keep(key, found.wanted, found.whole, ahead=True))
 
     def take(self, found: Changes) -> Iterator[str]:
         """Let what was told be done; give the NICs of which something is to be told now."""
@@ -134,7 +134,7 @@ class Wishes:
             else:
                 self._jobs.put(job)
         self._check_all()
-        self.anew = self.anew or (refused and self._held.full)
+        self.anew = self.anew or (refused and self._held.lost)
 
     def turn(self, now: float) -> None:
         """Let be done what is due."""
@@ -176,9 +176,11 @@ class Wishes:
         elif isinstance(job, Retain):
             for left in did.left:
                 if not self._jobs.waits(left.key):
-                    self._held.owe((Drop if left.key[0] == NIC else DropNetwork)(left.key, did.revision), left.why)
+                    forget = Drop if left.key[0] == NIC else DropNetwork
+                    self._held.owe(forget(left.key, did.revision), left.why, now + self._again if left.why else NEVER)
         elif job is not None and did.up:
-            self._held.owe(job, self._held.why(job.key))
+            own = job.key[1] in self._inbox.nics
+            self._held.owe(job, self._held.why(job.key) if own else "")
         elif job is not None:
             return self._over(job, did, now)
         return None
@@ -189,7 +191,7 @@ class Wishes:
             self._done[uuid] = did.revision
         if not did.refused:
             self._held.settled(job.key)
-            self.anew = self.anew or (self._held.full and isinstance(job, Keep))
+            self.anew = self.anew or (self._held.lost and isinstance(job, Keep))
         elif isinstance(job, Apply):  # for its next up it is on disk as soon as the NIC is not up
             left = Keep(job.key, job.wanted)
             self._held.owe(left, did.refused)

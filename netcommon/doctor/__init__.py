@@ -27,6 +27,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("gateways", dropped.gateways),
     ("uplinks", dropped.without_uplink),
     ("bridges", dropped.bridges),
+    ("filters", dropped.filters),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),

@@ -93,17 +93,18 @@ def applied(node: Node, uuid: str, problems: list[str]) -> str:
     return changed_options.read(node, uuid, problems, look=True).revision
 
 
-def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool:
+def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool:
     """Keep what a registry wants of a NIC that is not here, for its next up; True if it is other than before.
 
     What is kept as of a later revision of the same epoch stays. ``whole``: this is all of it; what is not is kept as of revision 0, which
-    no NIC has, and not in place of what is whole.
+    no NIC has, and not in place of what is whole. ``ahead``: the NIC is elsewhere; options that this version does not know are kept too,
+    and an up is without them.
 
     Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, IsUp where the NIC is up here, TryAgain where it is
     being worked on; HostRefused.
     """
     validate.uuid(uuid)
-    changed = _kept(node, uuid, asked, call, whole)
+    changed = _kept(node, uuid, asked, call, whole, ahead)
     if changed is None:
         raise IsUp(f"NIC {uuid} is up: it is to be pushed")
     return changed
@@ -122,7 +123,7 @@ def _before(asked: RegistryWanted, found: Wanted, whole: bool) -> bool:
     return validate.is_revision(asked.revision) and epoch == before and (int(number), whole) < (int(kept), True) and int(kept) > 0
 
 
-def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool | None:
+def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool | None:
     """As ``keep``; None where the NIC is up."""
     with locks(node, call) as held:
         held.uuids({uuid})
@@ -135,7 +136,7 @@ def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool 
         if not whole:
             asked = asked._replace(revision=f"{asked.revision.rpartition(':')[0]}:0")
         after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
-        list(of_changed(after.by_registry.force(now)))
+        list(of_changed(() if ahead else after.by_registry.force(now)))
         if after != found:
             wanted.write(node.paths, uuid, after)
         return after != found

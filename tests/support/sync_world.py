@@ -90,6 +90,7 @@ class Node:
         self.networks: dict[str, str] = {}
         self.document: Any = None
         self.trouble = ""  #: of inventories
+        self.full = False  #: nothing can be written
         self.machine: Machine | None = None
         self.life = 0
         self.alarms: dict[str, str] = {}
@@ -218,6 +219,9 @@ class Node:
         if world.faulty and world.chance.random() < 0.1:
             return Did(job.key, "", again=True)
         uuid = job.key[1]
+        if self.full and not isinstance(job, Check):
+            revision = job.wanted.revision if isinstance(job, Apply | Keep) else job.revision
+            return Did(job.key, revision, refused="the disk is full", host=True, again=isinstance(job, Retain))
         if isinstance(job, Apply):
             guest = self.guests.get(uuid)
             if guest is not None and uuid in world.stubborn and any(each.name == "firewall" for each in job.wanted.options):

@@ -153,6 +153,21 @@ def test_a_line_about_a_nic_elsewhere_touches_none_that_runs_here(agent: Agent, 
         agent.until(lambda: "registry-lies" in agent.alarms.active(), "a change as of what was told before is a lie")
 
 
+def test_an_option_of_a_newer_version_is_kept_for_it(agent: Agent, sim: Sim, service: Served) -> None:
+    """A guest that comes to this version has the other options, and is refused the new one; none waits for the other."""
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.idle, "it is in step")
+        at = sync.machine.inbox.ready
+        assert at is not None
+        said = [{"name": "of_tomorrow", "value": "1"}, {"name": "isolated", "value": "yes"}]
+        line = {"event": "enter", "what": "options", "uuid": UUIDS[0], "value": said, "beside": {}, "revision": str(at)}
+        sync._heard(Line(line, 100), sync._session.stream)
+        agent.until(lambda: on_disk(sim)[2] == {"of_tomorrow": "1", "isolated": "yes"}, "both are kept")
+    assert agent.alarms.active() == {}
+    sim.up(nic("bridged"))
+    assert in_force(sim)[0] == {"isolated": "yes"}
+
+
 # -- what the disk does not take
 
 
@@ -303,15 +318,19 @@ def test_of_more_than_can_be_kept_all_is_told_anew() -> None:
         one.owe(entry(number), "the disk is full", 5.0)
     assert one.telling(()) and not one.lost
     one.owe(entry(held.MOST), "no such option")
-    assert one.lost and not one.full
+    assert not one.lost, "it is not missed"
     one.owe(entry(held.MOST), "the disk is full", 5.0)
-    assert one.full and len(one.all()) == held.MOST and one.due() == 5.0
+    assert one.lost and len(one.all()) == held.MOST and one.due() == 5.0
     assert len(list(one.again(5.0))) == held.MOST and one.due() == NEVER and list(one.again(9.0)) == []
     for number in range(held.MOST):
         one.settled(entry(number).key)
     assert one.all() == [] and one.telling(())
-    one.begin()
+    one.lost = False
     assert not one.telling(())
+    one.owe(entry(0), "no such option")
+    assert not one.telling(()), "told again it would be none again"
+    one.owe(entry(1), "")
+    assert one.telling(()) and not one.telling({entry(1).key[1]})
 
 
 def test_what_was_lost_is_told_anew_when_the_disk_takes_anything_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,9 @@ class Disk:
             if after.what:
                 value = {"uuid": uuid, **after.value} if after.what != "options" else after.value
                 event = "change" if before.what == after.what else "enter"
-                self.lines.append({"event": event, "what": after.what, "uuid": uuid, "value": value, "revision": self.revision})
+                self.lines.append(
+                    {"event": event, "what": after.what, "uuid": uuid, "value": value, "revision": self.revision, "beside": {}}
+                )
         self.lines.append({"event": "ready", "revision": self.revision})
 
     def turn(self, sync: Sync) -> str:
@@ -287,7 +289,7 @@ def test_an_agent_that_is_restarted_knows_what_it_knew(epoch: str, number: int, 
                 assert disk.turn(sync) == start
                 before, start = picture(sync.machine.inbox), disk.revision
                 assert {uuid: own.wanted.revision for uuid, own in sync.machine.inbox.nics.items()} == disk.of("nic")
-                assert sync.machine.inbox.networks == disk.of("network")
+                assert {uuid: network.revision for uuid, network in sync.machine.inbox.networks.items()} == disk.of("network")
             assert json.loads(Path(disk.sim.paths.lib, FOLDER, KNOWN).read_bytes())["ready"] == start
             disk.expect()
         files = disk.files()

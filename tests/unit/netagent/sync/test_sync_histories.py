@@ -161,8 +161,19 @@ def refuses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     world.stubborn ^= {uuid}
 
 
+def fills(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    node.full = not node.full
+
+
+def loses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Lose what lies on disk of a NIC of the node's own, and of networks; of others the stream alone can tell again."""
+    if node.machine is not None and uuid in node.machine.inbox.nics:
+        node.disk.pop(uuid, None)
+    node.networks.clear()
+
+
 ACTIONS = [(starts, 8), (stops, 4), (migrates, 6), (defines, 6), (undefines, 3), (imports, 5), (flips, 6), (deletes, 1), (fences, 0.5)]
-ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1)]
+ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (fills, 1), (loses, 1)]
 
 
 def history(seed: int, acts: int = 40) -> World:
@@ -174,7 +185,7 @@ def history(seed: int, acts: int = 40) -> World:
     world.stubborn.clear()
     world.run(100.0)
     for node in world.nodes:
-        node.trouble = ""
+        node.trouble, node.full = "", False
         if node.machine is None:
             node.start()
     if world.registry is None:
@@ -216,7 +227,11 @@ def converged(world: World) -> None:
                 # where nothing is defined any more nothing is removed
                 assert elsewhere or not node.defined, "what is gone is still wanted"
             if nic is not None and nic.options and nic.cluster == CLUSTER:
-                assert uuid in node.disk and node.disk[uuid].options, "the operator's values are not there before the guest"
+                assert uuid in node.disk, "the operator's values are not there before the guest"
+                there = [(each.name, each.value) for each in node.disk[uuid].options]
+                assert there == [(each.name, each.value) for each in nic.options], "they are another revision's"
+        for uuid in machine.inbox.networks:
+            assert node.networks[uuid] == view.shown_revision(keys.network(uuid)), "what is said of a network is not there"
     for uuid in UUIDS:
         nic, live = view.nic(uuid), [node.uuid for node in world.nodes if uuid in node.guests and not node.guests[uuid].incoming]
         if nic is not None and len(live) == 1 and not any(uuid in node.guests and node.guests[uuid].incoming for node in world.nodes):
