@@ -14,7 +14,7 @@ from examples.demolib.guest import Guest
 from examples.demolib.image import Image
 from examples.demolib.place import private_mounts
 from examples.demolib.plans import Plan
-from examples.demolib.show import Failed, command, heading, line, output, trouble
+from examples.demolib.show import Failed, command, heading, output, trouble
 from tests.support.ganeti_configuration import CLUSTER, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import run
 from tests.support.node import Node, fresh
@@ -188,21 +188,28 @@ def _told(site: Site, first: Member, second: Member) -> None:
     within(SEEN, lambda: mail.reaches is False, f"mail, which runs, does not reach {second.address} any more")
     site.tag("mail")
     within(SEEN, lambda: mail.reaches is True, "and reaches it again")
-    heading("The registry is killed, and comes back")
-    site.registry.end(signal.SIGKILL)
-    line("nobody needs it: a guest that starts now would come up with what the registry wanted last")
-    site.registry.start()
+    heading("The registry is killed, and web with it; web starts without it")
     site.registry.type("nic", "set", "web/0", "options.node_access=none")
-    within(GONE, lambda: web.reaches is False, "its nodes have found it again")
+    within(SEEN, lambda: web.reaches is False, f"web does not reach {first.address} any more")
+    site.registry.end(signal.SIGKILL)
+    web.kill()
+    web.start()
+    within(BOOT, lambda: web.said("ready") or web.ended(), f"web is up {web.plan.says}, as the registry wanted it last")
+    promised(not web.ended() and web.unanswered() == [first.address], f"it reaches the world, and never {first.address}")
+    site.registry.start()
+    site.registry.type("nic", "unset", "web/0", "options.node_access")
+    within(GONE, lambda: web.reaches is True, "its node has found the registry again, and web reaches its node")
     heading("mail is destroyed behind everybody's back, and then removed")
     mail.kill()
     within(GONE, lambda: site.states()["mail/0"] == "stopped", "the registry shows it as stopped")
     command("gnt-instance remove mail")
     site.cluster.remove(second.uuid)
     site.written()
-    within(GONE, lambda: "mail/0" not in site.states(), "it is wanted no more, and its address is free")
+    within(GONE, lambda: "mail/0" not in site.states(), "it is wanted no more")
+    site.registry.type("network", "release", "blue", mail.plan.inner)  # it is in quarantine for an hour
+    site.registry.type("nic", "add", "network=blue", "instance=db", "index=0", f"ip={mail.plan.inner}")
     site.registry.type("nic", "list")
-    promised(site.states() == {"web/0": "running"}, "web runs")
+    promised(site.states() == {"db/0": "provisioning", "web/0": "running"}, "out of quarantine its address is another one's; web runs")
 
 
 def _booted(site: Site, *members: Member) -> None:

@@ -5,9 +5,9 @@ folder of its own and serves it there: a network, three NICs with addresses give
 Ganeti cluster says, the service killed, a mistake undone by a restore. When it ends the folder is gone, and nothing else of the machine
 was touched. Exit status 0: all of it was as it should be.
 
-``guests`` takes a minute or two: two nodes with their agents and a guest under QEMU each, the master of a Ganeti cluster with its importer,
+``guests`` takes a minute: two nodes with their agents and a guest under QEMU each, the master of a Ganeti cluster with its importer,
 and the registry, in namespaces of their own, which are gone at the end. What the operator changes in the registry, and what is tagged in
-Ganeti, is seen by the guests, which run; the registry is killed; a guest is destroyed, and then removed.
+Ganeti, is seen by the guests, which run; the registry is killed, and a guest starts without it; another one is destroyed, and then removed.
 """
 
 from __future__ import annotations

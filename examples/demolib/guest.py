@@ -62,6 +62,7 @@ class Guest:
     def start(self) -> None:
         """Starts QEMU, which calls the hook and then boots; returns at once."""
         self._started = time.monotonic()
+        self._files["console"].unlink(missing_ok=True)  # what it said when it ran before
         with self._files["log"].open("wb") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=self._variables)
 

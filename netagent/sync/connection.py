@@ -89,6 +89,11 @@ class Connection:
         if self._strange_since is None:
             self._strange_since = self.since
 
+    @property
+    def doubtful(self) -> bool:
+        """Tell whether the registry is not believed, or does not take the node for what it is, until a stream shows otherwise."""
+        return bool(self._lie or self._strange)
+
     def lied(self, text: str, until: float) -> None:
         """Note that what came cannot be so."""
         self._lie = text

@@ -72,6 +72,7 @@ class Inbox:
         self._lines: list[tuple[str, str, str, Any, Revision]] = []
         self._size = 0
         self._beside: set[str] = set()
+        self._before: object = None  # the line before, where that was ``ready``
         self._highest: Revision | None = None  # of the lines since ``ready``
 
     def begin(self) -> str:
@@ -84,15 +85,22 @@ class Inbox:
         """Let the next stream begin at the beginning. What was wanted last counts until then."""
         self.ready, self.complete = None, False
 
+    def repeats(self, said: object) -> bool:
+        """Tell whether a line is a sign of life: it says, as the one before it did, up to where all was told."""
+        return self.complete and said == self._before
+
     def line(self, said: object, size: int) -> Changes | Beside | None:
         """Take one line. Raises Lie: then nothing of the batch counts, and the stream is to be ended."""
+        self._before = None
         line = told(said)
         if line is None:
             return None
         if self.ready is not None and line.revision.epoch != self.ready.epoch:
             raise Lie(f"a line is of epoch {line.revision.epoch}, not {self.ready.epoch}")
         if line.event == "ready":
-            return self._ready(line.revision)
+            found = self._ready(line.revision)
+            self._before = said
+            return found
         if self._highest is not None and self._highest.epoch != line.revision.epoch:
             raise Lie(f"a line is of epoch {line.revision.epoch}, not {self._highest.epoch}")
         self._highest = max(self._highest or line.revision, line.revision)
@@ -130,6 +138,8 @@ class Inbox:
             raise Lie(f"revision {at} comes after {last}")
         if self._highest is not None and (self._highest.epoch != at.epoch or self._highest.number > at.number):
             raise Lie(f"a line is of {self._highest}, which is behind {at}")
+        if not (self._lines or self._whole):  # what was committed is nothing of this node's: so it is mostly
+            return self._taken(at, Changes(False, at, {}, (), {}, (), first=not self.current))
         nics: dict[str, Own] = {} if self._whole else dict(self.nics)
         networks: dict[str, Network] = {} if self._whole else dict(self.networks)
         told: dict[str, Network] = {}
@@ -154,9 +164,14 @@ class Inbox:
             kept=frozenset((*nics, *self._beside)) if self._whole else frozenset(),
             first=not self.current,
         )
+        self.nics, self.networks = nics, networks
+        return self._taken(at, found)
+
+    def _taken(self, at: Revision, found: Changes) -> Changes:
+        """Note that all was told up to a revision."""
         if self._highest is not None:
             self.proves(self._highest)
-        self.nics, self.networks, self.ready, self._last = nics, networks, at, at
+        self.ready = self._last = at
         self.complete = self.current = True
         self._lines, self._size, self._beside, self._whole, self._highest = [], 0, set(), False, None
         return found

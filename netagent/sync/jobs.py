@@ -33,6 +33,9 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._todo.keys() | self._doing.keys())
 
+    def __bool__(self) -> bool:
+        return bool(self._todo or self._doing)
+
     def put(self, job: Doing) -> None:
         """Let a job be done, in place of an earlier one about the same thing."""
         if job.key == RETAIN:
@@ -59,7 +62,7 @@ class Jobs:
 
     def start(self, now: float) -> Iterator[Doing]:
         """Give the jobs that are to be begun."""
-        if any(isinstance(job, COMMON) for job in self._doing.values()):
+        if not self._todo or any(isinstance(job, COMMON) for job in self._doing.values()):
             return
         for key, job in list(self._todo.items()):
             if len(self._doing) >= AT_ONCE:
@@ -82,7 +85,7 @@ class Jobs:
 
     def due(self, now: float) -> float:
         """Give when a job that is to be tried again is due; what else can be begun was begun."""
-        return min((when for when in self._later.values() if when > now), default=NEVER)
+        return min((when for when in self._later.values() if when > now), default=NEVER) if self._later else NEVER
 
     def did(self, did: Did, again: float) -> Doing | None:
         """Take what became of a job; ``again``: when it is tried again if need be. Give the job if it is over, and nothing newer waits."""

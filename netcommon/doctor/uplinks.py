@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.operations.neighbour import GatewayNeighbour, ProxyNeighbour
-from netcommon.operations.routed_uplink import uplinks
+from netcommon.operations.routed_uplink import ANYWHERE, uplinks
 from netcommon.operations.table import MAIN
 from netcommon.options.addresses import Addresses, addresses_of
 from netcommon.options.sources import options_of
@@ -123,7 +123,7 @@ def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> F
     if any(view.sysctl(f"net/ipv4/conf/{each}/proxy_arp") != "0" for each in (link.name, "all")):
         return None
     routes = [route for protocol in NEAR for route in view.routes_of(AF_INET, protocol, 0, link.index)]
-    near = [ip_network(route.destination) for route in routes if route.scope == SCOPE_LINK]
+    near = [ip_network(each.destination) for each in routes if each.scope == SCOPE_LINK and each.destination not in ANYWHERE[AF_INET]]
     answered = {entry.address for entry in view.neighbours(AF_INET, link.index)}
     asked = [host for host in found.ipv4 if host not in answered and any(ip_address(host) in network for network in near)]
     if not asked:

@@ -62,7 +62,7 @@ def _stopped(view: View, bridge: Link, link: Link, entry: FdbEntry | None) -> li
 def _isolated(view: View, bridge: Link, link: Link) -> list[tuple[str, str]]:
     """Compare the port with all others: two isolated ports exchange nothing, and the node's own side of the bridge is never isolated."""
     port = view.port(link.index)
-    if port is None or not port.isolated or _own(view, bridge):
+    if port is None or not port.isolated or node_reached(view, bridge):
         return []
     others = [each for each in view.ports(bridge.index) if each.index != link.index]
     ways = [each for each in others if each.holders < 0 and not marked(each)]
@@ -73,7 +73,7 @@ def _isolated(view: View, bridge: Link, link: Link) -> list[tuple[str, str]]:
     return [(text, f"bridge link set dev {ways[0].name} isolated off")]
 
 
-def _own(view: View, bridge: Link) -> bool:
+def node_reached(view: View, bridge: Link) -> bool:
     """Tell whether the node itself may be reached by the bridge: at an address, or by a VLAN interface upon it."""
     addressed = any(not ip_address(each.address).is_link_local for each in view.addresses(bridge.index))
     return addressed or any(link.lower == bridge.index for link in view.links_of("vlan"))

@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.operations.neighbour import ProxyNeighbour
 from netcommon.operations.route import GuestRoute, PrefixRoute
-from netcommon.operations.routed_uplink import UNICAST, uplinks
+from netcommon.operations.routed_uplink import ANYWHERE, UNICAST, uplinks
 from netcommon.operations.sysctl import FORWARDING, path_of
 from runtime.typed import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def _stopped6(view: View, names: Iterable[str]) -> list[tuple[str, str]]:
 def _near(view: View, proxy: ProxyNeighbour) -> bool:
     """Tell whether the address is of a network on its uplink, where neighbours ask for it, and no route leads them."""
     routes = (route for protocol in NEAR for route in view.routes_of(AF_INET6, protocol, UNICAST, proxy.ifindex))
-    networks = {route.destination for route in routes if not route.gateway and not route.destination.endswith("/0")}
+    networks = {route.destination for route in routes if not route.gateway} - ANYWHERE[AF_INET6]
     return any(ip_address(proxy.address) in ip_network(each) for each in networks)
 
 

@@ -52,6 +52,9 @@ def _cut_off(view: View, port: OvsPort) -> list[tuple[str, str]]:
     if not switch.controlled and seen.taken is not None and not seen.taken & {0, port.ofport}:
         text = f"{switch.name} has no flow that takes on what comes in by {port.name}: it drops all of it"
         found.append((text, f"ovs-ofctl add-flow {switch.name} priority=0,actions=NORMAL, or what your own flows are to do"))
+    elif not switch.controlled and (match := dict(seen.dropped).get(port.ofport)):
+        text = f"a flow of {switch.name} that is not ours drops all that comes in by {port.name}: {match}"
+        found.append((text, f"ovs-ofctl --strict del-flows {switch.name} table=0,{match}, or a flow before it for what is to pass"))
     return [*found, *_protected(view, port)]
 
 

@@ -309,7 +309,8 @@ class World:
 
     def open(self) -> None:
         self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
-        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+        self.looked = self.registry.local.view.revision
+        self.judge = self.store.watch("", self.looked + 1)
 
     def down(self) -> None:
         """Kill the registry: streams are cut off where they are."""
@@ -342,9 +343,12 @@ class World:
         return response
 
     def look(self) -> None:
-        """Judge what was committed."""
+        """Judge what was committed: the registry has taken it in by now."""
+        if self.registry is not None and self.registry.local.view.revision == self.looked:
+            return
         while (batch := self.judge.next(0.0)).changes:
             self.judged(batch)
+        self.looked = batch.revision
 
     def judged(self, batch: Batch) -> None:
         changed = {change.key: change.value for change in batch.changes}
@@ -372,11 +376,10 @@ class World:
     def tick(self) -> None:
         if self.registry is not None:
             self.registry.tick()
-            self.look()
             self.ticks += 1
             if self.ticks % 3 == 0:
                 self.registry.beat()
-                self.look()
+            self.look()
             self.pump()
         self.at(self.time + 2.0, self.tick)
 
@@ -482,7 +485,7 @@ class World:
 
     def cut(self, node: Node, channel: Channel) -> None:
         """End a stream in the middle of what it says."""
-        lines = channel.take().splitlines()
+        lines = channel.take().decode("ascii").splitlines()
         self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
 
     def pump(self) -> None:
@@ -496,14 +499,16 @@ class World:
                 self.close(channel)
                 self.cut(node, channel)
                 continue
-            ended, lines = channel.ended, channel.take().splitlines()
+            if not (channel.waiting or channel.ended):
+                continue
+            ended, lines = channel.ended, channel.take().decode("ascii").splitlines()
             if ended and not lines:
                 node.channel = None
                 self.lines(node, [], Failure("", ended))
             elif lines:
                 self.lines(node, lines)
 
-    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+    def lines(self, node: Node, lines: list[str], end: Failure | None = None) -> None:
         life = node.life
         node.arrives = max(node.arrives, self.time + self.delay())
 

@@ -65,6 +65,8 @@ class Turned:
         self.alarms: dict[str, str] = {}
         self.ids = 0
         self.problem = ""
+        self.unclear: set[str] = set()  #: NICs of which nothing can be told
+        self.looks = 0
         self.lost: list[tuple[str, str]] = []  # what is not on disk, when that is looked at
 
     def id(self) -> str:
@@ -80,8 +82,11 @@ class Turned:
         while found := self.machine.turn(self.now):
             for request in found:
                 if isinstance(request, Look):
-                    there = {uuid: self.here[uuid] for uuid in request.uuids if uuid in self.here}
-                    self.machine.take(Looked(there, frozenset(), About(version="1") if request.about else None, 5.0), self.now)
+                    self.looks += 1
+                    assert self.looks < 10_000, "the same is looked at again and again"
+                    there = {uuid: self.here[uuid] for uuid in request.uuids if uuid in self.here and uuid not in self.unclear}
+                    unclear = self.unclear.intersection(request.uuids)
+                    self.machine.take(Looked(there, frozenset(unclear), About(version="1") if request.about else None, 5.0), self.now)
                 elif isinstance(request, Survey):
                     self.machine.take(Surveyed(dict(self.here), self.problem, len(self.here)), self.now)
                 elif isinstance(request, Check):
@@ -689,3 +694,35 @@ def test_a_network_comes_before_the_nics_in_it_and_one_that_cannot_be_kept_is_na
     turned.tell(Did(turned.take(SetNetwork).key, "e:12", touched=(NICS[0],)))
     assert turned.take(Apply).wanted.revision == "e:11", "what is up in it is set anew"
     assert turned.alarms["registry-refused"] == ""
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_what_could_not_be_told_is_looked_at_again_after_a_pause(turned: Turned, method: str) -> None:
+    turned.begun(*([nic(0)] if method == "PATCH" else []))
+    uuid = turned.up(0)
+    turned.here[uuid] = local = turned.here[uuid]._replace(fields={"instance": "web"})
+    if method == "POST":
+        turned.tell(Marked(uuid))
+        turned.passes(1.0)
+        turned.done()
+    before = turned.looks
+    turned.unclear.add(uuid)
+    turned.tell(Surveyed({uuid: local}, defined=1))  # it is not what the registry has
+    turned.told(ready="e:200")
+    turned.passes(60.0)
+    # one for its report, one for what is wanted of it, each after half to one and a half of the pause
+    assert 60 / 7.5 - 1 <= turned.looks - before <= 2 * (60 / 2.5 + 1)
+    turned.unclear.clear()
+    turned.passes(10.0)
+    if method == "PATCH":
+        turned.take(Send)
+        turned.tell(Answered(None, "e:201"))
+    assert turned.take(Ask).method == method
+
+
+def test_a_sign_of_life_after_something_was_told_ends_what_was_told(turned: Turned) -> None:
+    turned.begun(options(5, "isolated"))
+    turned.told(leave(5, what="options"), ready="e:10")
+    assert turned.take(Drop).key == ("nic", NICS[5])
+    turned.told(ready="e:10")
+    assert turned.asked == [] and turned.machine.line.since == turned.now

@@ -5,7 +5,9 @@ The machine and the registry's core are the real ones; time, network, disk and h
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,15 @@ from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Gu
 HISTORIES = 10_000
 SAMPLE = 60
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seldom_collected() -> Iterator[None]:
+    """Let Python look for cycles seldom: each world is one, and while it is tried there is nothing else to be found."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    yield
+    gc.set_threshold(*before)
 
 
 def act(world: World) -> None:
