@@ -74,7 +74,8 @@ class Node:
         # the namespace's first process, as seen from here: through it we see the node's files and sockets
         at = self.run("readlink", "/proc/self/ns/mnt").strip()
         within = (entry for entry in os.listdir("/proc") if entry.isdecimal() and _link(f"/proc/{entry}/ns/mnt") == at)
-        self._root = f"/proc/{min(within, key=int)}/root"
+        self.init = int(min(within, key=int))
+        self._root = f"/proc/{self.init}/root"
         self.watch: Watch | None = None
 
     def command(self, *command: str) -> list[str]:
