@@ -98,8 +98,12 @@ class Cluster:
         self.nodes = {name: Member(laboratory, name, out) for name in ("node1", "node2")}
         self.master = self.nodes["node1"]
         self.name = self.ganeti("gnt-cluster", "info").partition("Cluster name: ")[2].split()[0]
-        self.client = Client(f"{out}/socket/socket", "operator:laboratory")
+        self.client = self.asked()
         self._service: Process | None = None
+
+    def asked(self) -> Client:
+        """Give a client of the registry, for one thread."""
+        return Client(f"{self._out}/socket/socket", "operator:laboratory")
 
     def ganeti(self, *command: str) -> str:
         return self.master.run(*command)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from netregistry.client import Client
@@ -46,7 +46,7 @@ class Kernel:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self) -> dict[str, Any]:
-        """Give what the node's kernel has; nothing where the node is dead."""
+        """Give what the node's kernel has; nothing where the node is dead. Raises ValueError for half an answer."""
         assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.write("\n")
@@ -177,7 +177,7 @@ class Watching:
         while not self._ended.wait(PAUSE):
             try:
                 picture = taken(self._client, self._kernels)
-            except NetcommonError as error:
+            except (NetcommonError, ValueError, OSError) as error:  # a node may be dying, the registry be busy
                 self.trouble = str(error)
                 continue
             now = time.time()

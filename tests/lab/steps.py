@@ -1,4 +1,4 @@
-"""A registry beside a Ganeti cluster: after whatever is done to an instance, what is wanted, what is seen and what kernels have agree, in time.
+"""A registry beside a Ganeti cluster: whatever is done to an instance, what is wanted, seen and there in kernels agrees soon after.
 
     tests/lab/registry [--out FOLDER] [--busy] LABORATORY
 
@@ -7,8 +7,8 @@ was, and nothing in /run. On the master runs a registry's service; each node has
 instance with two bridged NICs, a routed one and one of Open vSwitch is added, started, tagged while it runs, moved, changed with and
 without hot-plugging, failed over from a dead node, and removed; then the cluster has another master.
 
-After each step the three are printed side by side, with the seconds from what the step did until all agree. Exit status 0: all agreed, in time
-(``--busy``: however long it took), nothing of ours is left where no NIC is, and in the end nowhere.
+After each step the three are printed side by side, with the seconds from what the step did until all agree. Exit status 0: all agreed,
+in time (``--busy``: however long it took), nothing of ours is left where no NIC is, and in the end nowhere.
 """
 
 from __future__ import annotations
@@ -89,11 +89,12 @@ class Steps:
         grace: float = 0.0,
         end: bool = False,
     ) -> float:
-        """Do something, and wait until all agree. ``bar``: the seconds from the later of what is wanted and what kernels have (``end``: from the
-        command's end); ``grace``: more of them. Gives when the command had ended.
+        """Do something, wait until all agree, and give when the command had ended.
+
+        ``bar``: the seconds from when it is wanted and kernels have it (``end``: from the command's end); ``grace``: more of them.
         """
         say(f"\n{name}")
-        watching = Watching(self.cluster.client, self.kernels, expected)
+        watching = Watching(self.cluster.asked(), self.kernels, expected)
         try:
             begun = time.time()
             action()
@@ -111,9 +112,8 @@ class Steps:
         say(side_by_side(last))
         start, what = (ended, "command's end to agreement") if end else (max(since["wanted"], since["kernel"]), "wanted and up to report")
         self.took(Row(name, ended - begun, what, agreed - start, bar + grace))
-        say(
-            f"  agreed {agreed - ended:+.1f} s from the command's end ({', '.join(f'{part} {at - ended:+.1f}' for part, at in since.items())})"
-        )
+        parts = ", ".join(f"{part} {at - ended:+.1f}" for part, at in since.items())
+        say(f"  agreed {agreed - ended:+.1f} s from the command's end ({parts})")
         self.tidy(expected)
         return ended
 
