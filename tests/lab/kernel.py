@@ -91,7 +91,7 @@ def nics() -> dict[str, dict[str, Any]]:
         for body in dump(socket.NETLINK_ROUTE, RTM_GETROUTE, bytes([family, *bytes(11)])):
             route = attributes(body, 12)
             if body[5] == PROTOCOL and RTA_OIF in route:
-                routes.setdefault(number(route[RTA_OIF]), []).append(address(route.get(RTA_DST)))
+                routes.setdefault(number(route[RTA_OIF]), []).append(f"to {address(route.get(RTA_DST))}")
     ports = {line.split()[2] for line in switch() if line.startswith("ovs port ")}
     compared, macs = sets(), hardware()
     found = {}

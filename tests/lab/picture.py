@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -56,8 +57,11 @@ class Kernel:
         return said
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
+        """End it; a dead node's has ended."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(60)
 
 
 def taken(client: Client, kernels: Mapping[str, Kernel]) -> Picture:
