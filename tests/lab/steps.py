@@ -225,7 +225,7 @@ class Steps:
         self.step("hot-unplug", plugged("4:remove"), self.on("node1"))
 
     def plug(self, words: str) -> None:
-        """Change a NIC while the guest runs. Raises Failed where the guest has not followed in Ganeti's five seconds: Ganeti goes on then."""
+        """Change a NIC while the guest runs. Raises Failed where the guest is slower than the five seconds that Ganeti waits."""
         done = self.cluster.master.attempt("gnt-instance", "modify", "--hotplug", "--force", "--net", words, INSTANCE)
         if done.returncode or "Could not hotplug device" in done.stdout + done.stderr:
             raise Failed(f"Ganeti: {done.stdout}{done.stderr}")
