@@ -31,7 +31,9 @@ class Expected(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All of it at one moment. ``nics``: by UUID; ``reports``: by UUID and the node's name; ``kernel``: by the node's name and UUID."""
+    """All of it at one moment. ``nics``: by UUID; ``reports``: of nodes that are alive, by UUID and the node's name; ``kernel``: by the
+    node's name and UUID.
+    """
 
     nics: Mapping[str, Any]
     reports: Mapping[str, Mapping[str, Any]]
@@ -67,10 +69,13 @@ class Kernel:
 def taken(client: Client, kernels: Mapping[str, Kernel]) -> Picture:
     """Take a picture. Raises NetcommonError."""
     kernel = {name: one.ask() for name, one in kernels.items()}
-    nodes = {item["node"]["uuid"]: item["node"]["name"] for item in client.all("nodes")}
+    items = list(client.all("nodes"))
+    nodes = {item["node"]["uuid"]: item["node"]["name"] for item in items}
+    dead = {item["node"]["uuid"] for item in items if not item["alive"]}  # what they have said counts no more
     reports: dict[str, dict[str, Any]] = {}
     for item in client.all("reports"):
-        reports.setdefault(item["report"]["nic"], {})[nodes.get(item["node"], item["node"])] = item["report"]
+        if item["node"] not in dead:
+            reports.setdefault(item["report"]["nic"], {})[nodes.get(item["node"], item["node"])] = item["report"]
     return Picture({item["nic"]["uuid"]: item for item in client.all("nics")}, reports, kernel, nodes)
 
 
@@ -187,17 +192,18 @@ class Watching:
             now = time.time()
             found = differences(picture, self._expected)
             since = {part: self.since.get(part, now) for part in PARTS if not found[part]}
-            self.last, self.differences, self.since = picture, found, since
+            self.last, self.differences = picture, found
+            self.since = since
 
-    def agreed(self, seconds: float) -> float:
-        """Wait until all parts agree, and give the time since when they do. Raises Failed."""
+    def agreed(self, seconds: float) -> dict[str, float]:
+        """Wait until all parts agree, and give the time since when each does. Raises Failed."""
         limit = time.time() + seconds
         while len(since := self.since) < len(PARTS):
             if time.time() > limit:
                 found = [f"{part}: {line}" for part, lines in self.differences.items() for line in lines]
                 raise Failed(f"after {seconds:g} s they do not agree: {'; '.join(found) or self.trouble}")
             time.sleep(PAUSE / 2)
-        return max(since.values())
+        return since
 
     def close(self) -> None:
         self._ended.set()

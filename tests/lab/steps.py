@@ -100,17 +100,16 @@ class Steps:
             begun = time.time()
             action()
             ended = time.time()
-            agreed = watching.agreed(LONGEST)
-            since = watching.since
-            last = watching.last
+            since = watching.agreed(LONGEST)
         except Failed as error:
             if watching.last:
                 say(side_by_side(watching.last))
             raise Failed(f"{name}: {error}") from None
         finally:
             watching.close()
-        assert last
-        say(side_by_side(last))
+        assert watching.last
+        say(side_by_side(watching.last))
+        agreed = max(since.values())
         starts = {
             "kernel": (max(since["wanted"], since["kernel"]), "wanted and there, to reported"),
             "wanted": (since["wanted"], "wanted, to there and reported"),
