@@ -83,10 +83,14 @@ class Member(Node):
     def joined(self) -> bool:
         return os.path.exists(self.path(f"{LIBRARY}/node.json"))
 
+    @property
+    def dead(self) -> bool:
+        return not os.path.exists(f"/proc/{self.init}/exe")
+
     def die(self) -> None:
         """Lose power: every process of the node, and what is in its memory, is gone at once."""
         os.kill(self.init, signal.SIGKILL)
-        until(f"{self.name} is gone", STARTED, lambda: not os.path.exists(f"/proc/{self.init}/exe"))
+        until(f"{self.name} is gone", STARTED, lambda: self.dead)
 
 
 class Cluster:

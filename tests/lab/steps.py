@@ -104,6 +104,7 @@ class Steps:
         except Failed as error:
             if watching.last:
                 say(side_by_side(watching.last))
+            say(f"  FAULT: {error}")
             raise Failed(f"{name}: {error}") from None
         finally:
             watching.close()
@@ -254,7 +255,7 @@ class Steps:
 
         def failover() -> None:
             self.cluster.ganeti("gnt-node", "modify", "--force", "--offline=yes", f"node2{DOMAIN}")
-            self.cluster.ganeti("gnt-instance", "failover", "--force", "--ignore-consistency", "--shutdown-timeout=0", INSTANCE)
+            self.cluster.ganeti("gnt-instance", "failover", "--force", "--shutdown-timeout=0", INSTANCE)
 
         self.step("failover, primary dead", failover, self.on("node1"), grace=max(0.0, LEASE - (time.time() - died)))
         self.up()
@@ -288,6 +289,8 @@ class Steps:
         finally:
             wire.attempt("ip", "address", "del", OUTSIDE, "dev", "seg1")
             remove = ("gnt-instance", "remove", "--force", "--shutdown-timeout=0", "--ignore-failures", INSTANCE)
+            if any(node.dead for node in self.cluster.nodes.values()):
+                self.revive()
             self.cluster.master.attempt(*remove)
             for kernel in self.kernels.values():
                 kernel.close()
