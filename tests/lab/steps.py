@@ -31,6 +31,7 @@ from tests.lab.ping import Ping
 
 UP, STOP, REMOVED, VERDICT = 6.0, 6.0, 15.0, 4.0  #: seconds
 LEASE = 15.0  #: for which a node that is dead is not known to be
+REAPED = 300.0  #: until the agent of a node that had no power has found what is of ours in Open vSwitch's file, in two inventories
 LONGEST = 120.0
 INSTANCE = "inst1" + DOMAIN
 BRIDGED, ROUTED = "10.77.1.50", "10.77.31.50"
@@ -88,11 +89,12 @@ class Steps:
         bar: float = UP,
         grace: float = 0.0,
         start: str = "kernel",
+        clean: float = UP,
     ) -> float:
         """Do something, wait until all agree, and give when the command had ended.
 
         ``bar``: the seconds from ``start`` on: when it is wanted and kernels have it ("kernel"), when it is wanted, or the command's end
-        ("end"); ``grace``: more of them.
+        ("end"); ``grace``: more of them; ``clean``: those until nothing is left on nodes that have no NIC.
         """
         say(f"\n{name}")
         watching = Watching(self.cluster.asked(), self.kernels, expected)
@@ -120,7 +122,7 @@ class Steps:
         self.took(Row(name, ended - begun, what, agreed - at, bar + grace))
         parts = ", ".join(f"{part} {at - ended:+.1f}" for part, at in since.items())
         say(f"  agreed {agreed - ended:+.1f} s from the command's end ({parts})")
-        self.tidy(expected)
+        self.tidy(expected, clean)
         return ended
 
     def took(self, row: Row) -> None:
@@ -130,12 +132,23 @@ class Steps:
         if row.took > row.bar and not self._busy:
             self.faults.append(f"{row.step}: {row.what}: {row.took:.1f} s, and not {row.bar:g}")
 
-    def tidy(self, expected: Mapping[int, Expected]) -> None:
-        """Find what of ours is on nodes on which there is no NIC."""
+    def tidy(self, expected: Mapping[int, Expected], seconds: float) -> None:
+        """Wait until nothing of ours is on nodes on which there is no NIC. Raises Failed."""
         used = {one.node for one in expected.values()}
         for name, node in self.cluster.nodes.items():
             if name not in used and name in self.kernels:
-                until(f"{name} is clean: {node.leftovers()}", UP, lambda node=node: not node.leftovers(), 0.5)  # type: ignore[misc]
+                self.cleaned(node, seconds)
+
+    def cleaned(self, node: Node, seconds: float) -> None:
+        """Wait until nothing of ours is on a node, and say after how long if there was something. Raises Failed."""
+        begun, last = time.time(), []
+        while left := node.leftovers():
+            if time.time() > begun + seconds:
+                raise Failed(f"{node.name}: after {seconds:g} s there is left: {left}")
+            last = left
+            time.sleep(0.2)
+        if last:
+            say(f"  {node.name} is clean after {time.time() - begun:.1f} s; the last that went: {', '.join(last)}")
 
     def gnt(self, *words: str) -> Callable[[], object]:
         """Give a command about the instance, to be done."""
@@ -259,7 +272,7 @@ class Steps:
 
         self.step("failover, primary dead", failover, self.on("node1"), grace=max(0.0, LEASE - (time.time() - died)))
         self.up()
-        self.step("node2 comes back", self.revive, self.on("node1"))
+        self.step("node2 comes back", self.revive, self.on("node1"), clean=REAPED)
 
     def revive(self) -> None:
         done = subprocess.run([f"{self._laboratory}/setup"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
