@@ -117,6 +117,7 @@ class Node:
         if self._mounted:
             self.run("umount", self._mounted)
             self._mounted = ""
+        self.attempt("sh", "-c", "rm -f /srv/netcommon-lab /etc/netcommon/config.toml && rmdir /etc/netcommon")
 
     def start(self) -> None:
         """The watch, and the agent by hand."""

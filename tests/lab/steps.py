@@ -1,20 +1,22 @@
 """A registry beside a Ganeti cluster: whatever is done to an instance, what is wanted, seen and there in kernels agrees soon after.
 
-    tests/lab/registry [--out FOLDER] [--busy] LABORATORY
+    tests/lab/registry [--rounds N] [--out FOLDER] [--busy] LABORATORY
 
 LABORATORY is as tests/lab/agent wants it, and besides has a program `setup` that brings a node back which was killed, with its disk as it
 was, and nothing in /run. On the master runs a registry's service; each node has our hooks, an agent that has joined, and an importer. One
 instance with two bridged NICs, a routed one and one of Open vSwitch is added, started, tagged while it runs, moved, changed with and
 without hot-plugging, failed over from a dead node, and removed; then the cluster has another master.
 
-After each step the three are printed side by side, with the seconds from what the step did until all agree. Exit status 0: all agreed,
-in time (``--busy``: however long it took), nothing of ours is left where no NIC is, and in the end nowhere.
+Tags, migrations, stop and start are done N times. After each step the three are printed side by side, with the seconds from what the step
+did until all agree. Exit status 0: all agreed, in time (``--busy``: however long it took), nothing of ours is left where no NIC is, and in
+the end nowhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from typing import NamedTuple
 from netregistry.client import Problem
 from tests.lab.cluster import DOMAIN, Cluster
 from tests.lab.guest import Guest
+from tests.lab.leftovers import leftovers
 from tests.lab.nodes import Failed, Node, until
 from tests.lab.picture import Expected, Kernel, Watching, side_by_side
 from tests.lab.ping import Ping
@@ -66,8 +69,8 @@ class Row(NamedTuple):
 class Steps:
     """``busy``: the machine has other things to do, so that times are no faults."""
 
-    def __init__(self, laboratory: str, out: str, busy: bool) -> None:
-        self._laboratory, self._out, self._busy = laboratory, out, busy
+    def __init__(self, laboratory: str, out: str, busy: bool, rounds: int) -> None:
+        self._laboratory, self._out, self._busy, self._rounds = laboratory, out, busy, rounds
         self.cluster = Cluster(laboratory, out)
         self.guest = Guest(self.cluster.nodes, self.cluster.wire, INSTANCE, lambda node: f"check says: {node.check()!r}")
         self.kernels: dict[str, Kernel] = {}
@@ -148,7 +151,8 @@ class Steps:
             last = left
             time.sleep(0.2)
         if last:
-            say(f"  {node.name} is clean after {time.time() - begun:.1f} s; the last that went: {', '.join(last)}")
+            say(f"  the last of ours on {node.name} that went: {', '.join(last)}")
+            self.took(Row(f"{node.name} has no NIC", 0.0, "all agree, to nothing left there", time.time() - begun, seconds))
 
     def gnt(self, *words: str) -> Callable[[], object]:
         """Give a command about the instance, to be done."""
@@ -166,14 +170,16 @@ class Steps:
         self.step("add", self.gnt(*add, "-n", f"node1{DOMAIN}", *words), self.on(""), start="end")
         self.step("start", self.gnt("start"), self.on("node1"))
         self.up()
-        self.tagged("tag")
-        self.moved()
+        for _round in range(self._rounds):
+            self.tagged("tag")
+            self.moved()
+            self.step("shutdown", self.gnt("shutdown", "--timeout=0"), self.on(""), STOP)
+            self.step("start", self.gnt("start"), self.on("node1"))
+            self.up()
         self.cold()
         self.dead()
         self.mastered()
         self.hot()
-        self.step("shutdown", self.gnt("shutdown", "--timeout=0"), self.on(""), STOP)
-        self.step("start again", self.gnt("start"), self.on("node1"))
         ended = self.step("remove", self.gnt("remove", "--force", "--shutdown-timeout=0"), {}, REMOVED, start="end")
         until("its addresses are free", REMOVED, self.all_free)
         self.took(Row("remove", 0.0, "the command's end, to a free address", time.time() - ended, REMOVED))
@@ -291,7 +297,7 @@ class Steps:
 
     def run(self) -> None:
         """The laboratory as it was, in the end too. Raises Failed."""
-        wire = self.cluster.wire
+        wire, before = self.cluster.wire, set(leftovers())
         wire.run("ip", "address", "add", OUTSIDE, "dev", "seg1")
         try:
             self.cluster.start()
@@ -311,6 +317,8 @@ class Steps:
         for node in self.cluster.nodes.values():
             if left := node.leftovers():
                 self.faults.append(f"{node.name}: left behind: {left}")
+        if more := set(leftovers()) - before:
+            self.faults.append(f"left behind on the machine: {sorted(more)}")
 
     def alarms(self, node: Node) -> None:
         """What an agent has to say that it should not."""
@@ -323,16 +331,21 @@ def say(text: str) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Give all figures, as Markdown."""
-    lines = ["| step | command | from ... to ... | took | at most |", f"|{' --- |' * 5}"]
-    for row in rows:
-        lines.append(f"| {row.step} | {f'{row.command:.1f} s' if row.command else ''} | {row.what} | {row.took:.1f} s | {row.bar:.0f} s |")
+    """Give all figures, as Markdown: medians, and the longest."""
+    lines = ["| step | times | command | from, to | median | longest | at most |", f"|{' --- |' * 7}"]
+    for step, what in dict.fromkeys((row.step, row.what) for row in rows):
+        of = [row for row in rows if (row.step, row.what) == (step, what)]
+        command = statistics.median(row.command for row in of)
+        took = [row.took for row in of]
+        figures = f"{statistics.median(took):.1f} s | {max(took):.1f} s | {of[0].bar:.0f} s"
+        lines.append(f"| {step} | {len(of)} | {f'{command:.1f} s' if command else ''} | {what} | {figures} |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests/lab/registry", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--busy", action="store_true", help="the machine is busy: how long something takes is no fault")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--out", default="", metavar="FOLDER", help="where logs and state are kept; the nodes have to see it")
     parser.add_argument("laboratory", nargs="?", default=os.environ.get("NETCOMMON_LAB", ""), metavar="LABORATORY")
     given = parser.parse_args(arguments)
@@ -340,7 +353,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("LABORATORY, or the variable NETCOMMON_LAB, is to be a folder with a lib.sh")
     out = os.path.abspath(given.out or tempfile.mkdtemp(prefix="netcommon-lab-"))
     os.makedirs(out, exist_ok=True)
-    steps = Steps(os.path.abspath(given.laboratory), out, given.busy)
+    steps = Steps(os.path.abspath(given.laboratory), out, given.busy, given.rounds)
     try:
         steps.run()
     except Failed as error:
