@@ -19,10 +19,11 @@ from netregistry.draft import Commit, Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, load, read
 from netregistry.model.history import Entry
-from netregistry.refusal import Refused, local_time
+from netregistry.refusal import Refused
 from netregistry.request import Done, Part, Response, made
 from netregistry.rules import masters
 from netregistry.rules.nodes import reported, signed_on
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

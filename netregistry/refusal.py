@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from runtime.errors import NetcommonError
@@ -33,14 +32,6 @@ KINDS: dict[str, tuple[int, str]] = {
     "waiting": (503, "Not before every live node has reported"),
     "unavailable": (503, "The store cannot be used for now"),
 }
-
-
-def local_time(seconds: float) -> str:
-    """Give a time (seconds since the epoch) as people read it, in the zone of this machine: 2026-11-22 04:41:07+01:00."""
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
-    except (ValueError, OverflowError, OSError):  # behind the year 9999
-        return f"{seconds:.0f} s after 1970"
 
 
 class Refused(NetcommonError):

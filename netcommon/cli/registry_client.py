@@ -13,6 +13,7 @@ from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, say, table
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid
+from runtime.moment import local_time
 
 Item = dict[str, Any]
 TIMES = frozenset(("since", "until", "freed", "time"))  #: fields that are seconds since the epoch
@@ -160,11 +161,6 @@ def _difference(before: Any, after: Any) -> str:
         for name, each in after.items()
         if before.get(name) != each
     )
-
-
-def local_time(seconds: float) -> str:
-    """Give a time as all texts of the registry do (netregistry.refusal)."""
-    return str(import_module("netregistry.refusal").local_time(seconds))
 
 
 def _field(name: str, value: Any) -> str:

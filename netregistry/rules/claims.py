@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from netregistry.model import keys
 from netregistry.model.claim import Claim
-from netregistry.refusal import Refused, local_time
+from netregistry.refusal import Refused
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from netregistry.draft import Draft

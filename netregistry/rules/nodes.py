@@ -9,10 +9,11 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, dump, read, read_fields, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About, Alive, Node, Reports
-from netregistry.refusal import Refused, local_time
+from netregistry.refusal import Refused
 from netregistry.request import Done, matched, revision
 from netregistry.rules.networks import forced
 from netregistry.stores.base import Delete, Expect, Put
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from typing import Any

@@ -278,7 +278,7 @@ class Steps:
 
         self.step("failover, primary dead", failover, self.on("node1"), grace=max(0.0, LEASE - (time.time() - died)))
         self.up()
-        self.step("node2 comes back", self.revive, self.on("node1"), clean=REAPED)
+        self.step("node2 comes back", self.revive, self.on("node1"), start="end", clean=REAPED)
 
     def revive(self) -> None:
         done = subprocess.run([f"{self._laboratory}/setup"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)

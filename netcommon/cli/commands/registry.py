@@ -16,9 +16,10 @@ from netcommon import __version__
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, local_time, node_of, show_list, socket_of, text, uuid_of, whole
+from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
+from runtime.moment import local_time
 
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
