@@ -45,7 +45,7 @@ SHAPE = (NicInvalid, ValueError, AttributeError, LookupError, TypeError, Recursi
 
 
 class Plain(NamedTuple):
-    """What is kept of a NIC where all of it is in force, for good. ``wanted``: weakest first."""
+    """The values kept of a NIC where all of them are in force, for good. ``wanted``: weakest first."""
 
     wanted: tuple[Changed, ...] = ()
     revision: str = ""

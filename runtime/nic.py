@@ -40,7 +40,7 @@ class Changed(NamedTuple):
 
 
 class NetworkWanted(NamedTuple):
-    """What a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
+    """A network's values as a registry says them, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
 
     uuid: str
     revision: str  #: EPOCH:REVISION

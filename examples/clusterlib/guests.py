@@ -91,7 +91,7 @@ class Member:
 
 
 class Site:
-    """What all nodes have in common: the registry, and the master of the Ganeti cluster with its importer."""
+    """Run what all nodes have in common: the registry, and the master of the Ganeti cluster with its importer."""
 
     def __init__(self, checkout: Path) -> None:
         self.registry, self.cluster = Registry(checkout, Path("/")), Cluster()

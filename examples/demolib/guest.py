@@ -88,7 +88,7 @@ class Guest:
 
     @property
     def reaches(self) -> bool | None:
-        """Whether the address that the guest watches has answered it the last time; None before it has tried."""
+        """Tell whether the address that the guest watches has answered it the last time; None before it has tried."""
         found = re.findall(r"^guest: reaches \S+ (yes|no)$", self.read("console"), re.MULTILINE)
         return found[-1] == "yes" if found else None
 

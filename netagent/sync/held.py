@@ -32,7 +32,7 @@ class Owed(NamedTuple):
 
 
 class Held:
-    """What is not held. ``now``, everywhere: monotonic seconds."""
+    """Keep what is not held. ``now``, everywhere: monotonic seconds."""
 
     def __init__(self) -> None:
         self._owed: dict[Key, Owed] = {}

@@ -37,7 +37,7 @@ class Beside(NamedTuple):
 
 
 class Network(NamedTuple):
-    """What the registry says of a network, fields that are unknown included. ``revision``: EPOCH:REVISION."""
+    """A network as the registry has told it, fields that are unknown included. ``revision``: EPOCH:REVISION."""
 
     revision: str
     value: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a registry costs a cold hook: a node that has joined one beside the same node without, NIC by NIC in turn."""
+"""Measure what a registry costs a cold hook: a node that has joined one beside the same node without, NIC by NIC in turn."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def told() -> list[str]:
 
 @pytest.mark.parametrize("case", BRIDGED)
 def test_bridged(node: Node, case: str) -> None:
-    """What drops everything is named; what rules of others let pass is their own affair."""
+    """A chain that drops everything is named; rules of others that let something pass are their own affair."""
     family, hook, policy, rule, passes, said = BRIDGED[case]
     guest = bridged(node)
     chain(family, hook, policy, rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -9,6 +10,7 @@ from functools import partial
 from tests.lab.nodes import Failed, Node, until
 
 RESETS = 4
+LOOK = 0.5  #: seconds between two looks at what a guest does
 
 
 class Guest:
@@ -16,6 +18,7 @@ class Guest:
 
     def __init__(self, nodes: Mapping[str, Node], wire: Node, instance: str, silent: Callable[[Node], str]) -> None:
         self._nodes, self._wire, self._instance, self._silent = nodes, wire, instance, silent
+        self._looked = (0.0, 0.0)  # when, and what its QEMU had had of the processor (seconds)
         self.resets = 0  #: of guests that hung before they had sent anything
 
     def at(self) -> Node:
@@ -39,7 +42,21 @@ class Guest:
                 until(f"the guest answers at {address}", 30 * patience, partial(self.answers, address))
             except Failed as error:
                 raise Failed(f"{error}; {self._silent(self.at())}") from None
-        time.sleep(1)  # the guest's acpid, started before its addresses, has opened its devices
+        self._looked = (time.monotonic(), self._used())
+        until("the guest has booted", 30 * patience, self.rests, LOOK)  # its acpid, which hears the power button, among the rest
+
+    def rests(self) -> bool:
+        """Tell whether the guest has had less than half a processor since the last look: a guest that boots takes a whole one."""
+        (then, before), now = self._looked, (time.monotonic(), self._used())
+        self._looked = now
+        return now[1] - before < (now[0] - then) / 2
+
+    def _used(self) -> float:
+        """Give the seconds of the processor that its QEMU has had (/proc/PID/stat, proc_pid_stat(5))."""
+        node = self.at()
+        with open(node.path(f"/proc/{node.qemu(self._instance)}/stat"), encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def speaks(self) -> bool:
         """Tell whether the guest has sent a frame, whatever became of it."""

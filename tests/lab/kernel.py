@@ -1,4 +1,4 @@
-"""What a node's kernel has of NICs that bear our mark, read with nothing of netcommon: who asks writes a line, and reads a JSON document.
+"""Read what a node's kernel has of NICs that bear our mark, with nothing of netcommon: who asks writes a line, and reads a JSON document.
 
     {UUID: {"tap": NAME, "mac": MAC, "at": [WHERE...], "addresses": [ADDRESS...], "free": BOOL}, ...}
 

@@ -1,4 +1,4 @@
-"""What is wanted of an instance's NICs (the registry), what is seen of them (the nodes' reports) and what kernels have, side by side."""
+"""Compare what is wanted of an instance's NICs (registry), what is seen of them (reports) and what kernels have, side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = ("wanted", "seen", "kernel")
 
 
 class Expected(NamedTuple):
-    """How one NIC is to be. ``node``: by name, on which it runs, "" for none; ``pending``: fields that wait for a restart."""
+    """Describe one NIC as it is to be. ``node``: by name, on which it runs, "" for none; ``pending``: fields that wait for a restart."""
 
     mac: str
     ip: str
@@ -42,7 +42,7 @@ class Picture(NamedTuple):
 
 
 class Kernel:
-    """What tests.lab.kernel answers within a node."""
+    """Ask tests.lab.kernel within a node."""
 
     def __init__(self, node: Node) -> None:
         command = node.command(PYTHON, "tests.lab.kernel")
@@ -179,6 +179,7 @@ class Watching:
         self.differences: dict[str, list[str]] = {}
         self.trouble = ""
         self._ended = threading.Event()
+        self._looked = threading.Condition()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -191,19 +192,18 @@ class Watching:
                 continue
             now = time.time()
             found = differences(picture, self._expected)
-            since = {part: self.since.get(part, now) for part in PARTS if not found[part]}
-            self.last, self.differences = picture, found
-            self.since = since
+            with self._looked:
+                self.last, self.differences = picture, found
+                self.since = {part: self.since.get(part, now) for part in PARTS if not found[part]}
+                self._looked.notify()
 
     def agreed(self, seconds: float) -> dict[str, float]:
         """Wait until all parts agree, and give the time since when each does. Raises Failed."""
-        limit = time.time() + seconds
-        while len(since := self.since) < len(PARTS):
-            if time.time() > limit:
-                found = [f"{part}: {line}" for part, lines in self.differences.items() for line in lines]
-                raise Failed(f"after {seconds:g} s they do not agree: {'; '.join(found) or self.trouble}")
-            time.sleep(PAUSE / 2)
-        return since
+        with self._looked:
+            if self._looked.wait_for(lambda: len(self.since) == len(PARTS), seconds):
+                return self.since
+            found = [f"{part}: {line}" for part, lines in self.differences.items() for line in lines]
+        raise Failed(f"after {seconds:g} s they do not agree: {'; '.join(found) or self.trouble}")
 
     def close(self) -> None:
         self._ended.set()

@@ -57,7 +57,7 @@ CHANGED = Expected("aa:77:0a:4d:01:3d", "10.77.1.61", ("br0",))
 
 
 class Row(NamedTuple):
-    """What a step took. Seconds."""
+    """A time that a step took. Seconds."""
 
     step: str
     command: float  #: Ganeti's command
@@ -144,15 +144,19 @@ class Steps:
 
     def cleaned(self, node: Node, seconds: float) -> None:
         """Wait until nothing of ours is on a node, and say after how long if there was something. Raises Failed."""
-        begun, last = time.time(), []
-        while left := node.leftovers():
-            if time.time() > begun + seconds:
-                raise Failed(f"{node.name}: after {seconds:g} s there is left: {left}")
-            last = left
-            time.sleep(0.2)
-        if last:
-            say(f"  the last of ours on {node.name} that went: {', '.join(last)}")
-            self.took(Row(f"{node.name} has no NIC", 0.0, "all agree, to nothing left there", time.time() - begun, seconds))
+        seen: list[list[str]] = []
+
+        def clean() -> bool:
+            seen.append(node.leftovers())
+            return not seen[-1]
+
+        try:
+            took = until(f"nothing of ours on {node.name}", seconds, clean, pause=0.2)
+        except Failed as error:
+            raise Failed(f"{error}; there is left: {seen[-1]}") from None
+        if len(seen) > 1:
+            say(f"  the last of ours on {node.name} that went: {', '.join(seen[-2])}")
+            self.took(Row(f"{node.name} has no NIC", 0.0, "all agree, to nothing left there", took, seconds))
 
     def gnt(self, *words: str) -> Callable[[], object]:
         """Give a command about the instance, to be done."""
@@ -250,7 +254,7 @@ class Steps:
             raise Failed(f"Ganeti: {done.stdout}{done.stderr}")
 
     def cold(self) -> None:
-        """What Ganeti's configuration has, and the guest only after its next start."""
+        """Change what the guest has only after its next start, and Ganeti's configuration at once."""
         modify = ("modify", "--force", "--net")
         changed = NICS[0]._replace(ip=CHANGED.ip, pending=("ip",), has=(NICS[0].mac, NICS[0].ip))
         self.step("modify without hot-plug", self.gnt(*modify, f"0:modify,ip={CHANGED.ip}"), self.on("node1", {**NICS, 0: changed}))
@@ -321,7 +325,7 @@ class Steps:
             self.faults.append(f"left behind on the machine: {sorted(more)}")
 
     def alarms(self, node: Node) -> None:
-        """What an agent has to say that it should not."""
+        """Take each alarm of an agent for a fault."""
         if alarms := node.agent_status()["alarms"]:
             self.faults.append(f"{node.name}: alarms: {alarms}")
 

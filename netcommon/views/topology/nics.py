@@ -64,7 +64,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
 
 
 def drift(report: Report) -> tuple[Drift, ...]:
-    """What of a NIC does not hold, and why its traffic does not pass."""
+    """List what of a NIC does not hold, and why its traffic does not pass."""
     return (*(Drift(does, differs) for does, differs in report.drift), *(Drift("its traffic", why) for why, _ in report.dropped))
 
 

@@ -1,4 +1,4 @@
-"""What hooks read of what is kept of NICs and networks: never anything else than its own modules read, and all of it where it is plain."""
+"""Check what hooks read of what is kept of NICs and networks: nothing else than its own modules read, and all of it where it is plain."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_nic_is_plain_or_not(one: Wanted, pending: Wanted | None) -> None:
 
 @given(plain, st.lists(st.tuples(st.integers(0, 20), strange), max_size=2))
 def test_a_file_of_a_nic_that_is_strange(one: Wanted, changes: list[tuple[int, Any]]) -> None:
-    """Whatever is in the place of a part: it is read as by its own module, or left to that."""
+    """Anything may be in the place of a part: it is read as by its own module, or left to that."""
     data = json.dumps(mixed(json.loads(wanted.to_json(one)), changes)).encode()
     found, full = kept.plain_of(data), in_full(data)
     if found is not None:

@@ -313,7 +313,7 @@ def entry(number: int) -> Keep:
 
 
 def test_of_more_than_can_be_kept_all_is_told_anew() -> None:
-    """What is not held of other NICs has a bound, and is not known for the next start before it is held."""
+    """There is a bound to what is not held of other NICs, and none of it is known for the next start before it is held."""
     one = held.Held()
     for number in range(held.MOST):
         one.owe(entry(number), "the disk is full", 5.0)

@@ -1,4 +1,4 @@
-"""What the stream has told of this node, as it is kept for the agent's next start."""
+"""Check that what the stream has told of this node is kept for the agent's next start."""
 
 from __future__ import annotations
 

@@ -621,7 +621,7 @@ def test_a_twin_is_an_alarm_when_its_lease_would_have_ended(turned: Turned) -> N
 
 
 def test_a_service_that_answers_and_whose_stream_tells_nothing_is_an_alarm(turned: Turned) -> None:
-    """Whoever listens there takes it, and no line ever comes: nothing that is wanted does."""
+    """Somebody listens there and takes it, and no line ever comes: nothing that is wanted does."""
     turned.begun(nic(0))
     for _ in range(4):
         assert turned.alarms.get("registry", "") == ""

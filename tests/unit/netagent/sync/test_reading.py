@@ -23,7 +23,7 @@ def test_further_addresses_are_an_option() -> None:
 
 
 def test_tags_are_a_ganeti_clusters_alone() -> None:
-    """What another master's NIC is tagged with the node knows before the registry."""
+    """The node knows the tags of another master's NIC before the registry does."""
     assert [wanted_of(told(master="ganeti:c1", tags=tags)).tags for tags in (["a", "b"], [])] == [("a", "b"), ()]
     assert wanted_of(told(master="registry", tags=["a"])).tags is wanted_of(told(tags=["a"])).tags is None
 
