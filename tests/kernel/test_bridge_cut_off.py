@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.netns import run
+from tests.support.netns import Namespace, run
 from tests.support.node import Node
 from tests.support.routed import MAC, drift, reaches
 from tests.support.rundoor import rundoor
@@ -64,16 +64,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_echoes_decide(node: Node, case: str) -> None:
+def placed(node: Node, **changes: str) -> Namespace:
+    """Put a guest on a bridge with an uplink, and bring its NIC up."""
     node.outside("up0", f"{OUTSIDE}/24")
     node.bridge("br0", "up0")
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
-    done = rundoor("kvm-ifup", NIC)
+    guest = node.guest(MAC, f"{GUEST}/24")
+    done = rundoor("kvm-ifup", {**NIC, **changes})
     assert (done.status, done.stderr) == (0, "")
+    return guest
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_echoes_decide(node: Node, case: str) -> None:
+    guest = placed(node)
     assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == [] and drift() == []
     commands, back, words = CASES[case]
     for command in commands:
@@ -88,15 +91,8 @@ def test_echoes_decide(node: Node, case: str) -> None:
 
 def test_an_isolated_guest_reaches_the_node(node: Node) -> None:
     """The bridge's own side is never isolated: that the uplink is may be meant, where the node itself is the guest's way."""
-    node.outside("up0", f"{OUTSIDE}/24")
-    node.bridge("br0", "up0")
+    guest = placed(node, TAGS="netcommon:0:isolated")
     run("ip", "address", "add", "10.0.0.9/24", "dev", "br0")
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
-    done = rundoor("kvm-ifup", {**NIC, "TAGS": "netcommon:0:isolated"})
-    assert (done.status, done.stderr) == (0, "")
     run("bridge", "link", "set", "dev", "up0", "isolated", "on")
     assert reaches(guest, "10.0.0.9") == ["10.0.0.9"] and reaches(guest, OUTSIDE) == []
     assert lost() == [] and drift() == []

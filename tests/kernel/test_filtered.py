@@ -8,12 +8,11 @@ import pytest
 
 from netcommon.doctor import findings
 from runtime.paths import Paths
-from tests.kernel.test_bridge_cut_off import GUEST, NIC, OUTSIDE
+from tests.kernel.test_bridge_cut_off import GUEST, OUTSIDE, placed
 from tests.kernel.test_check_forwarding import TABLE, passing, up
 from tests.support.netns import Namespace, run, sysctl
 from tests.support.node import Node
-from tests.support.routed import MAC, Site, drift, reaches
-from tests.support.rundoor import rundoor
+from tests.support.routed import Site, drift, reaches
 from tests.support.verdict import lost
 
 ALL_DROPPED = "nftables chain {} site c drops all that comes to it"
@@ -43,17 +42,10 @@ def chain(family: str, hook: str, policy: str = "drop", rule: str = "") -> None:
 
 
 def bridged(node: Node, ip: str = GUEST) -> Namespace:
-    node.outside("up0", f"{OUTSIDE}/24")
-    node.bridge("br0", "up0")
     run("ip", "link", "add", "other", "type", "bridge")
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
     for name in ("iptables", "ip6tables", "arptables"):
         sysctl(f"net/bridge/bridge-nf-call-{name}", "0")
-    done = rundoor("kvm-ifup", {**NIC, "IP": ip})
-    assert (done.status, done.stderr) == (0, "")
+    guest = placed(node, IP=ip)
     assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == []
     return guest
 

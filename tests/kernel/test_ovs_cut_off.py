@@ -80,17 +80,20 @@ def ovs(node: Node) -> Iterator[OpenVswitch]:
         yield made
 
 
+def placed(node: Node, ovs: OpenVswitch, **changes: str) -> Namespace:
+    """Put a guest on a bridge with an uplink, and bring its NIC up."""
+    node.outside("up0", f"{OUTSIDE}/24")
+    ovs.bridge("ovs0", "up0")
+    guest = node.guest(MAC, f"{GUEST}/24")
+    done = rundoor("kvm-ifup", {**NIC, **changes})
+    assert (done.status, done.stderr) == (0, "")
+    return guest
+
+
 @pytest.mark.parametrize("guard", [True, False], ids=["guarded", "unguarded"])
 @pytest.mark.parametrize("case", CASES)
 def test_echoes_decide(node: Node, ovs: OpenVswitch, case: str, guard: bool) -> None:
-    node.outside("up0", f"{OUTSIDE}/24")
-    ovs.bridge("ovs0", "up0")
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
-    done = rundoor("kvm-ifup", {**NIC, "TAGS": "" if guard else "netcommon:0:spoof_guard:off"})
-    assert (done.status, done.stderr) == (0, "")
+    guest = placed(node, ovs, TAGS="" if guard else "netcommon:0:spoof_guard:off")
     assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == [] and drift() == []
     commands, words = CASES[case]
     for command in commands:
@@ -104,19 +107,6 @@ def test_echoes_decide(node: Node, ovs: OpenVswitch, case: str, guard: bool) -> 
         run(*remedy.partition(", or")[0].split())
     wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "what was mended")
     assert lost() == []
-
-
-def placed(node: Node, ovs: OpenVswitch, **changes: str) -> Namespace:
-    """Put a guest on a bridge with an uplink, and bring its NIC up."""
-    node.outside("up0", f"{OUTSIDE}/24")
-    ovs.bridge("ovs0", "up0")
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
-    done = rundoor("kvm-ifup", {**NIC, **changes})
-    assert (done.status, done.stderr) == (0, "")
-    return guest
 
 
 def test_a_protected_guest_reaches_the_node(node: Node, ovs: OpenVswitch) -> None:

@@ -65,10 +65,7 @@ def test_uplinks(node: Node, ovs: OpenVswitch, case: str) -> None:
     uplink(node, "up1", "10.0.9.1/24")
     for command in commands:
         run(*command.split())
-    guest = node.namespaced()
-    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
-    guest.run("ip", "link", "set", "eth0", "up")
-    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
+    guest = node.guest(MAC, f"{GUEST}/24")
     done = rundoor("kvm-ifup", {**NIC, "LINK": bridge, "TAGS": "netcommon:0:spoof_guard:off"})
     assert (done.status, done.stderr) == (0, "")
     assert uplinks(bridge) == names

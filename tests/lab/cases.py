@@ -13,17 +13,15 @@ they were at first.
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from tests.lab import arguments
 from tests.lab.guest import Guest
 from tests.lab.nodes import Failed, Node, until
 from tests.lab.ping import Ping
@@ -343,23 +341,16 @@ def _both(seconds: Sequence[float]) -> str:
     return f"{statistics.median(seconds) * 1000:.0f}, {max(seconds) * 1000:.0f} ms" if seconds else "-"
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="tests/lab/agent", description=(__doc__ or "").split("\n")[0])
+def main(words: Sequence[str]) -> int:
+    parser = arguments.parser("tests/lab/agent", __doc__)
     parser.add_argument("--with-hooks", action="store_true", help="only with our hooks in Ganeti")
     parser.add_argument("--without-hooks", action="store_true", help="only without them")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N")
-    parser.add_argument("--out", default="", metavar="FOLDER", help="where logs are kept")
-    parser.add_argument("laboratory", nargs="?", default=os.environ.get("NETCOMMON_LAB", ""), metavar="LABORATORY")
-    given = parser.parse_args(arguments)
-    if not os.path.exists(f"{given.laboratory}/lib.sh"):
-        parser.error("LABORATORY, or the variable NETCOMMON_LAB, is to be a folder with a lib.sh")
-    out = given.out or tempfile.mkdtemp(prefix="netcommon-lab-")
-    os.makedirs(out, exist_ok=True)
+    given = arguments.given(parser, words)
     faults = []
     for hooks in (False, True):
         if (given.with_hooks and not hooks) or (given.without_hooks and hooks):
             continue
-        cases = Cases(os.path.abspath(given.laboratory), out)
+        cases = Cases(given.laboratory, given.out)
         try:
             cases.run(hooks, given.rounds)
         except Failed as error:
@@ -368,5 +359,5 @@ def main(arguments: Sequence[str]) -> int:
         faults += cases.faults
     for fault in faults:
         print(f"FAULT: {fault}", file=sys.stderr)
-    print(f"logs: {out}")
+    print(f"logs: {given.out}")
     return 1 if faults else 0

@@ -14,17 +14,16 @@ the end nowhere.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from netregistry.client import Problem
+from tests.lab import arguments
 from tests.lab.cluster import DOMAIN, Cluster
 from tests.lab.guest import Guest
 from tests.lab.leftovers import leftovers
@@ -346,18 +345,11 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="tests/lab/registry", description=(__doc__ or "").split("\n")[0])
+def main(words: Sequence[str]) -> int:
+    parser = arguments.parser("tests/lab/registry", __doc__)
     parser.add_argument("--busy", action="store_true", help="the machine is busy: how long something takes is no fault")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N")
-    parser.add_argument("--out", default="", metavar="FOLDER", help="where logs and state are kept; the nodes have to see it")
-    parser.add_argument("laboratory", nargs="?", default=os.environ.get("NETCOMMON_LAB", ""), metavar="LABORATORY")
-    given = parser.parse_args(arguments)
-    if not os.path.exists(f"{given.laboratory}/lib.sh"):
-        parser.error("LABORATORY, or the variable NETCOMMON_LAB, is to be a folder with a lib.sh")
-    out = os.path.abspath(given.out or tempfile.mkdtemp(prefix="netcommon-lab-"))
-    os.makedirs(out, exist_ok=True)
-    steps = Steps(os.path.abspath(given.laboratory), out, given.busy, given.rounds)
+    given = arguments.given(parser, words)
+    steps = Steps(given.laboratory, given.out, given.busy, given.rounds)
     try:
         steps.run()
     except Failed as error:
@@ -366,5 +358,5 @@ def main(arguments: Sequence[str]) -> int:
     say(f"guests that hung in their boot and were reset: {steps.guest.resets}")
     for fault in steps.faults:
         print(f"FAULT: {fault}", file=sys.stderr)
-    print(f"logs: {out}")
+    print(f"logs: {given.out}")
     return 1 if steps.faults else 0

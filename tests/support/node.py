@@ -29,6 +29,14 @@ class Node:
         run("ip", "link", "set", name, "up")
         other.run("ip", "link", "set", peer, "up")
 
+    def guest(self, mac: str, address: str, name: str = "tap0") -> Namespace:
+        """A guest's device, down as a hypervisor leaves it, and the guest behind it, which has an address ("10.0.0.5/24")."""
+        guest = self.namespaced()
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "address", mac, "netns", guest.path)
+        guest.run("ip", "link", "set", "eth0", "up")
+        guest.run("ip", "address", "add", address, "dev", "eth0")
+        return guest
+
     def outside(self, uplink: str = "up0", *addresses: str) -> Namespace:
         """A namespace at the other end of ``uplink``, whose ``eth0`` has ``addresses`` ("10.0.0.1/24")."""
         other = self.namespaced()

@@ -452,17 +452,7 @@ def test_a_lie_is_forgiven_when_all_of_it_can_be_believed(turned: Turned) -> Non
     turned.begun(nic(5))
     turned.tell(Line("nonsense", 8), Ended(Failure("", "closed")))
     assert turned.alarms["registry-lies"]
-    turned.asked.clear()
-    turned.passes(20.0)
-    turned.take(Hello)
-    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
-    turned.take(AskNode)
-    turned.tell(Answered({"reports": turned.machine.outbox.after}))
-    while any(isinstance(each, List) for each in turned.asked):
-        turned.take(List)
-        turned.tell(Answered([]))
-    turned.take(Watch)
-    turned.told(nic(5), ready="e:20")
+    told_again(turned, nic(5), ready="e:20")
     assert turned.alarms["registry-lies"] == ""
 
 
@@ -470,6 +460,11 @@ def told_anew(turned: Turned, *lines: dict[str, Any], ready: str) -> None:
     """Let the stream that is not believed end, and tell all of it again."""
     turned.take(Close)
     turned.tell(Ended(Failure("", "closed")))
+    told_again(turned, *lines, ready=ready)
+
+
+def told_again(turned: Turned, *lines: dict[str, Any], ready: str) -> None:
+    """Answer an agent that begins again where its stream has ended, and tell all of it."""
     turned.asked.clear()
     turned.passes(20.0)
     turned.take(Hello)
