@@ -16,7 +16,7 @@ from runtime.errors import HostRefused, NicInvalid
 from runtime.moment import local_time
 
 Item = dict[str, Any]
-TIMES = frozenset(("since", "until", "freed", "time"))  #: fields that are seconds since the epoch
+TIMES = frozenset(("freed", "joined", "made", "reported", "since", "time", "until"))  #: fields that are seconds since the epoch
 
 
 def socket_of(app: App) -> str:

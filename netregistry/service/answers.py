@@ -83,7 +83,11 @@ class HistoryItem(NamedTuple):
 
 
 class FoundItem(NamedTuple):
-    """Something whose name, UUID, MAC or address has the text that was looked for."""
+    """Something whose name, UUID, MAC or address has the text that was looked for.
+
+    ``kind``: networks, nics, nodes; macs, addresses for what no NIC has and is not given out. ``uuid``: of a MAC or an address that of the
+    NIC that had it last; "" for none. ``label``: its name; of a MAC or an address why it is not given out.
+    """
 
     kind: str
     uuid: str

@@ -1,4 +1,7 @@
-"""Find networks, NICs and nodes by any part of a name, MAC, address or UUID, and list keys in order, without looking at each object."""
+"""Find networks, NICs, nodes and what is not given out by any part of a name, MAC, address or UUID, and list keys in order.
+
+None of that looks at each object.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,18 @@ from netregistry.model import keys
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from netregistry.model.claim import Claim
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
 KINDS = ("networks", "nics", "nodes")
+CLAIMS = ("macs", "addresses")  #: found as long as no NIC has them and they are not given out: reserved, or in quarantine
 
 
 class Index:
-    """For each key of KINDS the text that it is found by; kept by ``hear`` as a view is."""
+    """For each key of KINDS, and of CLAIMS, the text that it is found by; kept by ``hear`` as a view is."""
 
     def __init__(self, view: View) -> None:
         self.changed = dict.fromkeys(KINDS, 0)  #: how often what something of a kind is found by has
@@ -33,10 +38,16 @@ class Index:
             self._texts = {kind: {key: text(value) for key, value in view.all(kind).items()} for kind in KINDS}
             self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
             self.changed = {kind: count + 1 for kind, count in self.changed.items()}
+            for kind in CLAIMS:
+                self._texts[kind] = {key: words for key, value in view.all(kind).items() if (words := of_claim(key, value))}
             return
         for change in batch.changes:
             if (kind := keys.kind(change.key)) in KINDS:
                 self._put(kind, change.key, view.get(change.key))
+            elif kind in CLAIMS:
+                self._texts[kind].pop(change.key, None)
+                if words := of_claim(change.key, view.get(change.key)):
+                    self._texts[kind][change.key] = words
 
     def _put(self, kind: str, key: str, value: Any) -> None:
         texts, order = self._texts[kind], self._sorted[kind]
@@ -58,7 +69,7 @@ class Index:
     def find(self, part: str) -> Iterator[tuple[str, str, str]]:
         """Give kind, key and the word that has the part, of all that has it."""
         part = part.lower()
-        for kind in KINDS:
+        for kind in (*KINDS, *CLAIMS):
             for key, words in self._texts[kind].items():
                 if part in words:
                     yield kind, key, next((word for word in words.split("\n") if part in word), "")
@@ -69,9 +80,16 @@ def text(value: Any) -> str:
     return "\n".join(word for word in _words(value) if word).lower()
 
 
+def of_claim(key: str, claim: Claim | None) -> str:
+    """Give the words by which a MAC or an address is found that is not given out; "" for one that is, or that a NIC has."""
+    if claim is None or claim.standing not in ("reserved", "quarantined"):
+        return ""
+    return f"{key.rpartition('/')[2]}\n{claim.reserved}\n{claim.instance}".lower().strip()
+
+
 def _words(value: Network | Nic | Any) -> Iterator[str]:
     yield value.uuid
     yield value.name
-    for field in ("mac", "subnet", "subnet6", "label"):
+    for field in ("mac", "subnet", "subnet6", "gateway", "gateway6", "label"):
         yield getattr(value, field, "")
     yield from getattr(value, "all_addresses", ())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netregistry import state
 from netregistry.actions import ACTIONS
 from netregistry.model import keys
+from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
 from netregistry.model.history import Entry
 from netregistry.model.node import About
@@ -17,6 +18,7 @@ from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -143,14 +145,17 @@ class Reader:
     # -- search
 
     def find(self, wanted: Mapping[str, Any]) -> Answer:
-        """Find by any part of a name, MAC, address or UUID."""
+        """Find by any part of a name, MAC, address or UUID; what is not given out by why it is reserved, too."""
         view, limit = self._now(), wanted.get("limit", USUAL)
         found: list[answers.FoundItem] = []
         for kind, key, word in self._index.find(wanted["text"]):
             if len(found) == limit:
                 break
             value = view.get(key)
-            if value is not None:
+            if isinstance(value, Claim):
+                why = f"reserved: {value.reserved}" if value.reserved else f"in quarantine until {local_time(value.until)}"
+                found.append(answers.FoundItem(kind, value.last, why, word if word in key else key.rpartition("/")[2]))
+            elif value is not None:
                 found.append(answers.FoundItem(kind, value.uuid, getattr(value, "label", value.name), word))
         shown = f"{view.epoch}:{view.revision}"
         return Answer(write(answers.Page(shown, tuple(found))), shown)

@@ -24,6 +24,7 @@ from runtime.moment import local_time
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
 MOST_FOUND = 1000
+FOUND = {"networks": "network", "nics": "nic", "nodes": "node", "macs": "MAC", "addresses": "address"}  #: kinds of what is found
 
 
 @click.group("registry")
@@ -99,13 +100,13 @@ def status(app: App, as_json: bool) -> None:
 def find(app: App, part: str, as_json: bool) -> None:
     """Find by any part of a name, MAC, address or UUID.
 
-    Networks, NICs and nodes are looked at.
+    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine.
     """
     with client(app) as asked:
         page = asked.get("find", text=part, limit=MOST_FOUND).body
 
     def row(item: Any) -> tuple[Any, ...]:
-        return item["kind"].removesuffix("s"), item["label"], item["text"], item["uuid"]
+        return FOUND[item["kind"]], item["label"], item["text"], item["uuid"]
 
     show_list(page["items"], page["revision"], ("KIND", "NAME", "FOUND", "UUID"), row, as_json, "nothing has that")
     if len(page["items"]) == MOST_FOUND:

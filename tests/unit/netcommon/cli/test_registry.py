@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
+from netcommon.cli.registry_client import TIMES
+from netregistry.model import kinds
+from netregistry.model.claim import Claim
+from netregistry.model.history import Entry
+from netregistry.model.nic import Nic, Option, Report
+from netregistry.model.node import About, Alive, Node, Reports
+from netregistry.service.answers import NodeItem
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.cli import Cli
 from tests.support.netns import wait_until
@@ -110,6 +118,29 @@ def test_times_are_said_as_people_read_them(cli: Cli, service: Served) -> None:
     (claim,) = service.client().all("claims", kind="addresses")
     (said,) = when.findall(refused)
     assert datetime.fromisoformat(said).timestamp() == int(claim["claim"]["until"])
+
+
+def test_what_is_not_given_out_is_found(cli: Cli, service: Served) -> None:
+    """By its address, and by why; as long as that is so."""
+    cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    cli("registry", "network", "reserve", "blue", "192.0.2.10", "--reason", "the printer")
+    for part in ("192.0.2.10", "Printer"):
+        assert cli("registry", "find", part).stdout.splitlines()[1].split(maxsplit=1) == ["address", "reserved: the printer  192.0.2.10  -"]
+    cli("registry", "nic", "add", "network=blue", "instance=web1", "index=0", "ip=192.0.2.9")
+    assert len(cli("registry", "find", "192.0.2.9").stdout.splitlines()) == 2
+    cli("registry", "nic", "delete", "web1/0")
+    assert "in quarantine until 2" in cli("registry", "find", "192.0.2.9").stdout
+    cli("registry", "network", "release", "blue", "192.0.2.9")
+    cli("registry", "network", "release", "blue", "192.0.2.10")
+    assert "nothing has that" in cli("registry", "find", "192.0.2.10").stdout + cli("registry", "find", "192.0.2.9").stdout
+
+
+@pytest.mark.parametrize("model", [Claim, Nic, Option, Report, Node, About, Reports, Alive, NodeItem, Entry])
+def test_every_time_of_the_model_is_known_as_one(model: type) -> None:
+    """They are said as times; a number of seconds since 1970 tells nobody anything."""
+    hints = get_type_hints(model, include_extras=True)
+    times = {name for name, hint in hints.items() if hint in (kinds.Time, float)}
+    assert times <= TIMES
 
 
 def test_settings_are_shown_and_changed(cli: Cli, service: Served) -> None:

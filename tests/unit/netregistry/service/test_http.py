@@ -203,7 +203,12 @@ def test_find_by_any_part(service: Served) -> None:
         assert (item["kind"], item["uuid"]) == ("nics", nic["uuid"])
     assert [item["kind"] for item in service.say("GET", "/v1/find?text=192.0.2").body["items"]] == ["networks", "nics"]
     service.say("DELETE", f"/v1/nics/{nic['uuid']}", If_Match="*")
-    assert service.say("GET", "/v1/find?text=12:34").body["items"] == []
+    (freed,) = service.say("GET", "/v1/find?text=12:34").body["items"]
+    assert (freed["kind"], freed["uuid"], freed["text"]) == ("macs", nic["uuid"], "aa:00:00:12:34:56")
+    assert freed["label"].startswith("in quarantine until 2")
+    service.say("PATCH", f"/v1/networks/{blue}", {"gateway": "192.0.2.254"}, If_Match="*")
+    (gateway,) = service.say("GET", "/v1/find?text=192.0.2.254").body["items"]
+    assert (gateway["kind"], gateway["uuid"]) == ("networks", blue)
 
 
 def test_reservations_and_settings(service: Served) -> None:
