@@ -5,7 +5,6 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 from netcommon.operations.ovs import Port, standing
-from runtime.errors import NetcommonError
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,18 +22,12 @@ SHUT = {
 
 
 def cut_off(view: View, operations: Iterable[Operation]) -> list[tuple[str, str]]:
-    """Return why a NIC that is a port as it was made has no network all the same, and what helps.
-
-    Where Open vSwitch does not answer, what its operations are asked says so.
-    """
+    """Return why a NIC that is a port as it was made has no network all the same, and what helps. Raises TryAgain, HostRefused."""
     found: list[tuple[str, str]] = []
     for one in operations:
         if isinstance(one, Port):
-            try:
-                port = standing(view, one.device, one.bridge, one.owner)
-                found += _cut_off(view, port) if port is not None else []
-            except NetcommonError:
-                continue
+            port = standing(view, one.device, one.bridge, one.owner)
+            found += _cut_off(view, port) if port is not None else []
     return found
 
 
