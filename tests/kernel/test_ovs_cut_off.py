@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.host.api.facts import FLOW_MARK
+from netcommon.host.ovs.forwarding import MOST
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -107,6 +109,21 @@ def test_echoes_decide(node: Node, ovs: OpenVswitch, case: str, guard: bool) -> 
         run(*remedy.partition(", or")[0].split())
     wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "what was mended")
     assert lost() == []
+
+
+@pytest.mark.parametrize(("cookie", "told"), [(FLOW_MARK | 1, True), (1, False)], ids=["ours", "somebody's"])
+def test_very_many_flows(node: Node, ovs: OpenVswitch, cookie: int, told: bool) -> None:
+    """Fifty are the guard's of each NIC; somebody who has very many himself looks after the bridge."""
+    guest = placed(node, ovs, TAGS="")
+    many = Path("/run/many")
+    kinds = ("drop", "load:5->NXM_NX_REG13[29..31],resubmit(,0)")
+    flow = "cookie={:#x},priority=650{:02d},in_port={},udp,actions={}\n"
+    many.write_text("".join(flow.format(cookie, 10 + i % 2, 100 + i, kinds[i % 2]) for i in range(MOST + 1)))
+    run("ovs-ofctl", "-O", "OpenFlow14", "--bundle", "add-flows", "ovs0", str(many))
+    assert lost() == []
+    run("ovs-ofctl", "--strict", "del-flows", "ovs0", "priority=0")
+    wait_until(lambda: reaches(guest, OUTSIDE) == [], 10, "no flow takes anything on")
+    assert [NO_FLOW in why for why, _remedy in lost()] == [True] * told
 
 
 def test_a_protected_guest_reaches_the_node(node: Node, ovs: OpenVswitch) -> None:
