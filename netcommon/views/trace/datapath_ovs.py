@@ -15,7 +15,7 @@ def port_of(view: View, name: str) -> OvsPort | None:
     if port is not None:
         return port
     every = (each for bridge in view.ovs_switches() for each in view.ovs_bridge_ports(bridge.name))
-    return next((each for each in every if name in each.members), None)
+    return next((each for each in every if any(member.name == name for member in each.members)), None)
 
 
 def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:
