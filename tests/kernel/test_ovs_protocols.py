@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.test_ovs_cut_off import NIC, NO_FLOW, OUTSIDE, placed
+from tests.kernel.test_ovs_cut_off import NIC, NO_FLOW, OUTSIDE, UNGUARDED, placed
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -17,7 +17,6 @@ from tests.support.verdict import PROGRAM, lost
 
 VERSIONS = ("OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow15")
 OURS = "cookie=0x6e63740000000000/0xffffff0000000000"
-UNGUARDED = "netcommon:0:spoof_guard:off"
 OFTEN = 8  #: by chance ovs-ofctl says one thing or another of the same refusal
 
 
