@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,12 +17,6 @@ from tests.support.verdict import PROGRAM, lost
 VERSIONS = ("OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow15")
 OURS = "cookie=0x6e63740000000000/0xffffff0000000000"
 OFTEN = 8  #: by chance ovs-ofctl says one thing or another of the same refusal
-
-
-@pytest.fixture
-def ovs(node: Node) -> Iterator[OpenVswitch]:
-    with OpenVswitch.started() as made:
-        yield made
 
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
