@@ -76,7 +76,13 @@ def test_uplinks(node: Node, ovs: OpenVswitch, case: str) -> None:
     assert uplinks(bridge) == names
     traced = subprocess.run([PROGRAM, "trace", "tap0", "--to", "guest"], capture_output=True, text=True, check=False)
     if not real:
-        assert traced.returncode == 69 and "nothing that has an uplink" in traced.stderr, traced
+        outside = (
+            f"by no device of the kernel, where a trace begins, but by {' and '.join(names)}: " if names else "nothing that has an uplink"
+        )
+        assert traced.returncode == 69 and outside in traced.stderr, traced
+        advised = re.findall(r"ovs-appctl (ofproto/trace .*)", traced.stderr)
+        assert len(advised) == bool(names), traced
+        assert all("Final flow" in run("ovs-appctl", f"--target={RUN}/vswitchd.ctl", *shlex.split(each)) for each in advised)
         return
     if "bond" not in case and case != "trunk of a fake":  # of a bond's members one is active
         wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "echoes")

@@ -15,6 +15,13 @@ def port_of(view: View, name: str) -> OvsPort | None:
     return view.ovs_port(name) or bond_of(view, name)
 
 
+def by_open_vswitch(view: View, name: str, flow: str) -> str:
+    """Give the command by which Open vSwitch follows a flow that comes in by ``name``; "" where that is no port of it."""
+    port = port_of(view, name)
+    real = view.ovs_switch(port.bridge) if port is not None else None
+    return f"ovs-appctl ofproto/trace {real.name} {flow}" if real is not None else ""
+
+
 def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:
     """The port has received it. Its VLAN, how many flows it has, and the command that follows them."""
     trail, view = walk.trail, walk.view
