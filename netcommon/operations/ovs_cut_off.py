@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
+from netcommon.operations.node_reached import node_reached
 from netcommon.operations.ovs import Port, standing
 from runtime.typed import TYPE_CHECKING
 
@@ -68,6 +67,6 @@ def _protected(view: View, port: OvsPort) -> list[tuple[str, str]]:
 
 
 def _reached(view: View, port: OvsPort) -> bool:
-    """Tell whether the node has an address at its own port that a guest may reach."""
+    """Tell whether guests may be meant to reach the node by a port of its own, or who else has its device: a namespace, a bridge."""
     link = view.link(port.name)
-    return link is not None and any(not ip_address(each.address).is_link_local for each in view.addresses(link.index))
+    return port.ofport > 0 if link is None else bool(link.master) or node_reached(view, link)

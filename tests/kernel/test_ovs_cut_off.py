@@ -13,6 +13,7 @@ from netcommon.host.api.facts import FLOW_MARK
 from netcommon.host.ovs.forwarding import MOST
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
+from tests.support.node_ways import WAYS, lead
 from tests.support.ovs import OpenVswitch
 from tests.support.routed import MAC, drift, mend, reaches
 from tests.support.rundoor import rundoor
@@ -144,14 +145,39 @@ def test_doctor_says_a_fault_of_the_bridge_once(node: Node, ovs: OpenVswitch, co
     assert [each.startswith("no network for web1/0, web2/0: ") for each in found] == [True], found
 
 
-def test_a_protected_guest_reaches_the_node(node: Node, ovs: OpenVswitch) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_protected_guest_reaches_the_node(node: Node, ovs: OpenVswitch, way: str) -> None:
     """The node's own port is no other guest's: that the uplink is protected may be meant."""
     guest = placed(node, ovs, TAGS=UNGUARDED)
-    run("ip", "address", "add", "10.0.0.9/24", "dev", "ovs0")
-    run("ip", "link", "set", "ovs0", "up")
+    address = lead(way, "ovs0", guest)
     run(*PROTECTED.split())
     wait_until(lambda: reaches(guest, OUTSIDE) == [], 10, "both are protected")
-    assert reaches(guest, "10.0.0.9") == ["10.0.0.9"] and lost() == [] and drift() == []
+    assert not address or reaches(guest, address) == [address]
+    assert bool(lost()) == (not address) and drift() == []
+
+
+#: Where a port of the node's own leads on though the node has nothing there: its device is in another namespace, or a bridge's port.
+ELSEWHERE = {"another namespace": "ip link set own0 netns {}", "a bridge": "ip link set own0 master br0"}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_a_protected_guest_leaves_by_a_port_of_the_nodes_own(node: Node, ovs: OpenVswitch, case: str) -> None:
+    guest = placed(node, ovs, TAGS="netcommon:0:spoof_guard:off")
+    run("ovs-vsctl", "add-port", "ovs0", "own0", "--", "set", "Interface", "own0", "type=internal")
+    inside = node.namespaced()
+    if case == "a bridge":
+        node.bridge("br0")
+        run("ip", "link", "add", "end0", "type", "veth", "peer", "name", "own0", "netns", inside.path)
+        run("ip", "link", "set", "end0", "master", "br0", "up")
+    wait_until(lambda: run("ip", "link", "show", "own0", check=False) != "", 10, "own0")
+    run(*ELSEWHERE[case].format(inside.path).split())
+    if case == "a bridge":
+        run("ip", "link", "set", "own0", "up")
+    inside.run("ip", "link", "set", "own0", "up")
+    inside.run("ip", "address", "add", "10.0.0.9/24", "dev", "own0")
+    run(*PROTECTED.split())
+    wait_until(lambda: reaches(guest, OUTSIDE) == [], 10, "both are protected")
+    assert reaches(guest, "10.0.0.9") == ["10.0.0.9"] and lost() == []
 
 
 def test_a_guard_of_the_sites_own(node: Node, ovs: OpenVswitch) -> None:
