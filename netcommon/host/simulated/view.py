@@ -278,9 +278,7 @@ class MemoryView:
         return [port for port in self.every_ovs_port() if port.bridge == bridge]
 
     def ovs_forwarding(self, bridge: str) -> OvsForwarding:
-        from netcommon.host.api.datapath import OvsForwarding
-
-        return self._host.openflow.forwarding.get(bridge, OvsForwarding())
+        return self._host.openflow.forwarding_of(bridge)
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch
