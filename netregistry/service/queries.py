@@ -13,6 +13,7 @@ from netregistry.model.history import Entry
 from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
+from netregistry.roles import LEADER, ROLES
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
@@ -198,7 +199,7 @@ class Reader:
     def abilities(self) -> Answer:
         view = self._now()
         shown = f"{view.epoch}:{view.revision}"
-        actions = tuple(name for name, action in ACTIONS.items() if action.roles != {"leader"})
+        actions = tuple(name for name in ACTIONS if ROLES[name] != LEADER)
         return Answer(write(answers.Abilities("netcommon registry", self._version, view.epoch, shown, ABILITIES, actions)), shown)
 
     def status(self, leader: bool, streams: int) -> Answer:
