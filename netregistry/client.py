@@ -208,7 +208,9 @@ class Client:
                 continue  # a connection that was kept may have ended; the id lets a change be done once
             if response.status >= 400:
                 problem = _problem(response.status, data)
-                if response.status == 503:  # it stops, or cannot do it: another one may
+                if problem.kind == "certificate":
+                    self.close()  # another connection shows the certificate that there is by then
+                elif response.status == 503:  # it stops, or cannot do it: another one may
                     self.close()
                     self._places.failed(self._place)
                 if isinstance(floor := problem.document.get("floor"), int):

@@ -7,8 +7,6 @@ the certificate, replaced at once; ``authorities.pem`` whom to trust; ``joined.j
 from __future__ import annotations
 
 import os
-import ssl
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.reach import NoAddress, Places, TlsPlace, parsed
@@ -17,6 +15,7 @@ from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from netregistry.client import Client
@@ -50,8 +49,7 @@ class Credentials(NamedTuple):
 
     def places(self, instead: Sequence[str] = ()) -> Places:
         """Give where the registry is reached. ``instead``: other addresses than those of the join. Raises NoAddress."""
-        context = partial(self._context)
-        return Places(TlsPlace(*parsed(each), context) for each in instead or self.addresses)
+        return Places(TlsPlace(*parsed(each), self._context) for each in instead or self.addresses)
 
     def _context(self) -> ssl.SSLContext:
         """Read the files as they are now: they are renewed while others ask."""
@@ -66,6 +64,8 @@ class Credentials(NamedTuple):
 
 def trusting(authorities: str = "", text: str = "") -> ssl.SSLContext:
     """Give what trusts the authorities in a file, or in ``text``, alone. Raises OSError."""
+    import ssl  # a node whose registry is on the same machine need not have it in memory
+
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found.minimum_version = ssl.TLSVersion.TLSv1_3
     found.load_verify_locations(cafile=authorities or None, cadata=text or None)

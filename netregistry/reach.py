@@ -187,11 +187,11 @@ def parsed(url: str) -> tuple[str, int]:
     expected = f"{escaped(url)} is no address of a registry: expected https://HOST or https://HOST:PORT; without a port {PORT}"
     try:
         found = urlsplit(url if "://" in url else f"https://{url}")
-        host, port = found.hostname, found.port or PORT
+        host, port = found.hostname, PORT if found.port is None else found.port
     except ValueError:
         raise NoAddress(expected) from None
     rest = found.path.strip("/"), found.query, found.fragment, found.username
-    if found.scheme != "https" or not host or any(rest) or not (host.isascii() and host.isprintable()) or " " in host:
+    if found.scheme != "https" or not host or not port or any(rest) or not (host.isascii() and host.isprintable()) or " " in host:
         raise NoAddress(expected)
     return host, port
 
