@@ -43,6 +43,14 @@ class Credentials(NamedTuple):
     def folder(self) -> str:
         return f"{self.lib}/{FOLDER}/{self.role}"
 
+    @property
+    def looked(self) -> float:
+        """Give when the registry was last asked which authorities count; 0 where that cannot be told."""
+        try:
+            return os.stat(f"{self.folder}/{AUTHORITIES}").st_mtime
+        except OSError:
+            return 0.0
+
     def due(self, now: float, signs: str = "") -> bool:
         """Tell whether the certificate is to be renewed: well before its end, or when another authority signs (``signs``)."""
         return now >= self.since + (self.until - self.since) * RENEWED or (signs not in ("", self.authority))
@@ -127,8 +135,8 @@ def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
         signs = str(item["authority"]["id"]) if item["signs"] else signs
     issued = asked.change("POST", "certificates").body if one.due(now, signs) else None
     with Folder.make(one.folder, sync=True) as folder:
-        if there and there != folder.read(AUTHORITIES, LONGEST):
-            folder.write(AUTHORITIES, there, sync=True)
+        if there:
+            folder.write(AUTHORITIES, there, sync=True)  # also as it was: its time tells when it was looked at
         if issued is None:
             return one
         old = (folder.read(IDENTITY, LONGEST) or b"").decode("ascii", "replace")

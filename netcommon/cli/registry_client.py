@@ -16,6 +16,7 @@ from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 
 Item = dict[str, Any]
+DAILY = 86400.0
 
 
 def socket_of(app: App) -> str:
@@ -54,7 +55,7 @@ def client(app: App, role: str = "") -> Any:
         name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
         return make(socket_of(app), role or f"operator:{name}")
     for each in ("operator", "reader", "node") if kind in ("", "operator") else (kind,):
-        found = _joined(app, each)
+        found = joined(app, each, DAILY)
         if found is not None and who in ("", found.name):
             return make(found.places(app.settings(strict=False).registry_addresses))
     if kind in ("", "operator"):
@@ -62,15 +63,18 @@ def client(app: App, role: str = "") -> Any:
     return make(socket_of(app), role)
 
 
-def _joined(app: App, role: str) -> Any:
-    """Give what this machine has joined with in a role, renewed if it is time for that; None where it has not. Raises HostRefused."""
-    module = import_module("netregistry.credentials")
+def joined(app: App, role: str, every: float) -> Any:
+    """Give what this machine has joined with in a role; None where it has not. Raises HostRefused.
+
+    It is renewed if it is time for that; ``every``: after so many seconds the registry is asked which authorities count.
+    """
+    module, now = import_module("netregistry.credentials"), app.clock.wall()
     found = module.read(app.paths.lib, role)
-    if found is None or role == "node" or not found.due(app.clock.wall()):
+    if found is None or role == "node" or not (found.due(now) or now >= found.looked + every):
         return found  # a node's are its agent's to renew
     try:
         with import_module("netregistry.client").Client(found.places(app.settings(strict=False).registry_addresses)) as asked:
-            return module.refresh(found, asked, app.clock.wall())
+            return module.refresh(found, asked, now)
     except NetcommonError as error:
         say(f"netcommon: the certificate of {role} {found.name} is not renewed: {error}", err=True)
         return found

@@ -76,6 +76,7 @@ class Registry:
         self.issuer = Issuer(self, keys)
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
+        self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
@@ -90,7 +91,10 @@ class Registry:
     def _heard(self, batch: Batch | None) -> None:
         for part in self._parts or ():
             part.hear(self.local.view, batch)
-        if self._parts is not None and batch is not None and any(keys.kind(change.key) in LETTING_IN for change in batch.changes):
+        changed = {keys.kind(change.key) for change in batch.changes} if self._parts is not None and batch is not None else set()
+        if "authorities" in changed:
+            self.other_authorities()  # before any certificate of a new one is given out
+        if not changed.isdisjoint(LETTING_IN):
             self.sift()
 
     def answer(self, call: Call, who: Identity) -> Response:

@@ -103,7 +103,7 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         bound.setblocking(False)
         server = cast("web.Server", runner.server)
         speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
-        tls = Door(others, os.path.dirname(listen), lambda: registry.local.view, registry.local.core.now, service.figures.away)
+        tls = Door(others, os.path.dirname(listen), registry.local.core, service.figures.away)
         doors = [asyncio.create_task(_accept(bound, partial(_let_in, server, speak, limits), log))]
         for each in listened(others):
             stack.enter_context(each)
@@ -119,6 +119,13 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         def renewed() -> None:
             tls.renewed()
             service.figures.until = tls.until
+
+        def at_once() -> None:
+            with contextlib.suppress(NetcommonError):  # the next turn of the clock says it
+                renewed()
+
+        if others.addresses:
+            registry.other_authorities = at_once
 
         clocks = [
             *([asyncio.create_task(_every(TICK, service, renewed, log))] if others.addresses else []),

@@ -17,9 +17,9 @@ from runtime.errors import HostRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netregistry.core import Core
     from netregistry.service.connection import Connection
     from netregistry.service.turned_away import TurnedAway
-    from netregistry.view import View
 
 HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
@@ -95,13 +95,13 @@ _ENTERING: ContextVar[_Entering] = ContextVar("entering")
 
 
 class Door:
-    """How others come in. ``view``, ``now``: of the registry; ``folder``: where a key lies for a moment, in memory and root's alone.
+    """How others come in. ``core``: the registry's; ``folder``: where a key lies for a moment, in memory and root's alone.
 
     All but ``renewed`` is for the event loop.
     """
 
-    def __init__(self, listening: Listening, folder: str, view: Callable[[], View], now: Callable[[], float], away: TurnedAway) -> None:
-        self._listening, self._folder, self._view, self._now, self._away = listening, folder, view, now, away
+    def __init__(self, listening: Listening, folder: str, core: Core, away: TurnedAway) -> None:
+        self._listening, self._folder, self._core, self._away = listening, folder, core, away
         self._context: ssl.SSLContext | None = None
         self._as: tuple[str, ...] = ()
         self._again = 0.0  # when the certificate is made anew
@@ -111,8 +111,8 @@ class Door:
 
     def renewed(self) -> None:
         """Make the certificate anew where it is due, or other authorities count. In the registry's turn. Raises HostRefused."""
-        now = self._now()
-        counting = authorities(self._view(), now)
+        now = self._core.now()
+        counting = authorities(self._core.view, now)
         labels = tuple(each.id for each in counting)
         if labels == self._as and now < self._again:
             return

@@ -114,7 +114,7 @@ class Secured:
             connection.request(method, target, data, given)
             response = connection.getresponse()
             found = response.read()
-            shown_body = json.loads(found) if response.headers.get_content_type().endswith("json") and found else found
+            shown_body = json.loads(found) if response.headers.get_content_type().endswith(("/json", "+json")) and found else found
             return Said(response.status, shown_body, dict(response.headers.items()))
         finally:
             connection.close()

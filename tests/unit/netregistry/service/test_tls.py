@@ -152,3 +152,51 @@ def test_who_does_not_speak_tls_is_counted(registry: Secured) -> None:
         while plain.recv(100):
             pass
     registry.local.until(lambda: registry.counted("no-tls") == 1)
+
+
+@pytest.mark.parametrize("ahead", [295.0, -295.0])
+def test_clocks_that_are_five_minutes_apart(registry: Secured, ahead: float) -> None:
+    """Everything is made by the service's clock: its own certificate, a new authority, a node's."""
+    core = registry.local.service._registry.local.core
+    core.now = lambda: time.time() + ahead
+    (item,) = registry.local.client().get("authorities").body["items"]
+    registry.rotate()
+    registry.local.client().change("DELETE", f"authorities/{item['authority']['id']}")
+    with registry.client(registry.join("node", NODES[0])) as client:
+        assert client.get(f"nodes/{NODES[0]}").body["alive"] is False
+        client.change("POST", "certificates")
+
+
+def test_no_ticket_spares_anybody_the_look_at_his_certificate(registry: Secured) -> None:
+    import socket
+    import ssl
+
+    context = registry.shown(registry.join("node", NODES[0])).context()
+    with socket.create_connection(("localhost", registry.port)) as plain, context.wrap_socket(plain, server_hostname="localhost") as made:
+        made.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        made.recv(100)
+        assert made.version() == "TLSv1.3" and (made.session is None or not made.session.has_ticket)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(("localhost", registry.port)) as plain, pytest.raises(ssl.SSLError):
+        context.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_newcomers_keep_nobody_else_out(registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections without a certificate are so many at most, and do not last."""
+    import socket
+
+    from netregistry.service import tls
+
+    monkeypatch.setattr(tls, "NEWCOMERS", 3)
+    monkeypatch.setattr(tls, "STAY", 1.0)
+    node, context = registry.join("node", NODES[0]), Shown("", registry.trusted).context()
+    held = [context.wrap_socket(socket.create_connection(("localhost", registry.port)), server_hostname="localhost") for _ in range(6)]
+    registry.local.until(lambda: registry.counted("busy") >= 3)
+    with registry.client(node) as client:
+        client.get("")
+    for each in held:
+        each.settimeout(20)
+        with pytest.raises((OSError, AssertionError)):  # reset, or ended
+            assert each.recv(1)
+        each.close()
+    assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
