@@ -12,6 +12,7 @@ from runtime.errors import escaped
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from netregistry.service.metrics import Figures
     from netregistry.service.registry import Log
@@ -23,11 +24,17 @@ THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
 
 
 class Connection(web.RequestHandler):
-    """One connection of a service's."""
+    """One connection of a service's. ``gone``: called when it has ended."""
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log) -> None:
         super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines = figures, log
+        self.gone: Callable[[], object] = lambda: None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note that the connection has ended."""
+        super().connection_lost(exc)
+        self.gone()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

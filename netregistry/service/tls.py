@@ -8,8 +8,10 @@ import os
 import socket
 import ssl
 import tempfile
+from asyncio import sslproto
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.rules.holders import JOIN, authorities
 from runtime.errors import HostRefused
@@ -27,6 +29,8 @@ NEWCOMERS = 128  #: connections without a certificate at a time
 MOMENT = 0.5  #: seconds for who is refused to end the connection
 STAY = 30.0  #: seconds that such a connection lasts
 AFTER_ALERT = 16  #: times that somebody who is refused is read from
+#: Bytes of a buffer that asyncio keeps for each connection; its 256 KiB are half a gigabyte for two thousand streams. A record has 16.
+sslproto.SSLProtocol.max_size = 16 << 10
 LIBRARY = "cryptography"
 GET_IT = "apt install python3-cryptography, or pip install netcommon[registry]"
 
@@ -150,23 +154,23 @@ class Door:
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(connection.close)
-                transport, _ = await loop.connect_accepted_socket(speak, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE)
+                transport, made = await loop.connect_accepted_socket(speak, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE)
                 stack.pop_all()
         except OSError as error:  # ssl.SSLError is one
             self._refused(address, entering.error or error)
             return
-        if transport.get_extra_info("peercert"):
+        if transport.get_extra_info("peercert") or made.transport is None:
             return
         if self._newcomers >= NEWCOMERS:
             self._away.note("busy", address, f"{NEWCOMERS} connections without a certificate are open")
             transport.abort()
             return
         self._newcomers += 1
-        loop.call_later(STAY, self._left, transport)
+        made.gone = partial(self._left, loop.call_later(STAY, transport.abort))
 
-    def _left(self, transport: Any) -> None:
+    def _left(self, end: asyncio.TimerHandle) -> None:
         self._newcomers -= 1
-        transport.abort()
+        end.cancel()
 
     def _refused(self, address: str, error: OSError) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):

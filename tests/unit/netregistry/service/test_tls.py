@@ -200,3 +200,26 @@ def test_newcomers_keep_nobody_else_out(registry: Secured, monkeypatch: pytest.M
             assert each.recv(1)
         each.close()
     assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
+
+
+def test_what_a_connection_takes(registry: Secured) -> None:
+    """Thousands of nodes have two each: asyncio's own buffer alone would be 256 KiB of each."""
+    import socket
+
+    context = registry.shown(registry.join("node", NODES[0])).context()
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def opened() -> socket.socket:
+        made = context.wrap_socket(socket.create_connection(("localhost", registry.port)), server_hostname="localhost")
+        made.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert made.recv(100)
+        return made
+
+    opened().close()
+    before, held = resident(), [opened() for _ in range(200)]
+    taken = (resident() - before) / len(held)
+    for each in held:
+        each.close()
+    assert taken < 160 << 10  # of both sides
