@@ -14,10 +14,10 @@ from netregistry.service.tls import GET_IT, LIBRARY
 
 if TYPE_CHECKING:
     from netregistry.authority.x509 import Requested
+    from netregistry.local import Local
     from netregistry.model.certificate import Credential
     from netregistry.model.history import Identity
     from netregistry.request import Call, Response
-    from netregistry.service.registry import Registry
 
 
 def _any(text: str) -> str:
@@ -43,8 +43,8 @@ class NewAuthority(NamedTuple):
 class Issuer:
     """Who signs. ``keys``: the folder of the authorities' keys."""
 
-    def __init__(self, registry: Registry, keys: str) -> None:
-        self._registry, self._keys = registry, keys
+    def __init__(self, local: Local, keys: str) -> None:
+        self._local, self._keys = local, keys
 
     def join(self, call: Call, who: Identity) -> Response:
         """Let somebody join by a token. Raises Refused, Invalid; Unavailable."""
@@ -64,14 +64,14 @@ class Issuer:
         """Take in an authority. Raises Refused, Invalid; Unavailable."""
         wanted = read(NewAuthority, call.body)
         found = _x509().read_authority(wanted.certificate, wanted.cross)
-        return self._registry.answer(call._replace(body=write(found)), who)
+        return self._local.answer(call._replace(body=write(found)), who)
 
     def _issued(self, call: Call, who: Identity, requested: Requested) -> Response:
-        local = self._registry.local
+        local = self._local
         local.catch_up()
         now = local.core.now()
         self._key(signing(local.view, now).id)  # nothing is granted, and no token used up, that cannot be signed here
-        response = self._registry.answer(call, who)
+        response = self._local.answer(call, who)
         if response.status >= 400 or call.dry_run:
             return response
         grant = read(Grant, response.body)

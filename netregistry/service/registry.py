@@ -73,7 +73,7 @@ class Registry:
         view = self.local.view
         self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
         listings = Listings(passed, lambda: secrets.token_hex(16))
-        self.issuer = Issuer(self, keys)
+        self.issuer = Issuer(self.local, keys)
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before

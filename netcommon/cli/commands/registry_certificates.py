@@ -71,9 +71,10 @@ def authority_list(app: App, as_json: bool) -> None:
 
 
 @authority.command("rotate")
+@click.option("--lost", is_flag=True, help="The key of the one that signs is lost: nobody will know the new one, and all join again.")
 @json_option
 @click.pass_obj
-def authority_rotate(app: App, as_json: bool) -> None:
+def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
     """Make another authority, on the registry's machine, which signs from now on.
 
     The one before counts until it is retired. Agents learn of the new one within an hour, and renew their certificates; certificate list
@@ -84,14 +85,13 @@ def authority_rotate(app: App, as_json: bool) -> None:
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
         before = None
-        if items:
+        if items and not lost:
             now = x509.read_authority(next(item["authority"]["certificate"] for item in items if item["signs"]))
             key = keys.key(authority_keys(app), now.id)
             if not key:
                 where = f"{authority_keys(app)}/{now.id}.key"
-                raise HostRefused(
-                    f"the key of authority {now.id} is not on this machine", f"do it where it is, or bring it back to {where}"
-                )
+                remedy = f"do it where it is, or put it back ({where}); --lost if that cannot be"
+                raise HostRefused(f"the key of authority {now.id} is not on this machine", remedy)
             before = now, key
         made = x509.make_authority(app.clock.wall(), before)
         keys.keep(authority_keys(app), made)

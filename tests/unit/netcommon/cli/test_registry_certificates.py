@@ -148,6 +148,19 @@ def test_the_authority_is_rotated(machines: Machines) -> None:
     third("registry", "network", "list")
 
 
+def test_the_authoritys_key_is_lost(machines: Machines) -> None:
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    (old,) = home.json("registry", "authority", "list")["items"]
+    (home.root / f"var/lib/netregistry/authority/{old['authority']['id']}.key").unlink()
+    assert "--lost" in home("registry", "authority", "rotate", status=69).stderr
+    home("registry", "authority", "rotate", "--lost")
+    assert "netcommon registry join" in other("registry", "network", "list", status=69).stderr
+    home("registry", "authority", "retire", old["authority"]["id"])
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    other("registry", "network", "list")
+
+
 @pytest.mark.parametrize("text", ["", "node", "node.1.2.3", "root.11111111." + "0" * 32 + "." + "0" * 64, "ü.11111111.x.y"])
 def test_what_is_no_token(machines: Machines, text: str) -> None:
     assert "no token" in machines.other("registry", "join", machines.url, text, status=64).stderr
