@@ -12,6 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import credentials
+from netregistry.authority import GET_IT, LIBRARY
 from netregistry.client import Client
 from netregistry.model.certificate import HEX
 from netregistry.reach import Places, TlsPlace, parsed
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from netregistry.credentials import Credentials
 
-LIBRARY = "cryptography"
 SECONDS = 30.0
 
 
@@ -106,5 +106,5 @@ def _makers() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != LIBRARY:
             raise
-        raise HostRefused(f"to join needs {LIBRARY}", "apt install python3-cryptography, or pip install netcommon[registry]") from None
+        raise HostRefused(f"to join needs {LIBRARY}", GET_IT) from None
     return make_key, make_request

@@ -174,8 +174,8 @@ class _TlsConnection(http.client.HTTPConnection):
         made = socket.create_connection((self.host, self.port), min(CONNECTING, self.timeout or CONNECTING))
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.settimeout(self.timeout)  # whoever takes connections may be busy
             wrapped = self._context.wrap_socket(made, server_hostname=self.host)
-            wrapped.settimeout(self.timeout)
         except BaseException:
             made.close()
             raise

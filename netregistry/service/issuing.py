@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from netregistry.authority import GET_IT, LIBRARY
 from netregistry.model.certificate import Grant, Label
 from netregistry.model.codec import Text, read, write
 from netregistry.refusal import Refused
 from netregistry.rules.holders import authorities, signing
 from netregistry.service.answers import Issued
-from netregistry.service.tls import GET_IT, LIBRARY
 
 if TYPE_CHECKING:
     from netregistry.authority.x509 import Requested

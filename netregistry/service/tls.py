@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from netregistry.authority import GET_IT, LIBRARY
 from netregistry.rules.holders import JOIN, authorities
 from runtime.errors import HostRefused
 
@@ -31,8 +32,6 @@ STAY = 30.0  #: seconds that such a connection lasts
 AFTER_ALERT = 16  #: times that somebody who is refused is read from
 #: Bytes of a buffer that asyncio keeps for each connection; its 256 KiB are half a gigabyte for two thousand streams. A record has 16.
 sslproto.SSLProtocol.max_size = 16 << 10
-LIBRARY = "cryptography"
-GET_IT = "apt install python3-cryptography, or pip install netcommon[registry]"
 
 #: X509_V_ERR of OpenSSL -> the reason that is counted, and what is said.
 VERDICTS = {

@@ -17,7 +17,6 @@ from netcommon.cli.registry_client import as_root, authority_keys, client, node_
 from runtime import membership, validate
 from runtime.errors import HostRefused
 
-LIBRARY = "cryptography"
 ROLES = ("node", "operator", "importer", "reader")
 role_argument = click.argument("role", type=click.Choice(ROLES))
 
@@ -27,10 +26,10 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != LIBRARY:
+        authority = import_module("netregistry.authority")
+        if (error.name or "").partition(".")[0] != authority.LIBRARY:
             raise
-        remedy = "apt install python3-cryptography, or pip install netcommon[registry]"
-        raise HostRefused(f"certificates need {LIBRARY}", remedy) from None
+        raise HostRefused(f"certificates need {authority.LIBRARY}", authority.GET_IT) from None
 
 
 def _time(seconds: float) -> str:
