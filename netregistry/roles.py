@@ -27,7 +27,7 @@ LEADER = frozenset(("leader",))
 ROLES: dict[str, frozenset[str]] = {
     # looking
     "abilities": EVERYBODY,
-    "openapi": EVERYBODY,
+    "openapi": ALL,
     "problem": EVERYBODY,
     "healthz": EVERYBODY,
     "authorities": EVERYBODY,

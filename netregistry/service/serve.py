@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
@@ -147,13 +147,12 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
             await runner.cleanup()
 
 
-async def _accept(bound: socket.socket, let_in: Callable[[socket.socket], Awaitable[None]], log: Log) -> None:
+async def _accept(bound: socket.socket, let_in: Callable[[socket.socket, Any], Awaitable[None]], log: Log) -> None:
     """Let connections in, one after the other."""
     loop, full = asyncio.get_running_loop(), False
     while True:
         try:
-            connection, _ = await loop.sock_accept(bound)
-            await let_in(connection)
+            await let_in(*await loop.sock_accept(bound))
             full = False
         except OSError as error:
             if not full:
@@ -162,7 +161,7 @@ async def _accept(bound: socket.socket, let_in: Callable[[socket.socket], Awaita
             await asyncio.sleep(PAUSE)
 
 
-async def _let_in(server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket) -> None:
+async def _let_in(server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket, _address: Any) -> None:
     """Let a connection in, if there may be one more. One too many is told so at once: it would wait until it gave up."""
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
@@ -175,15 +174,13 @@ async def _let_in(server: web.Server, speak: Callable[[], Connection], limits: L
 
 
 async def _let_in_by_tls(
-    door: Door, server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket
+    door: Door, server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket, address: Any
 ) -> None:
     """Let a connection in whose handshake takes its time; some are left to those of this machine."""
     if len(server.connections) >= limits.connections - RESERVED:
         connection.close()
     else:
-        address = str(connection.getpeername()[0])
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        door.enter(connection, address, speak)
+        door.enter(connection, str(address[0]), speak)
 
 
 async def _every(seconds: float, service: Service, work: Callable[[], None], log: Log) -> None:

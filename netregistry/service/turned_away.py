@@ -15,6 +15,7 @@ OF_TOKENS = ("token-unknown", "token-used", "token-late", "token-other")
 REASONS = (*OF_CERTIFICATES, *OF_TOKENS, "another", "no-tls", "broken", "busy", "not-ready")
 EVERY = 600.0  #: seconds between two lines of one reason and address
 REMEMBERED = 1000  #: lines
+MOST, WHILE = 100, 60.0  #: lines in so many seconds, whatever the reasons and addresses
 
 
 class TurnedAway:
@@ -23,6 +24,7 @@ class TurnedAway:
     def __init__(self, now: Callable[[], float], log: Log) -> None:
         self._now, self._log = now, log
         self._said: dict[tuple[str, str], float] = {}  # the oldest first
+        self._since, self._lines = now(), 0
         self.counts = dict.fromkeys(REASONS, 0)
 
     def note(self, reason: str, address: str, what: str) -> None:
@@ -30,6 +32,11 @@ class TurnedAway:
         self.counts[reason] += 1
         now, key = self._now(), (reason, address)
         if not what or now < self._said.get(key, float("-inf")) + EVERY:
+            return
+        if now >= self._since + WHILE:
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines > MOST:
             return
         self._said.pop(key, None)
         self._said[key] = now

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from netcommon.cli.registry_client import client
 from netregistry import credentials
 from netregistry.authority import x509
 from netregistry.service.tls import Listening
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
+from runtime.errors import HostRefused
 from runtime.folder import Folder
 from tests.support.cli import Cli
 from tests.support.service import Served, served
@@ -95,6 +97,10 @@ def test_an_operator_and_an_importer_elsewhere(machines: Machines) -> None:
     other("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
     assert "operator ann" in machines.home("registry", "history").stdout
     assert certificates(machines) == {("operator", "ann"): "counts", ("importer", "gnt.example.com"): "counts"}
+    with client(other.app(), "importer:gnt.example.com") as asked:
+        assert asked.get("imports").body["items"] == []
+    with pytest.raises(HostRefused, match="no registry is served"), client(other.app(), "importer:other.example.com") as asked:
+        asked.get("imports")  # it has no certificate of that one
 
 
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:

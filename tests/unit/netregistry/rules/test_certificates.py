@@ -64,6 +64,8 @@ def test_a_token_lets_a_node_join_once(registry: Registry, authority: str) -> No
     assert grant["since"] <= registry.time - 300 and grant["until"] == registry.time + 90 * DAY
     joined = registry.local.view.node(NODES[0])
     assert joined is not None and joined.name == "node0" and reason(registry, grant) == ""
+    items = [registry.store.get(key) for key in ("tokens/11111111", f"certificates/node:{NODES[0]}", f"nodes/{NODES[0]}")]
+    assert len({item.revision for item in items if item is not None}) == 1 and None not in items  # one commit
     again = registry.refused("certificate.join", "", joining(number=1), NEWCOMER)
     assert (again["kind"], again["reason"]) == ("token", "token-used") and "netcommon registry token create" in again["detail"]
 
