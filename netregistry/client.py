@@ -17,13 +17,14 @@ from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from netregistry.reach import Place
+    from netregistry.reach import Connection, Place
 
 SOCKET = "/run/netregistry/socket"
 SECONDS = 60.0  #: for one answer
 SILENT = 10.0  #: seconds without a sign of life after which a stream is over
 AGAIN = 3  #: times that a request without answer is sent
 LONGEST_LINE = 4 << 20  #: bytes
+LONGEST_ANSWER = 64 << 20  #: bytes
 
 
 def served(path: str) -> bool:
@@ -82,7 +83,7 @@ class Client:
     def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
         self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
         self._role, self._seconds = role, seconds
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: Connection | None = None
         self._place: Place = self._places.first
         self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
 
@@ -147,8 +148,8 @@ class Client:
         connection, response = self._begun(SILENT, "GET", target)
         try:
             if response.status != 200:
-                raise _problem(response.status, response.read())
-            for line in _lines(response):
+                raise _problem(response.status, _body(response))
+            for line in _lines(response, connection):
                 yield _decoded(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise TryAgain(f"the registry's stream was cut off: {words(error)}") from None
@@ -165,12 +166,12 @@ class Client:
         """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
         return self._pieces("export", _lines)
 
-    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], Iterator[bytes]]) -> Iterator[bytes]:
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, Connection], Iterator[bytes]]) -> Iterator[bytes]:
         connection, response = self._begun(self._seconds, "GET", _target(place, {}))
         try:
             if response.status != 200:
-                raise _problem(response.status, response.read())
-            yield from read(response)
+                raise _problem(response.status, _body(response))
+            yield from read(response, connection)
         except (OSError, http.client.HTTPException) as error:
             raise TryAgain(f"the registry's answer was cut off: {words(error)}") from None
         finally:
@@ -198,7 +199,10 @@ class Client:
                     self._place = self._places.first
                     self._connection = self._place.connection(self._seconds)
                 response = self._sent(self._connection, self._place, method, target, body, headers)
-                data = response.read()
+                data = _body(response)
+            except Garbled:
+                self.close()
+                raise
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 self._places.failed(self._place)
@@ -219,7 +223,7 @@ class Client:
             return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
         raise _nobody(failed, self._places)
 
-    def _begun(self, seconds: float, method: str, target: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    def _begun(self, seconds: float, method: str, target: str) -> tuple[Connection, http.client.HTTPResponse]:
         """Begin an answer of its own connection, at the first place that gives one."""
         failed: list[NetcommonError] = []
         for _ in range(len(self._places)):
@@ -238,12 +242,15 @@ class Client:
         raise _nobody(failed, self._places)
 
     def _sent(
-        self, connection: http.client.HTTPConnection, place: Place, method: str, target: str, body: Any, headers: dict[str, str]
+        self, connection: Connection, place: Place, method: str, target: str, body: Any, headers: dict[str, str]
     ) -> http.client.HTTPResponse:
         given = {"Netcommon-Role": quote(self._role, safe=":")} if self._role and place.says_role else {}
         data = None
         if body is not None:
             data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
+        if connection.sock is None:
+            connection.connect()
+        connection.wait()
         connection.request(method, target, data, {**headers, **given})
         return connection.getresponse()
 
@@ -256,21 +263,37 @@ def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
     return TryAgain(text) if any(each.retry for each in failed) else HostRefused(text)
 
 
-def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """Give a whole body. Raises Garbled for one that is too long, IncompleteRead where it ends before its length."""
+    data = response.read(LONGEST_ANSWER + 1)
+    if len(data) > LONGEST_ANSWER:
+        raise Garbled(f"the registry's answer has more than {LONGEST_ANSWER} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(data, response.length)
+    return data
+
+
+def _blocks(response: http.client.HTTPResponse, connection: Connection) -> Iterator[bytes]:
     """Give a body whose length is known. Raises IncompleteRead where it ends before: http.client's own ``read`` does not."""
     while data := response.read(1 << 16):
         yield data
+        connection.wait()
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
 
 
-def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not."""
+def _lines(response: http.client.HTTPResponse, connection: Connection) -> Iterator[bytes]:
+    """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not.
+
+    Each line is waited for, and not each part of one.
+    """
     rest = b""
     while data := response.read1(1 << 16):
         *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line + b"\n"
+        if whole:
+            connection.wait()
         if len(rest) > LONGEST_LINE:
             raise http.client.LineTooLong("answer")
     if rest:
@@ -293,6 +316,6 @@ def _decoded(data: bytes) -> Any:
 def _problem(status: int, data: bytes) -> Problem:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return Problem(found if isinstance(found, dict) else {"status": status, "detail": f"refused with status {status}"})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from runtime.errors import USAGE, HostRefused, NetcommonError, TryAgain, escaped
@@ -60,7 +62,7 @@ class Place(Protocol):
     @property
     def says_role(self) -> bool: ...
 
-    def connection(self, seconds: float) -> http.client.HTTPConnection:
+    def connection(self, seconds: float) -> Connection:
         """Give a connection that has not begun."""
 
     def wrong(self, error: Exception) -> NetcommonError:
@@ -80,7 +82,7 @@ class UnixPlace(NamedTuple):
     def says_role(self) -> bool:
         return True
 
-    def connection(self, seconds: float) -> http.client.HTTPConnection:
+    def connection(self, seconds: float) -> Connection:
         return _UnixConnection(self.path, seconds)
 
     def wrong(self, error: Exception) -> NetcommonError:
@@ -108,7 +110,7 @@ class TlsPlace(NamedTuple):
     def says_role(self) -> bool:
         return False
 
-    def connection(self, seconds: float) -> http.client.HTTPConnection:
+    def connection(self, seconds: float) -> Connection:
         return _TlsConnection(self.host, self.port, seconds, self.context())
 
     def wrong(self, error: Exception) -> NetcommonError:
@@ -145,41 +147,89 @@ class Places:
                 self._first = (self._first + 1) % len(self._places)
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class Connection(http.client.HTTPConnection):
+    """A connection on which an answer is waited for ``seconds``; of one that comes in parts, each part is."""
+
+    def __init__(self, host: str, port: int | None, seconds: float) -> None:
+        super().__init__(host, port, timeout=seconds)
+        self._seconds = seconds
+        self._made: Any = None  # a socket of ours
+
+    def wait(self) -> None:
+        """Wait for an answer, or for its next part, from now on."""
+        if self._made is not None and self._made.fileno() >= 0:
+            self._made.until = time.monotonic() + self._seconds
+            self._made.settimeout(self._seconds)
+
+
+class _Socket(socket.socket):
+    """A socket from which something whole has to come until a time: a timeout alone would begin anew with each part of it."""
+
+    until = 0.0  #: monotonic seconds
+
+    def recv_into(self, *given: Any) -> int:
+        self.settimeout(_left(self.until))
+        return super().recv_into(*given)
+
+
+@cache
+def _tls_socket() -> type[ssl.SSLSocket]:
+    """Give the same by TLS, whose module not everybody needs in memory."""
+    import ssl
+
+    class TlsSocket(ssl.SSLSocket):
+        until = 0.0
+
+        def recv_into(self, *given: Any) -> int:
+            self.settimeout(_left(self.until))
+            return super().recv_into(*given)
+
+    return TlsSocket
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it comes too slowly")
+    return left
+
+
+class _UnixConnection(Connection):
     """HTTP over a UNIX socket."""
 
     def __init__(self, path: str, seconds: float) -> None:
-        super().__init__("localhost", timeout=seconds)
+        super().__init__("localhost", None, seconds)
         self._path = path
 
     def connect(self) -> None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            made.settimeout(self.timeout)
+            made.settimeout(self._seconds)
             made.connect(self._path)
         except BaseException:
             made.close()
             raise
-        self.sock = made
+        self.sock = self._made = made
 
 
-class _TlsConnection(http.client.HTTPConnection):
+class _TlsConnection(Connection):
     """HTTP over TLS."""
 
     def __init__(self, host: str, port: int, seconds: float, context: ssl.SSLContext) -> None:
-        super().__init__(host, port, timeout=seconds)
+        super().__init__(host, port, seconds)
         self._context = context
+        context.sslsocket_class = _tls_socket()
 
     def connect(self) -> None:
-        made = socket.create_connection((self.host, self.port), min(CONNECTING, self.timeout or CONNECTING))
+        made = socket.create_connection((self.host, self.port), min(CONNECTING, self._seconds))
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.settimeout(self.timeout)  # whoever takes connections may be busy
+            made.settimeout(self._seconds)  # whoever takes connections may be busy
             wrapped = self._context.wrap_socket(made, server_hostname=self.host)
         except BaseException:
             made.close()
             raise
-        self.sock = wrapped
+        self.sock = self._made = wrapped
 
 
 def parsed(url: str) -> tuple[str, int]:

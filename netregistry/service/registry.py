@@ -150,10 +150,13 @@ class Registry:
             raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
-        before = self._lives.get(who.name)
-        if before is not None and before[0] == incarnation and self.local.view.alive(who.name) is not None and self.store.keep(before[1]):
-            return
-        self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+        if not self._kept(who.name, incarnation):
+            self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+
+    def _kept(self, node: str, incarnation: str) -> bool:
+        """Let a node that is alive stay so; False where it is not."""
+        before = self._lives.get(node)
+        return before is not None and before[0] == incarnation and self.local.view.alive(node) is not None and self.store.keep(before[1])
 
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
@@ -170,7 +173,6 @@ class Registry:
                 self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
                 self.store.renew()
             self.store.tick()
-        self.local.catch_up()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
@@ -178,10 +180,14 @@ class Registry:
             self._leader = self.local.run(self.local.leader.elected(LEADING))
         if self._leader:
             self.local.work()
+        else:
+            self.local.catch_up()
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
         for node, incarnation in self.streams.nodes().items():
+            if self._kept(node, incarnation):
+                continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
             except Refused as refused:

@@ -21,6 +21,7 @@ from netagent.sync.messages import (
     Ask,
     AskNode,
     Beat,
+    Check,
     Close,
     Did,
     Drop,
@@ -30,6 +31,8 @@ from netagent.sync.messages import (
     Failed,
     Failure,
     Hello,
+    Keep,
+    Left,
     Line,
     List,
     Local,
@@ -87,6 +90,7 @@ class Node:
         self.networks: dict[str, str] = {}
         self.document: Any = None
         self.trouble = ""  #: of inventories
+        self.full = False  #: nothing can be written
         self.machine: Machine | None = None
         self.life = 0
         self.alarms: dict[str, str] = {}
@@ -160,7 +164,7 @@ class Node:
             self.later(lambda: self.looked(request))
         elif isinstance(request, Survey):
             self.later(self.surveyed)
-        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self.later(lambda: self.do(request), 1.0)
         elif isinstance(request, Save):
             self.document = json.loads(json.dumps(request.document))
@@ -215,6 +219,9 @@ class Node:
         if world.faulty and world.chance.random() < 0.1:
             return Did(job.key, "", again=True)
         uuid = job.key[1]
+        if self.full and not isinstance(job, Check):
+            revision = job.wanted.revision if isinstance(job, Apply | Keep) else job.revision
+            return Did(job.key, revision, refused="the disk is full", host=True, again=isinstance(job, Retain))
         if isinstance(job, Apply):
             guest = self.guests.get(uuid)
             if guest is not None and uuid in world.stubborn and any(each.name == "firewall" for each in job.wanted.options):
@@ -223,17 +230,30 @@ class Node:
             if guest is not None:
                 guest.force, guest.applied = job.wanted.options, job.wanted.revision
             return Did(job.key, job.wanted.revision)
+        if isinstance(job, Keep):
+            if uuid in self.guests:
+                return Did(job.key, job.wanted.revision, up=True)
+            self.disk[uuid] = job.wanted
+            return Did(job.key, job.wanted.revision)
+        if isinstance(job, Check):
+            lost = [("nic", each) for each, wanted in job.nics.items() if self.disk.get(each) != wanted]
+            lost += [("network", each) for each, revision in job.networks.items() if self.networks.get(each) != revision]
+            return Did(job.key, "", left=tuple(map(Left, lost)))
+        left = []
         if isinstance(job, SetNetwork):
             self.networks[uuid] = job.revision
         elif isinstance(job, DropNetwork):
             self.networks.pop(uuid, None)
         elif isinstance(job, Drop):
-            if uuid not in self.guests:
-                self.disk.pop(uuid, None)
+            if uuid in self.guests and uuid in self.disk:
+                return Did(job.key, job.revision, up=True)
+            self.disk.pop(uuid, None)
         else:
-            self.disk = {each: wanted for each, wanted in self.disk.items() if each in job.nics or each in self.guests}
+            going = [each for each in self.disk if each not in job.nics]
+            left = [Left(("nic", each)) for each in going if each in self.guests]
+            self.disk = {each: wanted for each, wanted in self.disk.items() if each not in going or each in self.guests}
             self.networks = {each: at for each, at in self.networks.items() if each in job.networks}
-        return Did(job.key, job.revision)
+        return Did(job.key, job.revision, left=tuple(left))
 
 
 def mac_of(uuid: str) -> str:
@@ -289,7 +309,8 @@ class World:
 
     def open(self) -> None:
         self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
-        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+        self.looked = self.registry.local.view.revision
+        self.judge = self.store.watch("", self.looked + 1)
 
     def down(self) -> None:
         """Kill the registry: streams are cut off where they are."""
@@ -322,9 +343,12 @@ class World:
         return response
 
     def look(self) -> None:
-        """Judge what was committed."""
+        """Judge what was committed: the registry has taken it in by now."""
+        if self.registry is not None and self.registry.local.view.revision == self.looked:
+            return
         while (batch := self.judge.next(0.0)).changes:
             self.judged(batch)
+        self.looked = batch.revision
 
     def judged(self, batch: Batch) -> None:
         changed = {change.key: change.value for change in batch.changes}
@@ -352,11 +376,10 @@ class World:
     def tick(self) -> None:
         if self.registry is not None:
             self.registry.tick()
-            self.look()
             self.ticks += 1
             if self.ticks % 3 == 0:
                 self.registry.beat()
-                self.look()
+            self.look()
             self.pump()
         self.at(self.time + 2.0, self.tick)
 
@@ -462,7 +485,7 @@ class World:
 
     def cut(self, node: Node, channel: Channel) -> None:
         """End a stream in the middle of what it says."""
-        lines = channel.take().splitlines()
+        lines = channel.take().decode("ascii").splitlines()
         self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
 
     def pump(self) -> None:
@@ -476,14 +499,16 @@ class World:
                 self.close(channel)
                 self.cut(node, channel)
                 continue
-            ended, lines = channel.ended, channel.take().splitlines()
+            if not (channel.waiting or channel.ended):
+                continue
+            ended, lines = channel.ended, channel.take().decode("ascii").splitlines()
             if ended and not lines:
                 node.channel = None
                 self.lines(node, [], Failure("", ended))
             elif lines:
                 self.lines(node, lines)
 
-    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+    def lines(self, node: Node, lines: list[str], end: Failure | None = None) -> None:
         life = node.life
         node.arrives = max(node.arrives, self.time + self.delay())
 
