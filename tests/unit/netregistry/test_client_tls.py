@@ -61,7 +61,7 @@ def dripping(folder: Path, name: str) -> Iterator[Client]:
 def test_an_answer_that_drips_is_waited_for_no_longer_than_another(tmp_path: Path) -> None:
     with dripping(tmp_path, "localhost") as client:
         begun = time.monotonic()
-        with pytest.raises(NetcommonError, match="too slowly|timed out"):
+        with pytest.raises(NetcommonError, match=r"too slowly|timed out"):
             client.get("nics")
         assert 0.9 < time.monotonic() - begun < 5
 
