@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from netregistry.model.certificate import ISSUER, SET_BACK, URN, Authority
 from netregistry.model.codec import Invalid
+from runtime.errors import HostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,9 +191,12 @@ def _new_key() -> Key:
 
 
 def _key(text: str) -> Key:
-    found = serialization.load_pem_private_key(text.encode("ascii"), None)
+    try:
+        found = serialization.load_pem_private_key(text.encode("ascii"), None)
+    except (ValueError, TypeError):
+        found = None
     if not isinstance(found, ec.EllipticCurvePrivateKey):
-        raise Invalid("key", type(found).__name__, "a key on the curve P-256")
+        raise HostRefused("a key cannot be read", "put it back from a copy")
     return found
 
 

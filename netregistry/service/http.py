@@ -11,7 +11,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from netregistry.model.certificate import Credential
+    from netregistry.service.connection import Connection
     from netregistry.service.limits import Limits
     from netregistry.service.registry import Registry
 
@@ -101,7 +102,7 @@ class Service:
             transport = request.transport
             if transport is None:
                 raise Refused("unavailable", "the connection is gone")
-            if transport.get_extra_info("ssl_object") is None:
+            if not _of(request).secured:
                 peer(transport.get_extra_info("socket"))
             if self.stopping:
                 raise Refused("unavailable", "the service stops: try again", retry_after=2)
@@ -179,13 +180,12 @@ class Service:
 
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
         """Tell who asks; by a certificate that may count no more. Raises Refused."""
-        said, transport = unquote(request.headers.get("Netcommon-Role", "")), request.transport
-        if transport is None or transport.get_extra_info("ssl_object") is None:
+        said, connection = unquote(request.headers.get("Netcommon-Role", "")), _of(request)
+        if not connection.secured:
             return identity(said), None
-        certificate = transport.get_extra_info("peercert")
-        if not certificate:
+        if not connection.certificate:
             return newcomer(request.remote or ""), None
-        one = credential(certificate)
+        one = credential(connection.certificate)
         if said not in ("", f"{one.role}:{one.name}"):
             detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}"
             raise Refused("forbidden", detail, master=one.role, reason="another")
@@ -229,7 +229,7 @@ class Service:
         elif route.action == "authority.add":
             work = partial(issuer.add, call, who)
         elif route.action == "certificate.renew":
-            work = partial(issuer.renew, call, who, self._whose(request)[1], _certificate(request))
+            work = partial(issuer.renew, call, who, self._whose(request)[1], _of(request).encoded)
         response: Response = await self.turn(work)
         if response.status >= 400 and (reason := response.body.get("reason", "")) in REASONS:
             self.figures.away.note(reason, request.remote or "", response.body["detail"])
@@ -341,11 +341,9 @@ async def _body(request: web.Request, route: Route | None = None) -> Any:
     return found
 
 
-def _certificate(request: web.Request) -> bytes:
-    """Give the client's certificate, DER; nothing where there is none."""
-    transport = request.transport
-    made = transport.get_extra_info("ssl_object") if transport is not None else None
-    return made.getpeercert(binary_form=True) or b"" if made is not None else b""
+def _of(request: web.Request) -> Connection:
+    """Give the connection of a request."""
+    return cast("Connection", request.protocol)
 
 
 def _no_number(text: str) -> Any:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.authority import GET_IT, LIBRARY
+from netregistry.model.certificate import SET_BACK
 from netregistry.rules.holders import JOIN, authorities
 from runtime.errors import HostRefused
 
@@ -107,7 +108,7 @@ class Door:
         self._listening, self._folder, self._core, self._away = listening, folder, core, away
         self._context: ssl.SSLContext | None = None
         self._as: tuple[str, ...] = ()
-        self._again = 0.0  # when the certificate is made anew
+        self._made = self._again = 0.0  # when the certificate was made, and is made anew
         self.until = 0.0  #: when it ends
         self._entering: set[asyncio.Task[None]] = set()
         self._newcomers = 0
@@ -117,8 +118,8 @@ class Door:
         now = self._core.now()
         counting = authorities(self._core.view, now)
         labels = tuple(each.id for each in counting)
-        if labels == self._as and now < self._again:
-            return
+        if labels == self._as and self._made - SET_BACK / 2 < now < self._again:
+            return  # one that was made while the clock was fast is no certificate yet
         if not counting:
             self._context, self._as = None, ()
             raise HostRefused("nobody is let in by TLS: this registry has no authority", "netcommon registry authority rotate makes one")
@@ -134,7 +135,7 @@ class Door:
             raise HostRefused("nobody is let in by TLS: no authority's key is on this machine", advice)
         identity, self.until = x509.make_service(self._listening.names, signs, key_files.key(self._listening.keys, signs.id), now)
         self._context = _context(identity, "".join(each.certificate for each in counting), self._folder)
-        self._as, self._again = labels, now + (self.until - now) / 2
+        self._as, self._made, self._again = labels, now, now + (self.until - now) / 2
 
     def enter(self, connection: socket.socket, address: str, speak: Callable[[], Connection]) -> None:
         """Let somebody in, or turn him away; the connection is ours from now on."""
@@ -158,7 +159,7 @@ class Door:
         except OSError as error:  # ssl.SSLError is one
             self._refused(address, entering.error or error)
             return
-        if transport.get_extra_info("peercert") or made.transport is None:
+        if made.certificate or made.transport is None:
             return
         if self._newcomers >= NEWCOMERS:
             self._away.note("busy", address, f"{NEWCOMERS} connections without a certificate are open")

@@ -223,3 +223,26 @@ def test_what_a_connection_takes(registry: Secured) -> None:
     for each in held:
         each.close()
     assert taken < 160 << 10  # of both sides
+
+
+def test_a_key_that_is_damaged_or_gone_signs_nothing_and_uses_up_no_token(registry: Secured) -> None:
+    (path,) = Path(registry.keys).iterdir()
+    key, token, anybody = path.read_text(), registry.token("reader", "ann"), Shown("", registry.trusted)
+    body = registry.joining(token, x509.make_key())
+    for damage in ("", "no key", None):
+        path.unlink() if damage is None else path.write_text(damage)
+        said = registry.say("POST", "/v1/join", body, anybody)
+        assert said.status == 503 and "key" in said.body["detail"], said
+    path.write_text(key)
+    path.chmod(0o600)
+    assert registry.say("POST", "/v1/join", body, anybody).status == 201
+
+
+def test_a_certificate_that_was_made_while_the_clock_was_fast_is_made_anew(registry: Secured) -> None:
+    """Its own: nobody would believe it before that time has come."""
+    core, figures = registry.local.service._registry.local.core, registry.local.service.figures
+    core.now = lambda: time.time() + 20 * 86400.0
+    registry.local.until(lambda: figures.until > time.time() + 40 * 86400.0)
+    core.now = time.time
+    registry.local.until(lambda: figures.until < time.time() + 31 * 86400.0)
+    assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
