@@ -73,6 +73,12 @@ def read_authority(certificate: str, cross: str = "") -> Authority:
     return Authority(names[0].removeprefix(ISSUER), found.fingerprint(hashes.SHA256()).hex(), _pem(found), cross, 0.0, _until(found))
 
 
+def check(authority: Authority, key: str) -> None:
+    """Raise HostRefused where a key is not the authority's."""
+    if _public(_read(authority.certificate, "certificate")) != _der(_key(key).public_key()):
+        raise HostRefused(f"the key of authority {authority.id} is another one's", "put it back from a copy")
+
+
 def _authority(label: str, key: ec.EllipticCurvePublicKey, by: str, signer: Key, now: float, until: float) -> x509.Certificate:
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     own = label == by
@@ -120,9 +126,8 @@ def key_of(certificate: bytes) -> Requested:
 def _requested(key: Any, field: str) -> Requested:
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise Invalid(field, type(key).__name__, "a key on the curve P-256")
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     digest = hashes.Hash(hashes.SHA256())
-    digest.update(der)
+    digest.update(_der(key))
     return Requested(key, digest.finalize().hex())
 
 
@@ -218,7 +223,11 @@ def _read(text: str, field: str) -> x509.Certificate:
 
 
 def _public(certificate: x509.Certificate) -> bytes:
-    return certificate.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return _der(certificate.public_key())
+
+
+def _der(key: Any) -> bytes:
+    return bytes(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
 
 
 def _until(certificate: x509.Certificate) -> float:

@@ -70,7 +70,8 @@ class Issuer:
         local = self._local
         local.catch_up()
         now = local.core.now()
-        self._key(signing(local.view, now).id)  # nothing is granted, and no token used up, that cannot be signed here
+        signs = signing(local.view, now)
+        _x509().check(signs, self._key(signs.id))  # nothing is granted, and no token used up, that cannot be signed here
         response = self._local.answer(call, who)
         if response.status >= 400 or call.dry_run:
             return response

@@ -133,7 +133,9 @@ class Door:
         if signs is None:
             advice = f"copy the key of {labels[-1]} into {self._listening.keys} from the machine that made it"
             raise HostRefused("nobody is let in by TLS: no authority's key is on this machine", advice)
-        identity, self.until = x509.make_service(self._listening.names, signs, key_files.key(self._listening.keys, signs.id), now)
+        key = key_files.key(self._listening.keys, signs.id)
+        x509.check(signs, key)
+        identity, self.until = x509.make_service(self._listening.names, signs, key, now)
         self._context = _context(identity, "".join(each.certificate for each in counting), self._folder)
         self._as, self._made, self._again = labels, now, now + (self.until - now) / 2
 

@@ -229,7 +229,7 @@ def test_a_key_that_is_damaged_or_gone_signs_nothing_and_uses_up_no_token(regist
     (path,) = Path(registry.keys).iterdir()
     key, token, anybody = path.read_text(), registry.token("reader", "ann"), Shown("", registry.trusted)
     body = registry.joining(token, x509.make_key())
-    for damage in ("", "no key", None):
+    for damage in ("", "no key", x509.make_key(), None):
         path.unlink() if damage is None else path.write_text(damage)
         said = registry.say("POST", "/v1/join", body, anybody)
         assert said.status == 503 and "key" in said.body["detail"], said
