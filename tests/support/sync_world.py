@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
@@ -260,6 +260,14 @@ def mac_of(uuid: str) -> str:
     return f"aa:00:00:00:00:0{uuid[7]}"
 
 
+class Removal(NamedTuple):
+    """A deletion that ``by`` has heard of, who asked for nothing meanwhile; others may know of it from its commit on. Seconds."""
+
+    by: str
+    committed: float
+    acknowledged: float
+
+
 class World:
     """Everything. ``faulty``: whether anything goes wrong."""
 
@@ -270,7 +278,8 @@ class World:
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.count: dict[str, int] = {}
-        self.acknowledged: dict[tuple[str, str], float] = {}  # what was removed -> when that was acknowledged
+        self.removed: dict[tuple[str, str], float] = {}  # what was removed -> when that was committed
+        self.acknowledged: dict[tuple[str, str], Removal] = {}  # what was removed, and that it was has been acknowledged
         self.stubborn: set[str] = set()
         self.copies: list[tuple[list[tuple[str, bytes]], int]] = []
         self.epoch = self.ticks = 0
@@ -330,6 +339,7 @@ class World:
         self.store = SqliteStore.create(":memory:", f"epoch{self.epoch}", lambda: self.time)
         for place in range(0, len(items), 100):
             self.store.commit((), [Put(key, value) for key, value in items[place : place + 100]])
+        self.removed.clear()
         self.acknowledged.clear()  # what was acknowledged since the copy is not so any more
         self.open()
 
@@ -361,9 +371,18 @@ class World:
             kind, _, rest = key.partition("/")
             if kind in ("nics", "seen") and value is not None and request:
                 gone = self.acknowledged.get((kind, rest))
-                assert gone is None or made(request) >= int(gone * 1000), "a write from before was accepted after an acknowledged deletion"
+                writer = rest.partition("/")[0] if kind == "seen" else json.loads(changed[f"history/{request}"] or b"")["who"]["name"]
+                after = gone is None or made(request) >= int((gone.acknowledged if writer == gone.by else gone.committed) * 1000)
+                assert after, "a write from before was accepted after an acknowledged deletion"
+            if kind in ("nics", "seen") and value is None:
+                self.removed[kind, rest] = self.time
             if kind == "nics" and value is None and request:
                 self.deleted(rest, json.loads(changed[f"history/{request}"] or b""))
+
+    def acknowledge(self, what: tuple[str, str], by: str) -> None:
+        """Note that somebody has heard that something is removed: from here on a write that was made before counts no more."""
+        if what in self.removed:
+            self.acknowledged[what] = Removal(by, self.removed[what], self.time)
 
     def deleted(self, uuid: str, entry: Any) -> None:
         """No node has deleted what somebody says to be alive."""
@@ -399,10 +418,10 @@ class World:
                 if node.life == life and not given[0]:
                     given[0] = True
                     if isinstance(event, Answered) and isinstance(request, Ask) and request.method == "DELETE":
-                        self.acknowledged["nics", request.uuid] = self.time
+                        self.acknowledge(("nics", request.uuid), node.uuid)
                     if isinstance(event, Answered) and isinstance(request, Send):
                         for uuid in request.body["removed"]:
-                            self.acknowledged["seen", f"{node.uuid}/{uuid}"] = self.time
+                            self.acknowledge(("seen", f"{node.uuid}/{uuid}"), node.uuid)
                     node.tell(event)
 
             if not (self.faulty and self.chance.random() < 0.05):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from netregistry.model import keys
+from netregistry.model.history import Identity
 from netregistry.request import Call
 from netregistry.state import shown
 from tests.support.registry import OPERATOR
@@ -20,7 +20,7 @@ from tests.support.sample import sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
 
 HISTORIES = 10_000
-SAMPLE = 60
+SAMPLE = 150
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
 
 
@@ -104,13 +104,13 @@ def imports(world: World, node: Node, uuid: str, live: list[Node]) -> None:
         body = {"uuid": uuid, "instance": f"web{uuid[7]}", "mac": mac_of(uuid), "network": world.chance.choice([NETWORK, ""])}
         world.answer(Call(world.id(), "nic.add", "", body), GANETI)
     elif not live:
-        removed(world, world.answer(Call(world.id(), "nic.delete", uuid, None, "*"), GANETI), uuid)
+        removes(world, uuid, GANETI)
     world.pump()
 
 
-def removed(world: World, response: Any, uuid: str) -> None:
-    if response.status == 200:
-        world.acknowledged["nics", uuid] = world.time
+def removes(world: World, uuid: str, who: Identity) -> None:
+    if world.answer(Call(world.id(), "nic.delete", uuid, None, "*"), who).status == 200:
+        world.acknowledge(("nics", uuid), who.name)
 
 
 def flips(world: World, node: Node, uuid: str, live: list[Node]) -> None:
@@ -123,7 +123,7 @@ def flips(world: World, node: Node, uuid: str, live: list[Node]) -> None:
 
 def deletes(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     if world.registry is not None and not world.is_ganeti(uuid):
-        removed(world, world.answer(Call(world.id(), "nic.delete", uuid, None, "*"), OPERATOR), uuid)
+        removes(world, uuid, OPERATOR)
         world.pump()
 
 
