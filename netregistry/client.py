@@ -221,7 +221,10 @@ class Client:
                     self._floor = floor // 1000 + 1.0
                 raise problem
             return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
-        raise _nobody(failed, self._places)
+        try:
+            raise _nobody(failed, self._places)
+        finally:
+            failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
 
     def _begun(self, seconds: float, method: str, target: str) -> tuple[Connection, http.client.HTTPResponse]:
         """Begin an answer of its own connection, at the first place that gives one."""
@@ -239,7 +242,10 @@ class Client:
             if response.status == 503:
                 self._places.failed(place)
             return connection, response
-        raise _nobody(failed, self._places)
+        try:
+            raise _nobody(failed, self._places)
+        finally:
+            failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
 
     def _sent(
         self, connection: Connection, place: Place, method: str, target: str, body: Any, headers: dict[str, str]

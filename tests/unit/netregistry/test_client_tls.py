@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import http.client
 import socket
 import ssl
 import threading
@@ -69,3 +71,19 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_another(tmp_path: Pat
 def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     with dripping(tmp_path, "other.example.com") as client, pytest.raises(NetcommonError, match=r"for other names: \[registry\] names"):
         client.get("nics")
+
+
+def test_nothing_is_left_open_where_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not until the garbage is collected: an error holds nothing that was open."""
+    monkeypatch.setattr("netregistry.client.SILENT", 0.5)
+    gc.collect()
+    gc.disable()
+    try:
+        with dripping(tmp_path, "localhost") as client:
+            with pytest.raises(NetcommonError):
+                client.get("nics")
+            with pytest.raises(NetcommonError):
+                list(client.watch("aaaaaaaa-0000-4000-8000-000000000000"))
+        assert [each for each in gc.get_objects() if isinstance(each, http.client.HTTPResponse | NetcommonError)] == []
+    finally:
+        gc.enable()
