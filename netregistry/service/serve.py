@@ -144,6 +144,7 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
             tls.close()
             await service.turn(registry.close, own=True)
             await server.shutdown(ENDING)
+            await tls.emptied()
             await runner.cleanup()
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
 NEWCOMERS = 128  #: connections without a certificate at a time
+FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
 MOMENT = 0.5  #: seconds for who is refused to end the connection
 STAY = 30.0  #: seconds that such a connection lasts
 AFTER_ALERT = 16  #: times that somebody who is refused is read from
@@ -111,7 +112,9 @@ class Door:
         self._made = self._again = 0.0  # when the certificate was made, and is made anew
         self.until = 0.0  #: when it ends
         self._entering: set[asyncio.Task[None]] = set()
+        self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
         self._newcomers = 0
+        self._empty = asyncio.Event()
 
     def renewed(self) -> None:
         """Make the certificate anew where it is due, or other authorities count. In the registry's turn. Raises HostRefused."""
@@ -156,23 +159,30 @@ class Door:
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(connection.close)
-                transport, made = await loop.connect_accepted_socket(speak, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE)
+                transport, made = await loop.connect_accepted_socket(
+                    speak, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE, ssl_shutdown_timeout=FAREWELL
+                )
                 stack.pop_all()
         except OSError as error:  # ssl.SSLError is one
             self._refused(address, entering.error or error)
             return
-        if made.certificate or made.transport is None:
-            return
-        if self._newcomers >= NEWCOMERS:
+        if made.transport is None:
+            return  # gone already
+        known, full = bool(made.certificate), self._newcomers >= NEWCOMERS
+        self._newcomers += not known
+        self._within[made] = None if known or full else loop.call_later(STAY, transport.abort)
+        made.gone = partial(self._left, made)
+        if full and not known:
             self._away.note("busy", address, f"{NEWCOMERS} connections without a certificate are open")
             transport.abort()
-            return
-        self._newcomers += 1
-        made.gone = partial(self._left, loop.call_later(STAY, transport.abort))
 
-    def _left(self, end: asyncio.TimerHandle) -> None:
-        self._newcomers -= 1
-        end.cancel()
+    def _left(self, made: Connection) -> None:
+        end = self._within.pop(made)
+        self._newcomers -= not made.certificate
+        if end is not None:
+            end.cancel()
+        if not self._within:
+            self._empty.set()
 
     def _refused(self, address: str, error: OSError) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -187,6 +197,13 @@ class Door:
         """Let nobody in any more."""
         for task in self._entering:
             task.cancel()
+
+    async def emptied(self) -> None:
+        """Wait for those who are within to be gone, once their connections are being ended: TLS has a farewell, which takes its time."""
+        self._empty.clear()
+        if self._within:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), 2 * FAREWELL)
 
 
 def _context(identity: str, trusted: str, folder: str) -> ssl.SSLContext:

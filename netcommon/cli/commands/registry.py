@@ -45,10 +45,10 @@ for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.v
 @json_option
 @click.pass_obj
 def init(app: App, as_json: bool) -> None:
-    """Make a registry that holds nothing, and the authority that lets other machines in.
+    """Make a registry that holds nothing, and its authority.
 
-    It is a file in /var/lib/netregistry, and the authority's key is in the folder authority beside it. A registry that is there stays as
-    it is.
+    It is a file in /var/lib/netregistry. The authority lets other machines in; its key is in the folder authority beside the file. A
+    registry that is there stays as it is.
     """
     as_root(app)
     path, without = file_of(app), ""

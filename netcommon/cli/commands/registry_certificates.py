@@ -74,10 +74,10 @@ def authority_list(app: App, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
-    """Make another authority, on the registry's machine, which signs from now on.
+    """Make another authority, which signs from now on.
 
-    The one before counts until it is retired. Agents learn of the new one within an hour, and renew their certificates; certificate list
-    shows by which authority each is.
+    On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
+    certificates; certificate list shows by which authority each is.
     """
     as_root(app)
     x509, keys = library("netregistry.authority.x509"), library("netregistry.authority.key_files")
@@ -134,10 +134,10 @@ def token() -> None:
 @json_option
 @click.pass_obj
 def token_create(app: App, role: str, name: str, duration: str, as_json: bool) -> None:
-    """Make a token, and print it: it is shown once, and the registry keeps a hash of it.
+    """Make a token, and print it.
 
-    For a node without a name: a new one. With the name of one that has joined: that one again. For an operator or reader the name of the
-    person, for an importer that of the Ganeti cluster.
+    It is shown once; the registry keeps a hash of it. For a node without a name: a new one. With the name of one that has joined: that one
+    again. For an operator or reader the name of the person, for an importer that of the Ganeti cluster.
     """
     joining = import_module("netregistry.joining")
     with client(app) as asked:
@@ -192,7 +192,7 @@ def certificate() -> None:
 @json_option
 @click.pass_obj
 def certificate_list(app: App, as_json: bool) -> None:
-    """List who has certificates: the latest of each, until when, and by which authority."""
+    """List who has certificates, until when, by which authority."""
     with client(app) as asked:
         items, revision = whole(asked, "certificates")
         names = {each["node"]["uuid"]: each["node"]["name"] for each in asked.all("nodes")}

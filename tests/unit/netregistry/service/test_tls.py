@@ -246,3 +246,27 @@ def test_a_certificate_that_was_made_while_the_clock_was_fast_is_made_anew(regis
     core.now = time.time
     registry.local.until(lambda: figures.until < time.time() + 31 * 86400.0)
     assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
+
+
+def test_a_service_that_ends_leaves_no_connection_open(tmp_path: Path) -> None:
+    """Neither those that say farewell, nor those that hear nothing of it."""
+    import gc
+    import socket
+    import warnings
+
+    with secured(tmp_path) as registry:
+        context, anybody = registry.shown(registry.join("node", NODES[0])).context(), Shown("", registry.trusted).context()
+        held = [
+            each.wrap_socket(socket.create_connection(("localhost", registry.port)), server_hostname="localhost")
+            for each in (context, anybody) * 5
+        ]
+        for each in held:
+            each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert each.recv(100)
+        half = socket.create_connection(("localhost", registry.port))  # one that never begins its handshake
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(each.message) for each in said if "unclosed" in str(each.message)] == []
+    for each in (*held, half):
+        each.close()
