@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netregistry import credentials
 from netregistry.client import Client
 from runtime.errors import NetcommonError
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ class Renewal:
         if self._closed:
             return
         if one.until != self.credentials.until:
-            self._log.info(f"the certificate for the registry is renewed, until {one.until:.0f}")
+            self._log.info(f"the certificate for the registry is renewed, until {local_time(one.until)}")
         self.credentials = one
         self._metrics.gauge("netcommon_registry_certificate_end_seconds", one.until)
         left = one.until - self._clock.wall()

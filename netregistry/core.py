@@ -24,6 +24,7 @@ from netregistry.request import Done, Part, Response, made
 from netregistry.roles import check
 from netregistry.rules import masters
 from netregistry.rules.nodes import reported, signed_on
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -242,7 +243,8 @@ class Core:
         """
         at = made(call.id)
         if at > self.moment * 1000 + EARLY:
-            raise Refused("invalid", f"the request was made at {at / 1000:.0f}, which is not yet: set the clocks of both sides", field="id")
+            detail = f"the request was made at {local_time(at / 1000)}, which is not yet: set the clocks of both sides"
+            raise Refused("invalid", detail, field="id")
         if at > self.view.ledger.floor:
             return
         found = cast("Found", (yield Read(keys.history(call.id))))

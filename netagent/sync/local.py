@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
 from netcommon.operations.link import down_mark, marked
-from netcommon.options.sources import options_of
+from netcommon.options.schema import OPTIONS
+from netcommon.options.shown import tag_text
+from netcommon.options.sources import options_of, strongest
 from netregistry.model.nic import Option, Report
 from runtime import definitions
 from runtime.errors import NetcommonError
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     Applied = Callable[[Record], str]
 
 MOST = 100  #: addresses, options and kinds of drift of one report
+LONGEST = 1024  #: characters of an option's value
 
 
 class Unclear(Exception):
@@ -138,12 +142,29 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         mode=_mode(nic),
         link=nic.link,
         vlan=str(nic.vlan),
-        options=tuple({each.option: Option(each.option, each.value, each.until) for each in nic.wanted}.values())[:MOST],
+        options=_options(node, standing),
         applied=applied(record),
         drift=_drift(node, view, standing),
         since=record.created,
     )
     return Local(report, _fields(defined or nic), defined is None and os.path.isdir(node.paths.ganeti_run))
+
+
+def _options(node: Node, standing: Record) -> tuple[Option, ...]:
+    """Give the options that are in force of a NIC, whichever place has given them: in the words of a change, or as a tag would say them."""
+    changed = {each.option: Option(each.option, _cut(each.value), each.until) for each in standing.nic.wanted}
+    try:
+        given = strongest(standing.nic, settings_then(standing, node.settings))
+    except NetcommonError:  # by today's settings its tags mean nothing any more
+        given = {}
+    had = (option.name for option in OPTIONS if option.name in given and not option.void(standing.nic))
+    others = [Option(name, _cut(tag_text(given[name].value))) for name in had if name not in changed]
+    return (*changed.values(), *others)[:MOST]
+
+
+def _cut(text: str) -> str:
+    """Cut a value that is longer than what a report may hold."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _drift(node: Node, view: View, record: Record) -> tuple[str, ...]:

@@ -300,7 +300,7 @@ class Machine:
         elif isinstance(asked, List) and self.line.listed:
             self.ownership.not_listed()
         elif isinstance(asked, AskNode) and failure.kind == "missing":
-            self.line.stranger("the registry knows no such node: netcommon registry join lets it join")
+            self.line.stranger("the registry knows no such node: netcommon registry node join lets it join")
 
     def _is_lacking(self, asked: Asking | None, failure: Failure) -> bool:
         return isinstance(asked, Send | Beat) and failure.kind in ("missing", "method")

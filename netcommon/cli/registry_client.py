@@ -14,8 +14,10 @@ from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, say, table
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.moment import local_time
 
 Item = dict[str, Any]
+TIMES = frozenset(("since", "until", "freed", "time"))  #: fields that are seconds since the epoch
 DAILY = 86400.0
 
 
@@ -171,9 +173,9 @@ def show_one(item: Item, kind: str, as_json: bool) -> None:
     if as_json:
         answer("registry", revision=item["revision"], items=[item])
         return
-    lines = [(name, text(value)) for name, value in item[kind].items()]
-    lines += [(name, text(value)) for name, value in (item.get("shown") or {}).items()]
-    lines += [(name, text(value)) for name, value in item.items() if name not in (kind, "shown", "label")]
+    lines = [(name, _field(name, value)) for name, value in item[kind].items()]
+    lines += [(name, _field(name, value)) for name, value in (item.get("shown") or {}).items()]
+    lines += [(name, _field(name, value)) for name, value in item.items() if name not in (kind, "shown", "label")]
     say(fields(lines))
 
 
@@ -193,8 +195,15 @@ def _difference(before: Any, after: Any) -> str:
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return "made" if before is None else "deleted"
     return ", ".join(
-        f"{name} {text(before.get(name)) or '-'} -> {text(each) or '-'}" for name, each in after.items() if before.get(name) != each
+        f"{name} {_field(name, before.get(name)) or '-'} -> {_field(name, each) or '-'}"
+        for name, each in after.items()
+        if before.get(name) != each
     )
+
+
+def _field(name: str, value: Any) -> str:
+    """Give a field's value as people read it: a time is no number to them."""
+    return local_time(value) if name in TIMES and value else text(value)
 
 
 def text(value: Any) -> str:
@@ -203,8 +212,8 @@ def text(value: Any) -> str:
         return "yes" if value else ""
     if isinstance(value, dict):
         if set(value) >= {"name", "value"}:
-            return f"{value['name']}={value['value']}"
-        return " ".join(f"{name}={text(each)}" for name, each in value.items() if text(each))
+            return f"{value['name']}={value['value']}" + (f" until {local_time(value['until'])}" if value.get("until") else "")
+        return " ".join(f"{name}={_field(name, each)}" for name, each in value.items() if text(each))
     if isinstance(value, list):
         return ", ".join(text(each) for each in value)
     return "" if value in (None, 0) else str(value)

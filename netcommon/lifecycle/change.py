@@ -299,14 +299,19 @@ def _differing(node: Node, standing: Record, nic: Nic) -> tuple[tuple[str, objec
 
     What its mode does not have counts only where it was changed for this NIC: the settings are for NICs of every mode.
     """
-    settings = node.settings
-    if standing.by_settings is not None:
-        known = {name: value for name, value in standing.by_settings.items() if name in Options._fields}
-        settings = settings._replace(nic=known, networks={})
+    settings = settings_then(standing, node.settings)
     changed = {each.option for each in (*standing.nic.wanted, *nic.wanted)}
     had = {option.name for option in OPTIONS if option.name in changed or not option.void(nic)}
     found = differing(_options(standing.nic, settings), _options(nic, node.settings))
     return tuple(one for one in found if one[0] in had)
+
+
+def settings_then(standing: Record, settings: Settings) -> Settings:
+    """Give the settings with the options that they gave a NIC when it came up, as far as its record says it."""
+    if standing.by_settings is None:
+        return settings
+    known = {name: value for name, value in standing.by_settings.items() if name in Options._fields}
+    return settings._replace(nic=known, networks={})
 
 
 def _options(nic: Nic, settings: Settings) -> Options | None:

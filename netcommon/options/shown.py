@@ -19,3 +19,10 @@ def shown(name: str, value: object) -> str:
     if isinstance(value, int) and name.startswith("rate_"):
         return rate(value)
     return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value) or "none"
+
+
+def tag_text(value: object) -> str:
+    """Give the value of an option as a tag would say it, a list with commas."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -37,10 +37,15 @@ def options_of(nic: Nic, settings: Asking) -> Options:
     tagged = any(tag.startswith(start) for tag in (*nic.tags, *nic.network.tags))
     if not (tagged or settings.nic or settings.networks or nic.wanted):
         return DEFAULTS
-    found = Options(**{each.name: each.value for each in given(nic, settings)})
+    return DEFAULTS._replace(**{name: each.value for name, each in strongest(nic, settings).items()})
+
+
+def strongest(nic: Nic, settings: Asking) -> dict[str, Given]:
+    """Give each option that any place gives, from the strongest place, of those that the NIC can have. Raises NicInvalid."""
+    found = {each.name: each for each in given(nic, settings)}
     if mode_of(nic) != INSTANCE_COMMUNICATION:
         return found
-    return DEFAULTS._replace(**{name: getattr(found, name) for name in COMMUNICATION_OPTIONS})
+    return {name: each for name, each in found.items() if name in COMMUNICATION_OPTIONS}
 
 
 def of_settings(nic: Nic, settings: Asking) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from netregistry.model import keys
 from netregistry.model.claim import Claim
 from netregistry.refusal import Refused
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from netregistry.draft import Draft
@@ -54,7 +55,7 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         whose = f" for {claim.instance}" if claim.instance else ""
         raise Refused("taken", f"{what} is reserved{whose}: {claim.reserved}", reserved=claim.reserved)
     if not contends and standing == "quarantined" and claim.last != nic.uuid:
-        raise Refused("taken", f"{what} was freed, and is in quarantine until {claim.until:.0f}", until=claim.until)
+        raise Refused("taken", f"{what} was freed, and is in quarantine until {local_time(claim.until)}", until=claim.until)
     draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=""))
 
 

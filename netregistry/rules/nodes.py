@@ -14,6 +14,7 @@ from netregistry.request import Done, matched, revision
 from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
 from netregistry.stores.base import Delete, Expect, Put
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from typing import Any
@@ -143,9 +144,8 @@ def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: floa
         raise Refused("forbidden", f"{who.role} {who.name!a:.80} is no node that has joined", master="node")
     key, other = keys.alive(node.uuid), view.alive(node.uuid)
     if other is not None and other.incarnation != incarnation:
-        detail = (
-            f"another agent is alive as {node.name} since {other.since:.0f}: give one of the two a new identity (netcommon registry join)"
-        )
+        since = local_time(other.since)
+        detail = f"another agent is alive as {node.name} since {since}: give one of the two a new identity (netcommon registry node join)"
         raise Refused("twin", detail, node=node.uuid)
     value = dump(Alive(incarnation, other.since if other else now))
     tests = (Expect(key, view.at(key)), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid))))

@@ -22,16 +22,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 
+from tests.lab.guest import Guest
 from tests.lab.nodes import Failed, Node, until
 from tests.lab.ping import Ping
 
 BAR = 1.0  #: seconds from a tap's end to a clean node, and from a migration's end to the routed guest's first answer
 LONGEST = 30.0
 AFTERWARDS = 2.0  #: seconds after a migration in which a silence is still taken for its own
-RESETS = 4
 INSTANCE = "inst1.gnt.example"
 OTHER_DOMAIN = ".gnt.example"
 BRIDGED, ROUTED = "10.77.1.50", "10.77.31.50"
@@ -69,7 +68,7 @@ class Cases:
         self.wire = Node(laboratory, "wire", f"{out}/wire.log")
         self.samples: list[Sample] = []
         self.faults: list[str] = []
-        self.resets = 0  #: of guests that hung before they had sent anything
+        self.guest = Guest(self.nodes, self.wire, INSTANCE, self.silent)
 
     # -- Ganeti
 
@@ -86,51 +85,18 @@ class Cases:
     def start(self) -> Node:
         """Starts the instance, and waits for its guest; the node that it is on."""
         self.ganeti("gnt-instance", "start", INSTANCE)
-        node = self.at()
+        node = self.guest.at()
         self.settled(node, 3)
-        self.guest_up()
+        self.guest.up((BRIDGED, ROUTED))
         return node
-
-    def at(self) -> Node:
-        """The node on which the instance runs."""
-        found = [node for node in self.nodes.values() if node.qemu(INSTANCE)]
-        if len(found) != 1:
-            raise Failed(f"{INSTANCE} runs on {len(found)} nodes")
-        return found[0]
 
     def other(self, node: Node) -> Node:
         return next(each for each in self.nodes.values() if each is not node)
 
-    def guest_up(self) -> None:
-        for _attempt in range(RESETS):
-            try:
-                until("the guest sends something", 20, self.speaks)
-                break
-            except Failed:  # an emulated guest's kernel hangs now and then while it boots on a busy machine, before it knows its NICs
-                self.resets += 1
-                self.at().monitor(INSTANCE, "system_reset")
-        for address in (BRIDGED, ROUTED):
-            try:
-                until(f"the guest answers at {address}", 30, partial(self.answers, address))
-            except Failed as error:
-                node = self.at()
-                self.keep(f"{node.name}.silent", self.state(node))
-                raise Failed(f"{error}; check says: {node.check()!r}") from None
-        time.sleep(1)  # the guest's acpid, started before its addresses, has opened its devices
-
-    def speaks(self) -> bool:
-        """Whether the guest has sent a frame, whatever became of it."""
-        node = self.at()
-        counters = [node.path(f"/sys/class/net/{record['nic']['INTERFACE']}/statistics/rx_packets") for record in node.records().values()]
-        for path in counters:
-            with open(path, encoding="ascii") as file:
-                if int(file.read()):
-                    return True
-        return False
-
-    def answers(self, address: str) -> bool:
-        """Whether the guest answers from outside."""
-        return not self.wire.attempt("ping", "-c1", "-W1", "-q", address).returncode
+    def silent(self, node: Node) -> str:
+        """Keep the state of a node whose guest does not answer, and say what has drifted there."""
+        self.keep(f"{node.name}.silent", self.state(node))
+        return f"check says: {node.check()!r}"
 
     # -- what must hold
 
@@ -232,11 +198,11 @@ class Cases:
         node = self.start()
         for _there_and_back in range(2):
             self.migrate(node)
-            node = self.at()
+            node = self.guest.at()
         for _there_and_back in range(2):
             self.measure("failover", node, self.failover, move=True)
-            node = self.at()
-            self.guest_up()
+            node = self.guest.at()
+            self.guest.up((BRIDGED, ROUTED))
         self.measure("remove", node, lambda: self.ganeti("gnt-instance", "remove", "--force", "--shutdown-timeout=0", INSTANCE))
         self.add()
 
@@ -319,7 +285,7 @@ class Cases:
                 self.cost(f"after round {number + 1}", time.monotonic() - begin)
             for node in self.nodes.values():
                 self.counted(node)
-            say(f"  guests that hung in their boot and were reset: {self.resets}")
+            say(f"  guests that hung in their boot and were reset: {self.guest.resets}")
         finally:
             self.nodes["node1"].attempt("gnt-instance", "remove", "--force", "--shutdown-timeout=0", "--ignore-failures", INSTANCE)
             for node in self.nodes.values():

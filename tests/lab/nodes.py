@@ -74,7 +74,8 @@ class Node:
         # the namespace's first process, as seen from here: through it we see the node's files and sockets
         at = self.run("readlink", "/proc/self/ns/mnt").strip()
         within = (entry for entry in os.listdir("/proc") if entry.isdecimal() and _link(f"/proc/{entry}/ns/mnt") == at)
-        self._root = f"/proc/{min(within, key=int)}/root"
+        self.init = int(min(within, key=int))
+        self._root = f"/proc/{self.init}/root"
         self.watch: Watch | None = None
 
     def command(self, *command: str) -> list[str]:
@@ -116,6 +117,7 @@ class Node:
         if self._mounted:
             self.run("umount", self._mounted)
             self._mounted = ""
+        self.attempt("sh", "-c", "rm -f /srv/netcommon-lab /etc/netcommon/config.toml && rmdir /etc/netcommon")
 
     def start(self) -> None:
         """The watch, and the agent by hand."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +20,7 @@ from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.cli.registry_client import as_root, authority_keys, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
+from runtime.moment import local_time
 
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
@@ -169,7 +169,7 @@ def history(app: App, name: str, since: str, action: str, by: str, as_json: bool
 
     def row(item: Any) -> tuple[Any, ...]:
         entry = item["entry"]
-        when = datetime.fromtimestamp(entry["time"]).astimezone().isoformat(" ", "seconds")
+        when = local_time(entry["time"])
         who = f"{entry['who']['role']} {entry['who']['name']}".strip()
         return entry["number"], when, who, entry["action"], entry["target"], len(entry["changes"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +15,7 @@ from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.registry_client import as_root, authority_keys, client, node_of, show_change, show_list, text, whole
 from runtime import membership, validate
 from runtime.errors import HostRefused
+from runtime.moment import local_time
 
 ROLES = ("node", "operator", "importer", "reader")
 role_argument = click.argument("role", type=click.Choice(ROLES))
@@ -33,7 +33,7 @@ def library(name: str) -> Any:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds") if seconds else ""
+    return local_time(seconds) if seconds else ""
 
 
 def _named(asked: Any, role: str, name: str) -> str:

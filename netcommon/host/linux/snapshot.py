@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET
 from netcommon.host.api.host import EVERY, Listed, Remembered, View, least_mtu, mtu_below
 from runtime.typed import TYPE_CHECKING, Protocol, cast
 
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 LOCAL = 255  #: RT_TABLE_LOCAL (linux/rtnetlink.h)
-#: By family the type of a route to an address that a whole network shares (RTN_BROADCAST, RTN_ANYCAST), and an address's length.
-SHARED = {AF_INET: (3, 32), AF_INET6: (4, 128)}
+ANYCAST = 4  #: RTN_ANYCAST: a route to an address that all routers of a network share
 
 
 class Source(View, Protocol):
@@ -147,9 +146,10 @@ class Snapshot:
     def local(self, family: int, address: str) -> bool:
         if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
             return True
-        kind, length = SHARED[family]
-        there = self._once(("shared", family), lambda: {route.destination for route in self.routes_of(family, kind=kind, table=LOCAL)})
-        return f"{address}/{length}" in there
+        if family == AF_INET:  # table local shares main's trie (net/ipv4/fib_trie.c): to list it is to walk through all routes of main
+            return self._once(("broadcast", address), lambda: self._view.local(family, address))
+        there = self._once("anycast", lambda: {route.destination for route in self.routes_of(family, kind=ANYCAST, table=LOCAL)})
+        return f"{address}/128" in there
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))

@@ -46,6 +46,29 @@ def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, se
     assert agent.alarms.active() == {}
 
 
+def test_the_options_in_force_are_reported_wherever_they_were_given(agent: Agent, sim: Sim, service: Served) -> None:
+    """By the settings of its up, tags, and the registry; none that its mode does not have, and nothing that is only said since."""
+    sim.settings = sim.settings._replace(nic={"mcast_flood": False, "eui64": True, "blackhole": True})
+    lists = "netcommon:0:addresses:192.0.2.7 netcommon:0:addresses:192.0.2.8"
+    tags = f"netcommon:0:isolated {lists} netcommon:*:eui64:false netcommon:1:limited"
+    with agent.running() as sync:
+        sim.up(nic("bridged", TAGS=tags))
+        sim.settings = sim.settings._replace(nic={"static_fdb": True})
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        by_tags = {"isolated": "true", "addresses": "192.0.2.7,192.0.2.8", "eui64": "false"}
+        assert options(service) == {**by_tags, "mcast_flood": "false"}
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "no"}]})
+        agent.until(lambda: reports(service)[UUIDS[0]]["applied"] == item_revision(service), "that is reported")
+        assert options(service) == {**by_tags, "isolated": "no", "static_fdb": "true"}, "it was planned anew, by today's settings"
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": []})
+        agent.until(lambda: options(service) == {**by_tags, "static_fdb": "true"}, "the tag's counts again")
+
+
+def options(service: Served) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in reports(service)[UUIDS[0]]["options"]}
+
+
 def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: Agent, sim: Sim, service: Served) -> None:
     with agent.running() as sync:
         sim.up(nic("bridged"))

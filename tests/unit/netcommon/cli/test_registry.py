@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import resource
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,26 @@ def test_what_is_reserved_is_for_its_instance_alone(cli: Cli, service: Served) -
     cli("registry", "nic", "delete", "web3/0")
     assert "web3/0 had it" in cli("registry", "nic", "add", "network=blue", "ip=192.0.2.7", status=69).stderr
     cli("registry", "nic", "add", "network=blue", "instance=web3", "ip=192.0.2.7")
+
+
+def test_times_are_said_as_people_read_them(cli: Cli, service: Served) -> None:
+    """In a refusal, of an option that ends, since when, and of what would be."""
+    when = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d")
+    cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    cli("registry", "nic", "add", "network=blue", "instance=web1", "index=0", "ip=192.0.2.9")
+    cli("registry", "nic", "set", "web1/0", "options.rate_in=8mbit", "--for", "2h")
+    (nic,) = cli.json("registry", "nic", "show", "web1/0")["items"]
+    shown = dict(line.split(maxsplit=1) for line in cli("registry", "nic", "show", "web1/0").stdout.splitlines())
+    assert datetime.fromisoformat(shown["since"]).timestamp() == int(nic["shown"]["since"])
+    option, until = shown["options"].split(" until ")
+    assert (option, datetime.fromisoformat(until).timestamp()) == ("rate_in=8mbit", int(nic["nic"]["options"][0]["until"]))
+    would = cli("registry", "nic", "delete", "web1/0", "--dry-run").stdout
+    assert len(when.findall(would)) == 4, f"since when its MAC and its address would be free, and until when in quarantine: {would}"
+    cli("registry", "nic", "delete", "web1/0")
+    refused = cli("registry", "nic", "add", "network=blue", "ip=192.0.2.9", status=69).stderr
+    (claim,) = service.client().all("claims", kind="addresses")
+    (said,) = when.findall(refused)
+    assert datetime.fromisoformat(said).timestamp() == int(claim["claim"]["until"])
 
 
 def test_settings_are_shown_and_changed(cli: Cli, service: Served) -> None:

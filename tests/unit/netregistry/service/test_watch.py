@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,7 @@ def test_signs_of_life_come_by_themselves_and_keep_a_node_alive(tmp_path: Path) 
         with pytest.raises(Problem, match="another agent is alive") as refused:
             next(client.watch(NODES[0], incarnation=NODES[4]))
         assert refused.value.kind == "twin"
+        assert re.search(r"node0 since \d{4}-\d\d-\d\d \d\d:", str(refused.value)) and "netcommon registry node join" in str(refused.value)
         again = client.watch(NODES[0], incarnation=NODES[3])
         assert next(again)["event"] == "ready"
         assert [line for line in stream if line["event"] != "ready"] == [], "the same agent's earlier stream has ended"
