@@ -21,6 +21,7 @@ from netregistry.model.codec import Invalid, load, read
 from netregistry.model.history import Entry
 from netregistry.refusal import Refused
 from netregistry.request import Done, Part, Response, made
+from netregistry.roles import check
 from netregistry.rules import masters
 from netregistry.rules.nodes import reported, signed_on
 from runtime.moment import local_time
@@ -302,6 +303,5 @@ def _done(draft: Draft, part: Part) -> Done:
     action = ACTIONS.get(part.action)
     if action is None:
         raise Invalid("action", part.action, f"one of {', '.join(ACTIONS)}")
-    if draft.who.role not in action.roles:
-        raise Refused("forbidden", f"{part.action} is for {' and '.join(sorted(action.roles))}", master=sorted(action.roles)[0])
+    check(part.action, draft.who.role)
     return action.rule(draft, part)

@@ -11,6 +11,7 @@ from netregistry.model.nic import Report
 from netregistry.model.node import About, Alive, Node, Reports
 from netregistry.refusal import Refused
 from netregistry.request import Done, matched, revision
+from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
 from netregistry.stores.base import Delete, Expect, Put
 from runtime.moment import local_time
@@ -86,6 +87,8 @@ def forget(draft: Draft, part: Part) -> Done:
         raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
+    if draft.get(keys.certificate("node", node.uuid)) is not None:
+        revoked(draft, "node", node.uuid)  # it could join again by it
     return Done(200, key, {"node": write(node), "nics": left})
 
 

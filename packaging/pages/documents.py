@@ -381,8 +381,11 @@ class RegistryStatus(NamedTuple):
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
+CHANGING += ("registry authority rotate", "registry authority retire", "registry token create", "registry token revoke")
+CHANGING += ("registry certificate revoke", "registry join")
 CHANGING += ("registry settings", "registry node join", "registry node set", "registry node fence", "registry node forget")
-LOOKING = ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
+LOOKING = tuple(f"registry {kind} list" for kind in ("authority", "token", "certificate"))
+LOOKING += ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
