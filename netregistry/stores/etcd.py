@@ -42,7 +42,7 @@ from netregistry.stores.etcd_answers import Garbled, Refusal, encoded
 from netregistry.stores.etcd_client import Client, TooLarge
 from netregistry.stores.etcd_stream import Cut, Stream
 from netregistry.stores.etcd_watch import EtcdWatch
-from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +161,7 @@ class EtcdStore:
             raise self._refused(refused) from None
 
     def newest(self) -> int:
-        """Give the newest revision that a majority has. Raises TryAgain where it is another epoch."""
+        """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
         found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
         if not found.pairs or found.pairs[0].revision != self._facts.revision:
             raise self._another_epoch()
@@ -327,10 +327,9 @@ class EtcdStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _another_epoch(self) -> TryAgain:
-        return TryAgain(
-            f"the registry in {self.client.place} is another than it was: it was moved or restored; systemctl restart netcommon-registry"
-        )
+    def _another_epoch(self) -> Unavailable:
+        what = f"the registry in {self.client.place} is another than it was: it was moved or restored"
+        return Unavailable(f"{what}; systemctl restart netcommon-registry opens what is there")
 
     def _refused(self, refused: Refusal) -> HostRefused:
         return HostRefused(f"{self.client.place} refuses it: {escaped(refused.message)}")
