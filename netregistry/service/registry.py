@@ -21,6 +21,7 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.stores.base import Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
@@ -73,7 +74,7 @@ class Registry:
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
-        self._ticked = passed()
+        self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
 
@@ -89,6 +90,15 @@ class Registry:
         """Answer a request. Raises Unavailable where the store cannot be used."""
         return self.local.answer(call, who)
 
+    def catch_up(self) -> float:
+        """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
+        try:
+            self.local.catch_up()
+        except Unavailable:
+            return self._passed() - self._current
+        self._current = self._passed()
+        return 0.0
+
     # -- nodes
 
     def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None]) -> Channel:
@@ -100,6 +110,7 @@ class Registry:
                 raise Refused("invalid", "a node's stream is its sign of life: it names its agent's incarnation", field="incarnation")
         elif incarnation:
             raise Refused("forbidden", "a sign of life is the node's alone", field="incarnation", master=f"node:{node}")
+        self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
         channel = Channel(node, incarnation, wake)
@@ -193,6 +204,8 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
+        except Unavailable as error:
+            self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0
             self.local.close()

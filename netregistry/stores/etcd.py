@@ -82,11 +82,11 @@ class EtcdStore:
             client.close()
             raise
 
-    def _open(self, client: Client, found: Facts | None) -> None:
+    def _open(self, client: Client, found: Facts | None, unfinished: bool = False) -> None:
         place = client.place
         if found is None:
             raise HostRefused(f"there is no registry in {place}", "netcommon registry init makes one, netcommon registry move brings one")
-        if not found.whole:
+        if not found.whole and not unfinished:
             raise HostRefused(f"a copy to {place} was not finished", "begin it again: netcommon registry move, or restore")
         self.client, self._facts = client, found
         self._watches: list[EtcdWatch] = []
@@ -102,6 +102,13 @@ class EtcdStore:
         except BaseException:
             client.close()
             raise
+        return made
+
+    @classmethod
+    def unfinished(cls, client: Client) -> EtcdStore:
+        """Open what is being copied to. Raises HostRefused, Damaged, Unavailable."""
+        made = cls.__new__(cls)
+        made._open(client, facts(client), unfinished=True)
         return made
 
     @property
@@ -335,7 +342,7 @@ class EtcdStore:
         return HostRefused(f"{self.client.place} refuses it: {escaped(refused.message)}")
 
 
-# -- the registry as a whole: netregistry.stores.transfer
+# -- what an etcd says of the registry in it
 
 
 def facts(client: Client) -> Facts | None:

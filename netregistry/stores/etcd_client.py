@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TOLD = 4.0  #: seconds after which whoever asks is told that nobody answers
 EACH = 1.5  #: seconds for one member
-LOOK = 1.0  #: seconds between two looks whether somebody answers again, and for one
+LOOK, BETWEEN = 0.5, 1.0  #: seconds for a look whether somebody answers again, and from the end of one to the next
 PAUSE = 0.1  #: seconds before all members are asked again
 LARGEST = 64 << 20  #: bytes of one answer
 KEPT = 8  #: connections without work
@@ -167,6 +167,8 @@ class Client:
             except _Failed as error:
                 self._note(begun, endpoint, f"{endpoint}: {error}")
                 if error.sent and not again:
+                    with self._lock:
+                        self._looked = self._now()
                     raise Unknown(f"{self.place}: it may be done or not: {error}") from None
             except (Refusal, TooLarge):
                 self._heard()
@@ -176,6 +178,8 @@ class Client:
                 return found
             tried += 1
             if self._now() >= until:
+                with self._lock:
+                    self._looked = self._now()
                 raise Unavailable(self._why)
             if tried % members == 0:
                 time.sleep(PAUSE)
@@ -188,9 +192,9 @@ class Client:
                 return now + self._told
             if now < self._silent + self._told:
                 return self._silent + self._told
-            if now < self._looked + LOOK:
+            if now < self._looked + BETWEEN:
                 raise Unavailable(self._why)
-            self._looked = now
+            self._looked = now  # others need not look, too
             return now + LOOK
 
     def _note(self, begun: float, endpoint: Endpoint, why: str) -> None:
@@ -360,6 +364,8 @@ class Client:
 def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS fails, and it may be that it does not accept our certificate: {error.reason or error.strerror}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

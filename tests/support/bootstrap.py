@@ -50,6 +50,7 @@ PROGRAMS = {
         "knotd": "knot",
         "kdig": "knot-dnsutils",
         "systemd-analyze": "systemd",
+        "openssl": "openssl",
         "cc": "gcc libc6-dev",
         "qemu-system-x86_64": "qemu-system-x86",
     },

@@ -141,11 +141,20 @@ class Cluster:
         pairs = ((base64.b64decode(each["key"]), base64.b64decode(each.get("value", ""))) for each in found.get("kvs", []))
         return {key.removeprefix(first).decode(): value for key, value in pairs}
 
+    def said(self) -> bytes:
+        """Give what etcd says of the registry in it; b"" where it says nothing."""
+        (found,) = self.ask("kv/range", {"key": text(b"netcommon/epoch")}).get("kvs", [{}])
+        return base64.b64decode(found.get("value", ""))
+
     def __enter__(self) -> Cluster:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all, and remove what they had on disk."""
         self.stop()
         for member in self.members:
             shutil.rmtree(member.folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from netcommon import __version__
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
+from netcommon.cli.registry_client import as_root, client, node_of, show_list, socket_of, store_of, text, uuid_of, whole
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 
@@ -45,11 +45,11 @@ for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.v
 def init(app: App, as_json: bool) -> None:
     """Make a registry that holds nothing.
 
-    It is a file in /var/lib/netregistry. One that is there stays as it is.
+    It is a file in /var/lib/netregistry, or in the etcd that [registry] store names. One that is there stays as it is.
     """
     as_root(app)
-    path = file_of(app)
-    epoch = import_module("netregistry.stores.files").begin(path)
+    path = store_of(app)
+    epoch = import_module("netregistry.stores.opening").begin(path)
     if as_json:
         answer("registry-file", path=path, epoch=epoch)
     else:
@@ -57,8 +57,9 @@ def init(app: App, as_json: bool) -> None:
 
 
 @registry.command("serve")
+@click.option("--store", default="", metavar="ADDRESS", help="The etcd that keeps it; [registry] store by default.")
 @click.pass_obj
-def serve(app: App) -> None:
+def serve(app: App, store: str) -> None:
     """Serve the registry, until SIGTERM.
 
     It listens on /run/netregistry/socket, for root alone, and stays in the foreground: netcommon-registry.service starts it.
@@ -75,7 +76,7 @@ def serve(app: App) -> None:
     folder = os.path.dirname(socket_of(app))
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
-    module.run(file_of(app), socket_of(app), __version__, app.environ, app.log)
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log)
 
 
 @registry.command("status")
