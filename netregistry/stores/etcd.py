@@ -217,7 +217,10 @@ class EtcdStore:
 
     def _floor(self, least: int) -> int:
         """Give the revision of the latest compaction, ``least`` at least: only a watch of what is gone is told it. Raises Unavailable."""
-        stream = self._begun({"key": encoded(EPOCH), "start_revision": "1"})
+        try:
+            stream = self._begun({"key": encoded(EPOCH), "start_revision": "1"})
+        except Compacted as compacted:
+            return max(compacted.floor, least)
         try:
             while True:
                 line = stream.line(FIRST)
@@ -256,40 +259,46 @@ class EtcdStore:
         return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
 
     def _begun(self, request: Document) -> Stream:
-        """Begin a watch, and hear that it has begun. Raises Unavailable, HostRefused."""
-        for attempt in (1, 2):
+        """Begin a watch, and hear that it has begun. Raises Compacted, Unavailable, HostRefused."""
+        why = ""
+        for _ in range(2):
             try:
                 stream = self.client.stream("/v3/watch", {"create_request": request})
             except Refusal as refused:
                 raise self._refused(refused) from None
             try:
-                line = stream.line(FIRST)
-                if line is None:
-                    raise Cut("it does not say that the watch has begun")
-                message = answers.document(line)
-                if "error" in message:
-                    raise Cut(answers.refusal(message).message)
-                result = self.client.own(answers.mapping(message, "result"))
-                if not answers.truth(result, "created"):
-                    raise Garbled("it does not say that the watch has begun")
-                if not answers.truth(result, "canceled"):
-                    return stream
-                why = str(result.get("cancel_reason", ""))
-                if FORBIDDEN in why and attempt == 2:
-                    who = escaped(self.client.place.user)
-                    raise HostRefused(f"{self.client.place}: {who} may not watch all keys, or is not known any more")
-                self.client.forget_token()  # it does not say whether that has ended
-                if attempt == 2:
-                    raise Cut(f"it has ended the watch: {escaped(why)}")
+                self._heard(stream)
             except (Cut, Garbled) as error:
-                self.client.next_member(stream.where)
                 stream.close()
-                if attempt == 2:
-                    raise Unavailable(f"{self.client.place}: {stream.where}: {error}") from None
+                why = f"{stream.where}: {error}"
+                if FORBIDDEN in why:
+                    self.client.forget_token()  # which may have ended: etcd does not tell that from what nobody has allowed
+                else:
+                    self.client.next_member(stream.where)
             except BaseException:
                 stream.close()
                 raise
-        raise AssertionError
+            else:
+                return stream
+        if FORBIDDEN in why:
+            raise HostRefused(f"{self.client.place}: {escaped(self.client.place.user)} may not watch all keys: {why}")
+        raise Unavailable(f"{self.client.place}: {why}")
+
+    def _heard(self, stream: Stream) -> None:
+        """Hear that a watch has begun. Etcd says so, with status 200, also of one that it ends at once. Raises Cut, Garbled, Compacted."""
+        line = stream.line(FIRST)
+        if line is None:
+            raise Cut("it does not say that the watch has begun")
+        message = answers.document(line)
+        if "error" in message:
+            raise Cut(answers.refusal(message).message)
+        result = self.client.own(answers.mapping(message, "result"))
+        if not answers.truth(result, "created"):
+            raise Garbled("it does not say that the watch has begun")
+        if answers.truth(result, "canceled"):
+            if floor := answers.number(result, "compact_revision"):
+                raise Compacted(floor)
+            raise Cut(f"it has ended the watch: {escaped(result.get('cancel_reason', ''))}")
 
     # -- leases
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TOLD = 4.0  #: seconds after which whoever asks is told that nobody answers
 EACH = 1.5  #: seconds for one member
-LOOK, BETWEEN = 0.5, 1.0  #: seconds for a look whether somebody answers again, and from the end of one to the next
+LOOK, BETWEEN = 0.5, 1.0  #: seconds for a look whether somebody answers again, or for a last attempt; from the end of a look to the next
 PAUSE = 0.1  #: seconds before all members are asked again
 LARGEST = 64 << 20  #: bytes of one answer
 KEPT = 8  #: connections without work
@@ -163,7 +163,7 @@ class Client:
                 endpoint = self.place.endpoints[self._at]
             begun = self._now()
             try:
-                found = one(endpoint, max(min(self._each, until - begun), 0.05))
+                found = one(endpoint, max(min(self._each, until - begun), LOOK))
             except _Failed as error:
                 self._note(begun, endpoint, f"{endpoint}: {error}")
                 if error.sent and not again:
