@@ -161,7 +161,11 @@ class Registry:
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        for node, incarnation in self.streams.nodes().items():
+        nodes, lives, view = self.streams.nodes(), self._lives, self.local.view
+        kept = self.store.keep_all([lives[node][1] for node, incarnation in nodes.items() if lives.get(node, ("", 0))[0] == incarnation])
+        for node, incarnation in nodes.items():
+            if lives.get(node, ("", 0))[0] == incarnation and lives[node][1] in kept and view.alive(node) is not None:
+                continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
             except Refused as refused:

@@ -177,6 +177,9 @@ class Store(Protocol):
     def keep(self, lease: int) -> bool:
         """Let the lease's time begin anew; False where it has ended."""
 
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        """Keep several leases, as ``keep`` does; give those of them that have not ended. There may be thousands."""
+
     def revoke(self, lease: int) -> None:
         """End the lease, as its time does: all keys written with it are removed in one commit."""
 

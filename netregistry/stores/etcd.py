@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -55,6 +56,7 @@ EPOCH = b"netcommon/epoch"
 ALL = "AA=="  #: from the key "\0" on, as the end: all keys
 SCHEMA = 1
 AT_ONCE = 1000  #: items that one request asks for
+AT_A_TIME = 8  #: leases that are kept
 FIRST = 1.5  #: seconds for the first line of a stream
 FUTURE, COMPACTED = "etcdserver: mvcc: required revision is a future revision", "etcdserver: mvcc: required revision has been compacted"
 NO_LEASE = "etcdserver: requested lease not found"
@@ -322,6 +324,10 @@ class EtcdStore:
             if refused.message == NO_LEASE:
                 return False
             raise self._refused(refused) from None
+
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        with ThreadPoolExecutor(AT_A_TIME, "keep") as pool:  # each waits for etcd, which answers many at once
+            return frozenset(lease for lease, kept in zip(leases, pool.map(self.keep, leases), strict=True) if kept)
 
     def revoke(self, lease: int) -> None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +19,7 @@ SCHEME = "etcd://"
 PORT = 2379
 EXPECTED = "etcd://HOST:PORT,HOST:PORT,HOST:PORT?ca=FILE&cert=FILE&key=FILE&user=NAME&password=FILE"
 FILES = ("ca", "cert", "key", "password")
+FORM = re.compile(r"etcd://(?P<members>[^/?#]+)/?(\?(?P<more>[^#]*))?")
 LONGEST_PASSWORD = 4096  #: bytes
 MOST = 16  #: members
 
@@ -53,15 +55,17 @@ def is_etcd(text: str) -> bool:
 
 def place(text: str) -> Place:
     """Read an address. Raises HostRefused for what is none, and for one by which passwords and the registry would go in the clear."""
+    form = FORM.fullmatch(text) if text.isascii() and text.isprintable() else None
+    if form is None:
+        raise _refused(text, "it is no such address")
     try:
-        parts = urlsplit(text)
-        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        endpoints = tuple(_endpoint(each) for each in parts.netloc.split(","))
+        given = parse_qsl(form["more"] or "", keep_blank_values=True, strict_parsing=bool(form["more"]))
+        endpoints = tuple(_endpoint(each) for each in form["members"].split(","))
     except ValueError as error:
         raise _refused(text, str(error)) from None
     names = [name for name, _value in given]
-    if parts.scheme != "etcd" or parts.path not in ("", "/") or parts.fragment or not text.isascii() or len(endpoints) > MOST:
-        raise _refused(text, "it is no such address")
+    if len(endpoints) > MOST:
+        raise _refused(text, f"it has more than {MOST} members")
     if len(set(endpoints)) != len(endpoints):
         raise _refused(text, "one member is named twice")
     if len(set(names)) != len(names) or set(names) - {*FILES, "user"}:

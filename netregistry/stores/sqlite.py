@@ -313,6 +313,10 @@ class SqliteStore:
             self._leases[lease] = (seconds, self._now() + seconds)
             return True
 
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        with self._lock:
+            return frozenset(lease for lease in leases if self.keep(lease))
+
     def revoke(self, lease: int) -> None:
         with self._lock:
             self._open()

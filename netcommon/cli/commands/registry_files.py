@@ -63,7 +63,7 @@ def backup(app: App, file: str, as_json: bool) -> None:
 def _copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs."""
     if in_etcd(app):
-        import_module("netregistry.stores.transfer").copy(store_of(app), file)
+        import_module("netregistry.transfer").copy(store_of(app), file)
         return
     if not served(app):
         import_module("netregistry.stores.files").copy(file_of(app), file)
@@ -87,7 +87,7 @@ def restore(app: App, file: str, as_json: bool) -> None:
     path = store_of(app)
     if in_etcd(app):
         kept = file_of(app) + import_module("netregistry.stores.files").REPLACED
-        epoch = import_module("netregistry.stores.transfer").bring_back(file, path, kept)
+        epoch = import_module("netregistry.transfer").bring_back(file, path, kept)
     else:
         epoch = import_module("netregistry.stores.files").bring_back(file, path)
     if as_json:
@@ -110,7 +110,7 @@ def move(app: App, where: str, as_json: bool) -> None:
     as_root(app)
     if in_etcd(app):
         raise HostRefused("the registry is kept in an etcd already", "backup and restore bring it elsewhere")
-    epoch, count = import_module("netregistry.stores.transfer").move(file_of(app), where)
+    epoch, count = import_module("netregistry.transfer").move(file_of(app), where)
     if as_json:
         answer("registry-file", path=where, epoch=epoch)
     else:
