@@ -22,6 +22,7 @@ SILENT = 10.0  #: seconds without a sign of life after which a stream is over
 AGAIN = 3  #: times that a request without answer is sent
 START = "systemctl start netcommon-registry starts it, netcommon registry init makes a registry the first time"
 LONGEST_LINE = 4 << 20  #: bytes
+LONGEST_ANSWER = 64 << 20  #: bytes
 
 
 def served(path: str) -> bool:
@@ -70,22 +71,42 @@ class Answer(NamedTuple):
     revision: str
 
 
+class _Socket(socket.socket):
+    """A socket from which something whole has to come until a time: a timeout alone would begin anew with each part of it."""
+
+    until = 0.0  #: monotonic seconds
+
+    def recv_into(self, *given: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("it comes too slowly")
+        self.settimeout(left)
+        return super().recv_into(*given)
+
+
 class _Connection(http.client.HTTPConnection):
-    """HTTP over a UNIX socket."""
+    """HTTP over a UNIX socket. An answer is waited for ``seconds``; of one that comes in parts, each part is."""
 
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
-        self._path = path
+        self._path, self._seconds = path, seconds
+        self._made: _Socket | None = None
 
     def connect(self) -> None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            made.settimeout(self.timeout)
+            made.settimeout(self._seconds)
             made.connect(self._path)
         except BaseException:
             made.close()
             raise
-        self.sock = made
+        self.sock = self._made = made
+
+    def wait(self) -> None:
+        """Wait for an answer, or for its next part, from now on."""
+        if self._made is not None and self._made.fileno() >= 0:
+            self._made.until = time.monotonic() + self._seconds
+            self._made.settimeout(self._seconds)
 
 
 class Client:
@@ -157,8 +178,8 @@ class Client:
         try:
             response = self._sent(connection, "GET", _target("watch", {name: value for name, value in query.items() if value}), None, {})
             if response.status != 200:
-                raise _problem(response.status, response.read())
-            for line in _lines(response):
+                raise _problem(response.status, _body(response))
+            for line in _lines(response, connection):
                 yield _decoded(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise TryAgain(f"the registry's stream was cut off: {_words(error)}") from None
@@ -175,13 +196,13 @@ class Client:
         """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
         return self._pieces("export", _lines)
 
-    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse], Iterator[bytes]]) -> Iterator[bytes]:
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, _Connection], Iterator[bytes]]) -> Iterator[bytes]:
         connection = _Connection(self._path, self._seconds)
         try:
             response = self._sent(connection, "GET", _target(place, {}), None, {})
             if response.status != 200:
-                raise _problem(response.status, response.read())
-            yield from read(response)
+                raise _problem(response.status, _body(response))
+            yield from read(response, connection)
         except (OSError, http.client.HTTPException) as error:
             raise TryAgain(f"the registry's answer was cut off: {_words(error)}") from None
         finally:
@@ -207,7 +228,10 @@ class Client:
                 self._connection = _Connection(self._path, self._seconds)
             try:
                 response = self._sent(self._connection, method, target, body, headers)
-                data = response.read()
+                data = _body(response)
+            except Garbled:
+                self.close()
+                raise
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if attempt + 1 < AGAIN and not isinstance(error, TimeoutError):
@@ -235,25 +259,42 @@ class Client:
         data = None
         if body is not None:
             data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
+        connection.wait()
         connection.request(method, target, data, {**headers, **given})
         return connection.getresponse()
 
 
-def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """Give a whole body. Raises Garbled for one that is too long, IncompleteRead where it ends before its length."""
+    data = response.read(LONGEST_ANSWER + 1)
+    if len(data) > LONGEST_ANSWER:
+        raise Garbled(f"the registry's answer has more than {LONGEST_ANSWER} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(data, response.length)
+    return data
+
+
+def _blocks(response: http.client.HTTPResponse, connection: _Connection) -> Iterator[bytes]:
     """Give a body whose length is known. Raises IncompleteRead where it ends before: http.client's own ``read`` does not."""
     while data := response.read(1 << 16):
         yield data
+        connection.wait()
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
 
 
-def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not."""
+def _lines(response: http.client.HTTPResponse, connection: _Connection) -> Iterator[bytes]:
+    """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not.
+
+    Each line is waited for, and not each part of one.
+    """
     rest = b""
     while data := response.read1(1 << 16):
         *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line + b"\n"
+        if whole:
+            connection.wait()
         if len(rest) > LONGEST_LINE:
             raise http.client.LineTooLong("answer")
     if rest:
@@ -276,7 +317,7 @@ def _decoded(data: bytes) -> Any:
 def _problem(status: int, data: bytes) -> Problem:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return Problem(found if isinstance(found, dict) else {"status": status, "detail": f"refused with status {status}"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import chain, islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from netregistry.core import LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
+    from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
 
@@ -34,12 +35,22 @@ FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
 
+class Rest(NamedTuple):
+    """Say that by a view, as it was at one revision, nothing is due between two times: the earliest and the first behind them."""
+
+    view: View
+    revision: int
+    since: float
+    until: float
+
+
 class Leader:
     """The leader's work. ``name``: of the service, for people."""
 
     def __init__(self, core: Core, name: str) -> None:
         self._core, self._name = core, name
         self._looked = float("-inf")
+        self._rest: Rest | None = None
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
         self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
 
@@ -49,13 +60,20 @@ class Leader:
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
         return lease if isinstance(result, Committed) else 0
 
+    @property
+    def rests(self) -> bool:
+        """Tell whether nothing can be due: that takes a look at all nodes, so it is found out once for each state of the registry."""
+        now, view, rest = self._core.now(), self._core.view, self._rest
+        if rest is None or rest.view is not view or rest.revision != view.revision or self._floor < self._old:
+            return False
+        return rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
+
     def work(self) -> Work:
         """Do all that is due."""
-        yield from self._requests()
-        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
-            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
-            if isinstance(result, Committed):
-                yield CatchUp(result.revision)
+        began, view = self._core.now(), self._core.view
+        due = yield from self._requests()
+        noted = yield from self._noted_or_swept()
+        self._rest = None if due or noted else Rest(view, view.revision, began, ends.next_end(view))
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
@@ -65,18 +83,28 @@ class Leader:
             until = min(self._floor + FORGOTTEN, self._old)
             self._floor = cast("Forgotten", (yield Compact(until))).floor
 
-    def _requests(self) -> Work:
-        """Ask for what has ended; for so much at a turn that others have theirs."""
+    def _requests(self) -> Generator[Effect, Result, bool]:
+        """Ask for what has ended; for so much at a turn that others have theirs. Tell whether anything had."""
         core, who = self._core, Identity("leader", "", self._name)
-        for _ in range(AT_A_TURN):
-            if not (due := tuple(ends.wanted(core.view, core.now()))):
-                return
+        for turn in range(AT_A_TURN):
+            if not (due := ends.wanted(core.view, core.now())):
+                return turn > 0
             for action in due:
                 # of one state of the registry there is one such request, whoever makes it
                 request = new_id(core.moment, hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)
                 if response.status != 200:
-                    return
+                    return True
+        return True
+
+    def _noted_or_swept(self) -> Generator[Effect, Result, bool]:
+        """Note which nodes are gone, and sweep what is left of forgotten ones. Tell whether there were any."""
+        commit = None
+        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
+            result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+        return commit is not None
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""

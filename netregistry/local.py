@@ -83,7 +83,8 @@ class Local:
     def work(self) -> None:
         """Do the leader's work that is due. Raises Unavailable."""
         self.catch_up()
-        self.run(self.leader.work())
+        if not self.leader.rests:
+            self.run(self.leader.work())
 
     def catch_up(self) -> None:
         """Take in all that has been committed, by whomever."""

@@ -1,8 +1,11 @@
 """Tell one node what concerns it, as it changes: pure, from the view and the commits that it takes in.
 
 A node's own are the NICs that it has reported, and those whose master it is, with their networks. Of every other NIC of its cluster it is
-told the operator's values: they lie on a migration's target before the guest comes. A line is ``enter`` (the whole value), ``change`` (the
-whole value too: who has missed one loses nothing), ``leave`` or ``ready``.
+told the operator's values, if there are any: they lie on a migration's target before the guest comes. A line is ``enter`` (the whole
+value), ``change`` (the whole value too: who has missed one loses nothing), ``leave`` or ``ready``.
+
+The operator's values are the options, as earlier versions have said alone, and what else a node keeps of the NIC beside them: a file that
+has only a part must not be taken for the NIC at its revision.
 
 A stream keeps in mind which of the node's own it has told. Of the operator's values it keeps nothing: a cluster may have thousands, and
 thousands of nodes. What was told of these before a commit is worked out of what that has changed.
@@ -54,6 +57,7 @@ class Line(NamedTuple):
     uuid: str = ""
     value: Any = None
     revision: str = ""
+    beside: Any = None  #: of ``options``: what else a node keeps of the NIC
 
 
 def hearers(view: Known, batch: Batch) -> Iterable[str]:
@@ -67,7 +71,7 @@ def hearers(view: Known, batch: Batch) -> Iterable[str]:
             for nic in (view.replaced[change.key][0], view.get(change.key)):
                 if nic is not None:
                     found |= dict.fromkeys(_owners(view, nic))
-                    if nic.cluster and nic.options:
+                    if nic.goes_ahead:
                         found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", nic.cluster))
         elif kind == "networks":
             for key in view.members("network", rest):
@@ -122,7 +126,7 @@ class Stream:
         for change in batch.changes:
             kind, _, rest = change.key.partition("/")
             if kind == "nodes" and rest == self.node:
-                yield from self._all(view, self._optioned_before(view))  # it may be in another cluster
+                yield from self._all(view, self._ahead_before(view))  # it may be in another cluster
                 return
             if kind == "nics":
                 nics[rest] = None
@@ -147,10 +151,10 @@ class Stream:
 
     # -- what is told
 
-    def _all(self, view: Known, optioned: dict[str, int]) -> Iterator[Line]:
+    def _all(self, view: Known, ahead: dict[str, int]) -> Iterator[Line]:
         """Tell all that concerns the node and was not told, and take back what concerns it no more.
 
-        ``optioned``: of which NICs the operator's values were told, and the revisions of these.
+        ``ahead``: of which NICs the operator's values were told, and the revisions of these.
         """
         networks, own = self._networks(view), sorted(self._owns(view))
         for uuid in networks:
@@ -158,16 +162,16 @@ class Stream:
         for uuid in own:
             yield from self._tell(view, "nic", uuid, True)
         node, mine = view.node(self.node), frozenset(own)
-        wanted = [key.partition("/")[2] for key in sorted(view.members("optioned", node.cluster))] if node and node.cluster else []
+        wanted = [key.partition("/")[2] for key in sorted(view.members("ahead", node.cluster))] if node and node.cluster else []
         beside = [uuid for uuid in wanted if uuid not in mine]
         for uuid in beside:
-            yield from _line(view, "options", uuid, True, optioned.get(uuid))
+            yield from _line(view, "options", uuid, True, ahead.get(uuid))
         kept = {("network", uuid) for uuid in networks} | {("nic", uuid) for uuid in own}
         gone = sorted(uuid for what, uuid in self._told if what == "nic" and (what, uuid) not in kept)
         for uuid in gone:
             yield from self._tell(view, "nic", uuid, False)
-        for uuid in sorted(optioned.keys() - frozenset(beside)):
-            yield from _line(view, "options", uuid, False, optioned[uuid])
+        for uuid in sorted(ahead.keys() - frozenset(beside)):
+            yield from _line(view, "options", uuid, False, ahead[uuid])
         for uuid in sorted(uuid for what, uuid in self._told if what == "network" and (what, uuid) not in kept):
             yield from self._tell(view, "network", uuid, False)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
@@ -203,19 +207,19 @@ class Stream:
         return nic is not None and (nic.master == f"node:{self.node}" or view.get(keys.seen(self.node, nic.uuid)) is not None)
 
     def _beside(self, view: Known | Before, nic: Nic | None) -> bool:
-        """Tell whether a NIC is one of the node's cluster that has options and is not its own."""
+        """Tell whether a NIC is one of the node's cluster of which an operator has said something, and not the node's own."""
         node: Node | None = view.get(keys.node(self.node))
-        if nic is None or node is None or not node.cluster or node.cluster != nic.cluster or not nic.options:
+        if nic is None or node is None or not node.cluster or node.cluster != nic.cluster or not nic.goes_ahead:
             return False
         return not self._own(view, nic)
 
-    def _optioned_before(self, view: Known) -> dict[str, int]:
+    def _ahead_before(self, view: Known) -> dict[str, int]:
         """Give the NICs of which the operator's values were told before the latest commit, and the revisions of these."""
         before = Before(view)
         node: Node | None = before.get(keys.node(self.node))
         if node is None or not node.cluster:
             return {}
-        found = {*view.members("optioned", node.cluster), *(key for key in view.replaced if keys.kind(key) == "nics")}
+        found = {*view.members("ahead", node.cluster), *(key for key in view.replaced if keys.kind(key) == "nics")}
         return {key.partition("/")[2]: before.at(key) for key in sorted(found) if self._beside(before, before.get(key))}
 
 
@@ -228,5 +232,9 @@ def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, co
             yield Line("leave", what, uuid, revision=f"{view.epoch}:{view.revision}")
     elif told != at:
         value = view.get(key)
-        said = write(value.options) if what == "options" else write(value)
-        yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}")
+        said, beside = (write(value.options), _beside(value)) if what == "options" else (write(value), None)
+        yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}", beside)
+
+
+def _beside(nic: Nic) -> dict[str, Any]:
+    return {"master": nic.master, "network": nic.network, "addresses": list(nic.addresses), "tags": list(nic.tags)}

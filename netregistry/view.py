@@ -62,6 +62,9 @@ class View:
 
     def apply(self, batch: Batch) -> None:
         """Take in one commit, or a heartbeat."""
+        if not batch.changes:
+            self.replaced, self.revision = {}, max(self.revision, batch.revision)
+            return
         self.replaced = {key: (self._objects.get(key), self.at(key)) for key, _value in batch.changes}
         for key, value in batch.changes:
             self._put(key, value, batch.revision)
@@ -147,12 +150,21 @@ class View:
 
     def due(self, kind: type, now: float, most: int) -> tuple[str, ...]:
         """Give the keys of NICs, or of claims, of which something has ended by then, the earliest first, and no more than ``most``."""
-        ends = self._due.get(kind, [])
+        ends = self._due.get(kind)
+        if not ends or ends[0][0] > now:
+            return ()
         return tuple(key for _end, key in ends[: min(most, bisect_left(ends, (now, "\x7f")))])
+
+    def first_end(self, kind: type) -> float:
+        """Give the first time at which something of a NIC, or of a claim, ends; infinity where nothing does."""
+        ends = self._due.get(kind)
+        return ends[0][0] if ends else float("inf")
 
     def far(self, kind: type, after: float, most: int) -> tuple[str, ...]:
         """Give the keys of NICs, or of claims, of which something ends later than that, and no more than ``most``."""
-        ends = self._due.get(kind, [])
+        ends = self._due.get(kind)
+        if not ends or ends[-1][0] <= after:
+            return ()
         first = bisect_left(ends, (after, "\x7f"))
         return tuple(key for _end, key in ends[first : first + most])
 
@@ -227,8 +239,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "instance", value.cluster, value.instance
         if value.cluster:
             yield "cluster", value.cluster
-        if value.cluster and value.options:
-            yield "optioned", value.cluster
+        if value.goes_ahead:
+            yield "ahead", value.cluster
         if value.master.startswith("node:"):
             yield "mastered", value.master
     elif kind == "networks":

@@ -162,6 +162,10 @@ class Locks:
             raise
         return descriptor
 
+    def lasts(self, deadline: float) -> None:
+        """Wait for what is taken from now on until then at least: a way back has time of its own."""
+        self._deadline = max(self._deadline, deadline)
+
     def _wait(self, which: str, name: str, descriptor: int) -> None:
         """Until the file is locked. Raises TryAgain."""
         pause = SHORTEST

@@ -1,4 +1,4 @@
-"""Keep what a registry says of networks: /var/lib/netcommon/wanted/networks/<uuid>.json, for hooks too.
+"""Keep what a registry says of networks: /var/lib/netcommon/wanted/networks/<uuid>.json. Hooks read it by runtime.kept.
 
 It lies in the folder of what is wanted of NICs (runtime.wanted): where that is not there, nobody has to look for it.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from _socket import AF_INET, AF_INET6
 
-from runtime import validate
+from runtime import kept, validate
 from runtime.errors import NicInvalid, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
-from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.kept import HIGHEST_MTU, HOST, LONGEST_NETWORK, LONGEST_SEARCH, LOWEST_MTU, MOST, NETWORK_SCHEMA, NETWORKS, document
+from runtime.nic import NetworkWanted
+from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,27 +21,8 @@ if TYPE_CHECKING:
 
     from runtime.paths import Paths
 
-SCHEMA = 1
-FOLDER = "networks"
-LONGEST = 1 << 16  #: bytes of a file
-MOST = 16  #: resolvers, domains, routes
-LOWEST_MTU, HIGHEST_MTU = 68, 65535  #: bytes (RFC 791)
-LONGEST_SEARCH = 255  #: bytes of all domains together: an option of DHCPv4 has a length of one byte (RFC 2132, 2)
-_HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-
-
-class NetworkWanted(NamedTuple):
-    """Hold what a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
-
-    uuid: str
-    revision: str  #: EPOCH:REVISION
-    name: str = ""
-    gateway: str = ""
-    gateway6: str = ""
-    resolvers: tuple[str, ...] = ()  #: addresses of name servers, of both families
-    search: tuple[str, ...] = ()  #: domains
-    routes: tuple[tuple[str, str], ...] = ()  #: IPv4 prefix, and the IPv4 address of the router to it
-    mtu: int = 0
+MOST_TAGS = 100
+GANETI = "ganeti:"  #: what its master's name begins with, of what a Ganeti cluster has
 
 
 def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWanted:
@@ -65,7 +48,31 @@ def network_of(uuid: str, revision: str, said: Mapping[str, Any]) -> NetworkWant
         search,
         routes,
         mtu,
+        tags_of(said),
     )
+
+
+def tags_of(said: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Give the tags of a NIC or network, of its JSON; None but of one of a Ganeti cluster. Raises NicInvalid.
+
+    The others' are what is said on the node that defines them, which is told the registry and not by it.
+    """
+    return _tags(said.get("tags") if str(said.get("master")).startswith(GANETI) else None)
+
+
+def stored_of(uuid: str, revision: str, stored: Mapping[str, Any]) -> NetworkWanted:
+    """Give the network of which ``document`` has made this. Raises NicInvalid."""
+    return network_of(uuid, revision, stored)._replace(tags=_tags(stored.get("tags")))
+
+
+def _tags(tags: Any) -> tuple[str, ...] | None:
+    try:
+        good = kept.are_tags(tags)
+    except TypeError:
+        good = False
+    if not good or len(tags or ()) > MOST_TAGS:
+        raise NicInvalid("tags", str(tags)[:80], f"a list of at most {MOST_TAGS} tags")
+    return kept.of_json(tags)
 
 
 def _text(value: object, field: str) -> str:
@@ -97,29 +104,24 @@ def _route(value: object) -> tuple[str, str]:
 def _domain(text: str) -> str:
     """Give a domain (RFC 1035, 2.3.1)."""
     labels = text.split(".")
-    good = len(text) <= 240 and all(0 < len(label) <= 63 and _HOST.issuperset(label) for label in labels)
+    good = len(text) <= 240 and all(0 < len(label) <= 63 and HOST.issuperset(label) for label in labels)
     if not good or any(label[0] == "-" or label[-1] == "-" for label in labels):
         raise NicInvalid("search", text[:80], 'a domain such as "example.com", in lower case')
     return text
 
 
-def document(network: NetworkWanted) -> dict[str, object]:
-    """Give the network as JSON has it, which ``network_of`` reads."""
-    return {**network._asdict(), "routes": [{"prefix": prefix, "via": via} for prefix, via in network.routes]}
-
-
 def to_json(network: NetworkWanted) -> bytes:
     """The file's bytes, ASCII."""
-    return dumps({"schema": SCHEMA, **document(network)}).encode("ascii") + b"\n"
+    return dumps({"schema": NETWORK_SCHEMA, **document(network)}).encode("ascii") + b"\n"
 
 
 def from_json(data: bytes, uuid: str) -> NetworkWanted:
     """Read the bytes of the file of a network. Raises RecordTooNew for a newer version's, RecordUnreadable for whatever else is none."""
-    stored = versioned(data, SCHEMA)
-    if set(stored) != {"schema", *NetworkWanted._fields} or stored["schema"] != SCHEMA or stored["uuid"] != uuid:
+    stored = versioned(data, NETWORK_SCHEMA)
+    if set(stored) != {"schema", *NetworkWanted._fields} or stored["schema"] != NETWORK_SCHEMA or stored["uuid"] != uuid:
         raise RecordUnreadable("not the fields of its schema, or another network's")
     try:
-        return network_of(uuid, _text(stored["revision"], "revision"), stored)
+        return stored_of(uuid, _text(stored["revision"], "revision"), stored)
     except NicInvalid as error:
         raise RecordUnreadable(str(error)) from None
 
@@ -135,13 +137,13 @@ def read(paths: Paths, uuid: str, problems: list[str], readonly: bool = False) -
 
     Raises HostRefused where the folder cannot be read, or others could have written there.
     """
-    folder = Folder.find(f"{paths.wanted}/{FOLDER}") if validate.is_uuid(uuid) else None
+    folder = Folder.find(f"{paths.wanted}/{NETWORKS}") if validate.is_uuid(uuid) else None
     if folder is None:
         return None
     with folder:
         name = f"{uuid}.json"
         try:
-            data = folder.read(name, LONGEST)
+            data = folder.read(name, LONGEST_NETWORK)
             return None if data is None else from_json(data, uuid)
         except RecordTooNew as error:
             problems.append(f"{folder.path}/{name} is left alone: {error}")
@@ -155,10 +157,10 @@ def write(paths: Paths, network: NetworkWanted) -> bool:
 
     Raises HostRefused, and RecordTooNew where a newer version has written the file.
     """
-    with Folder.make(paths.wanted, sync=True), Folder.make(f"{paths.wanted}/{FOLDER}", sync=True) as folder:
+    with Folder.make(paths.wanted, sync=True), Folder.make(f"{paths.wanted}/{NETWORKS}", sync=True) as folder:
         name = f"{validate.uuid(network.uuid, 'network')}.json"
         try:
-            data = folder.read(name, LONGEST)
+            data = folder.read(name, LONGEST_NETWORK)
             if data is not None and from_json(data, network.uuid) == network:
                 return False
         except RecordUnreadable:
@@ -169,7 +171,7 @@ def write(paths: Paths, network: NetworkWanted) -> bool:
 
 def remove(paths: Paths, uuid: str) -> bool:
     """Forget what was said of the network; True if there was anything. Raises HostRefused."""
-    folder = Folder.find(f"{paths.wanted}/{FOLDER}")
+    folder = Folder.find(f"{paths.wanted}/{NETWORKS}")
     if folder is None:
         return False
     with folder:
@@ -181,7 +183,7 @@ def remove(paths: Paths, uuid: str) -> bool:
 
 def uuids(paths: Paths) -> list[str]:
     """List the networks of which anything was said, without a look at what. Raises HostRefused."""
-    folder = Folder.find(f"{paths.wanted}/{FOLDER}")
+    folder = Folder.find(f"{paths.wanted}/{NETWORKS}")
     if folder is None:
         return []
     with folder:

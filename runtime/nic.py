@@ -8,7 +8,6 @@ from runtime.vlan import NO_VLAN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runtime.networks import NetworkWanted
     from runtime.vlan import Vlan
 
 MODES = ("bridged", "routed", "openvswitch", "ext")
@@ -38,6 +37,21 @@ class Changed(NamedTuple):
     value: str  #: as a tag would give it
     source: str = LOCAL  #: LOCAL or REGISTRY
     until: float = 0.0  #: seconds since the epoch, for people; 0: for good
+
+
+class NetworkWanted(NamedTuple):
+    """What a registry says of a network, which all of its guests are told; empty where it says nothing. ``mtu`` in bytes."""
+
+    uuid: str
+    revision: str  #: EPOCH:REVISION
+    name: str = ""
+    gateway: str = ""
+    gateway6: str = ""
+    resolvers: tuple[str, ...] = ()  #: addresses of name servers, of both families
+    search: tuple[str, ...] = ()  #: domains
+    routes: tuple[tuple[str, str], ...] = ()  #: IPv4 prefix, and the IPv4 address of the router to it
+    mtu: int = 0
+    tags: tuple[str, ...] | None = None  #: those of a Ganeti cluster's network; None where the registry is not told of them
 
 
 class Nic(NamedTuple):

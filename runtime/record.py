@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import NetworkWanted, Nic
 
 #: Raised whenever an operation gets a field: an older version cannot read such a record, and has to leave it alone as a whole.
 SCHEMA = 8
@@ -97,7 +96,7 @@ def _document(record: Record) -> dict[str, object]:
     if nic.revision:  # an older version does without this and the next
         own["revision"] = nic.revision
     if nic.told is not None:
-        from runtime.networks import document
+        from runtime.kept import document
 
         own["told"] = document(nic.told)
     return record._asdict() | own
@@ -259,11 +258,24 @@ def _revision(stored: Mapping[str, Any]) -> str:
 def _told(stored: Mapping[str, Any]) -> NetworkWanted | None:
     if stored.get("told") is None:
         return None
-    from runtime.networks import network_of  # few NICs' networks are a registry's
+    from runtime import kept  # few NICs' networks are a registry's
 
     told = _typed(stored, "told", dict)
+    last = _last_told[0]  # other threads read records too
+    if last is None or last[0] != told:
+        last = _last_told[0] = told, kept.told(told) or _told_in_full(told)
+    return last[1]
+
+
+#: What a record last told of a network, and what that is: a down reads its record five times, and many NICs of a node are in one network.
+_last_told: list[tuple[Mapping[str, Any], NetworkWanted] | None] = [None]
+
+
+def _told_in_full(told: Mapping[str, Any]) -> NetworkWanted:
+    from runtime.networks import stored_of  # where it is not as this version writes it
+
     try:
-        return network_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)
+        return stored_of(_typed(told, "uuid", str), _typed(told, "revision", str), told)
     except NicInvalid as error:
         raise RecordUnreadable(f"told: {error}") from None
 

@@ -6,6 +6,7 @@ One object for each NIC, also for those of the cluster that are not here: a gues
     registry   those that a registry has set
     revision   of what the registry wants, EPOCH:REVISION; "" where it has said nothing
     network    the UUID of the NIC's network in the registry; "" for none
+    tags       those of a Ganeti cluster's NIC, as the registry was told of them last; null where it was not
     pending    what all of these are to become, while a change is under way; null otherwise. Hooks ignore it
 
 An option has a value, as a tag would give it, and may end by itself: at a time of the boot clock in the boot in which it was set, and in
@@ -16,9 +17,11 @@ first of all ends, or an earlier time: who looks whether something is due reads 
 from __future__ import annotations
 
 from runtime import validate
-from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable, escaped
+from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
+from runtime.kept import ENDS, LONGEST, SCHEMA, are_tags, is_option, of_json
+from runtime.kept import FIELDS as FIELDS_NOW
 from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -28,14 +31,11 @@ if TYPE_CHECKING:
 
     from runtime.paths import Paths
 
-SCHEMA = 2
-LONGEST = 1 << 20  #: bytes of a file
-ENDS = "ends"  #: the link that tells when the first option ends
 SEVERAL = "several"  #: the boot of a link where the ends are of several boots
 BOOT = 64  #: characters of a boot's id
 
 #: The fields of each schema, beside "schema" and "pending".
-FIELDS = {1: ("local", "registry"), SCHEMA: ("local", "registry", "revision", "network")}
+FIELDS = {1: ("local", "registry"), SCHEMA: FIELDS_NOW}
 
 
 class Moment(NamedTuple):
@@ -94,6 +94,7 @@ class Wanted(NamedTuple):
     registry: tuple[Entry, ...] = ()
     revision: str = ""
     network: str = ""
+    tags: tuple[str, ...] | None = None
     pending: Wanted | None = None  #: what it is to become, which has nothing pending
 
     def force(self, now: Moment) -> tuple[Changed, ...]:
@@ -145,11 +146,6 @@ def until_of(entry: Entry) -> float:
     return entry.end.until.wall if entry.end else 0.0
 
 
-def is_option(name: str) -> bool:
-    """Tell whether an option may be called so."""
-    return bool(name) and name.isascii() and name.replace("_", "").isalnum()
-
-
 NOTHING = Wanted()
 
 
@@ -161,7 +157,7 @@ def to_json(wanted: Wanted) -> bytes:
 
 def _fields(wanted: Wanted) -> dict[str, object]:
     local, registry = ({one.option: _entry(one) for one in part} for part in (wanted.local, wanted.registry))
-    return {"local": local, "registry": registry, "revision": wanted.revision, "network": wanted.network}
+    return {"local": local, "registry": registry, "revision": wanted.revision, "network": wanted.network, "tags": wanted.tags}
 
 
 def _entry(one: Entry) -> dict[str, object]:
@@ -190,7 +186,17 @@ def _whole(stored: Any, schema: int) -> Wanted:
         raise RecordUnreadable("revision: not EPOCH:REVISION")
     if not (isinstance(network, str) and (not network or validate.is_uuid(network))):
         raise RecordUnreadable("network: no UUID")
-    return Wanted(_part(stored["local"]), _part(stored["registry"]), revision, network)
+    return Wanted(_part(stored["local"]), _part(stored["registry"]), revision, network, _tags(stored.get("tags")))
+
+
+def _tags(stored: Any) -> tuple[str, ...] | None:
+    try:
+        good = are_tags(stored)
+    except (TypeError, NicInvalid):
+        good = False
+    if not good:
+        raise RecordUnreadable("tags: no list of tags")
+    return of_json(stored)
 
 
 def _part(stored: Any) -> tuple[Entry, ...]:

@@ -1,9 +1,13 @@
-"""cluster: the registry of a cluster, from nothing to restored, in a few seconds.
+"""cluster: the registry of a cluster, from nothing to restored, in a few seconds; cluster guests: the same with nodes and real guests.
 
 One command on a fresh Debian 12, as root, from a clone. It installs what it needs (nothing is started), then makes a registry in a
 folder of its own and serves it there: a network, three NICs with addresses given out, one found by its address, a conflict with what a
 Ganeti cluster says, the service killed, a mistake undone by a restore. When it ends the folder is gone, and nothing else of the machine
 was touched. Exit status 0: all of it was as it should be.
+
+``guests`` takes a minute: two nodes with their agents and a guest under QEMU each, the master of a Ganeti cluster with its importer,
+and the registry, in namespaces of their own, which are gone at the end. What the operator changes in the registry, and what is tagged in
+Ganeti, is seen by the guests, which run; the registry is killed, and a guest starts without it; another one is destroyed, and then removed.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+INSIDE = "NETCOMMON_DEMO_INSIDE"  #: as in examples.demolib.main
 
 
 def main(arguments: list[str]) -> int:
@@ -22,6 +27,8 @@ def main(arguments: list[str]) -> int:
     from examples.demolib.show import Failed
     from tests.support.bootstrap import SetupFailed, setup
 
+    if arguments[:1] == ["guests"] and (len(arguments) == 1 or INSIDE in os.environ):
+        return _with_guests(arguments[1:])
     if arguments:
         wanted = set(arguments) <= {"-h", "--help"}
         print(__doc__, file=sys.stdout if wanted else sys.stderr)
@@ -38,3 +45,15 @@ def main(arguments: list[str]) -> int:
         except Failed:
             return 1
     return 0
+
+
+def _with_guests(image: list[str]) -> int:
+    """Play the story with guests; ``image``: the files that they boot, within the namespaces."""
+    from examples.demolib.image import Image
+    from examples.demolib.main import enter
+
+    if INSIDE not in os.environ or os.getpid() != 1:
+        enter("cluster", "guests")
+    from examples.clusterlib.guests import play
+
+    return play(ROOT, Image(*map(Path, image)))

@@ -27,7 +27,8 @@ class Registry:
         self._service: subprocess.Popen[bytes] | None = None
 
     def _argv(self, *words: str) -> list[str]:
-        return [str(self._checkout / ".venv/bin/netcommon"), "--root", str(self.root), "registry", *words]
+        root = () if self.root == Path("/") else ("--root", str(self.root))
+        return [str(self._checkout / ".venv/bin/netcommon"), *root, "registry", *words]
 
     def type(self, *words: str) -> str:
         """Run a command of netcommon registry, and show both it and what it prints."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from examples.demolib.image import Image
@@ -22,16 +23,37 @@ RUN = Path("/run/demo")
 class Guest:
     """A guest under QEMU, whose NIC goes through the hooks of ``hooks`` as anybody's QEMU would call them."""
 
-    def __init__(self, plan: Plan, image: Image, hooks: Path) -> None:
-        self.plan = plan
-        self._files = {kind: RUN / f"{plan.name}.{kind}" for kind in ("console", "log", "qmp")}
+    def __init__(
+        self, plan: Plan, image: Image, hooks: Path, inside: Sequence[str] = (), root: str = "", variables: Mapping[str, str] | None = None
+    ) -> None:
+        """``inside``: the command that runs another one on the guest's node, whose files are below ``root``; where it is not this one.
+
+        ``variables``: what its hypervisor says to the hooks, if it says more than the name of the tap.
+        """
+        self.plan, self._variables = plan, variables
+        files = {kind: RUN / f"{plan.name}.{kind}" for kind in ("console", "log", "qmp")}
+        self._files = {kind: Path(f"{root}{path}") for kind, path in files.items()}
         words = {"GUEST_ADDRESSES": plan.address, "GUEST_GATEWAY": plan.gateway, "GUEST_PINGS": ",".join(plan.pings)}
+        words |= {"GUEST_WATCH": plan.watch} if plan.watch else {}
         # no_timer_check: on a busy machine an emulated timer may tick too late for the kernel's check, which then panics.
         append = " ".join(["console=ttyS0", "quiet", "panic=-1", "no_timer_check", *(f"{name}={value}" for name, value in words.items())])
         self.netdev = f"tap,id=net0,ifname={plan.tap},script={hooks}/kvm-ifup,downscript={hooks}/kvm-ifdown"
-        self._command = [QEMU, "-name", plan.name, "-machine", "q35", "-accel", "tcg", "-m", "96", "-nodefaults", "-no-user-config"]
+        self._command = [
+            *inside,
+            QEMU,
+            "-name",
+            plan.name,
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg",
+            "-m",
+            "96",
+            "-nodefaults",
+            "-no-user-config",
+        ]
         self._command += ["-display", "none", "-no-reboot"]
-        self._command += ["-serial", f"file:{self._files['console']}", "-qmp", f"unix:{self._files['qmp']},server=on,wait=off"]
+        self._command += ["-serial", f"file:{files['console']}", "-qmp", f"unix:{files['qmp']},server=on,wait=off"]
         self._command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
         self._command += ["-netdev", self.netdev, "-device", f"virtio-net-pci,netdev=net0,mac={plan.mac},romfile="]
         self._started = 0.0
@@ -40,8 +62,9 @@ class Guest:
     def start(self) -> None:
         """Starts QEMU, which calls the hook and then boots; returns at once."""
         self._started = time.monotonic()
+        self._files["console"].unlink(missing_ok=True)  # what it said when it ran before
         with self._files["log"].open("wb") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=self._variables)
 
     def ended(self) -> bool:
         """Whether QEMU is not running any more."""
@@ -62,6 +85,12 @@ class Guest:
     def said(self, text: str) -> bool:
         """Whether the guest reported a line that begins with ``text``."""
         return f"\nguest: {text}" in "\n" + self.read("console")
+
+    @property
+    def reaches(self) -> bool | None:
+        """Whether the address that the guest watches has answered it the last time; None before it has tried."""
+        found = re.findall(r"^guest: reaches \S+ (yes|no)$", self.read("console"), re.MULTILINE)
+        return found[-1] == "yes" if found else None
 
     def unanswered(self) -> list[str]:
         """The addresses that the guest pinged without an answer, or has not pinged."""

@@ -19,22 +19,22 @@ INSIDE = "NETCOMMON_DEMO_INSIDE"
 NAMESPACES = ("--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc", "--propagation", "unchanged")
 
 
-def enter() -> None:
-    """Sets up, and runs the demonstration in namespaces of its own, which end with its first process. Does not return."""
+def enter(script: str = "demo", *words: str) -> None:
+    """Sets up, and runs a script of examples/ in namespaces of its own, which end with its first process. Does not return."""
     from examples.demolib.image import image
     from tests.support.bootstrap import SetupFailed, setup
 
     if os.geteuid() != 0:
-        sys.exit("demo: needs root, for network namespaces and taps of its own")
+        sys.exit(f"{script}: needs root, for network namespaces and taps of its own")
     try:
         setup(["demo"])
         built = image()
     except SetupFailed as error:
-        sys.exit(f"demo: {error}")
+        sys.exit(f"{script}: {error}")
     # What the caller's environment holds must not decide what happens inside.
     kept = {name: os.environ[name] for name in ("TERM", "NO_COLOR") if name in os.environ}
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root", INSIDE: "1", **kept}
-    inside = ["unshare", *NAMESPACES, str(ROOT / "examples/demo"), *map(str, built)]
+    inside = ["unshare", *NAMESPACES, str(ROOT / "examples" / script), *words, *map(str, built)]
     # unshare(1) blocks SIGTERM, so it is ended for it; and it ends with us if we are killed.
     child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *inside], env=clean)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

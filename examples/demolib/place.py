@@ -23,7 +23,7 @@ class Place(contextlib.ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        _private_mounts()
+        private_mounts()
         # The namespaces are there already; what the tests' node adds is a private /etc, /run and /sys.
         os.environ[PRIVATE] = "1"
         self.node: Node = self.enter_context(fresh())
@@ -83,7 +83,7 @@ class Place(contextlib.ExitStack):
         (target / name).chmod(0o755)
 
 
-def _private_mounts() -> None:
+def private_mounts() -> None:
     """What is mounted here stays here, whatever the machine shares (mount_namespaces(7)).
 
     unshare(1) cannot see to it where the root is a folder (chroot(2)) and not a mount. setns(2) into the mount namespace that one is

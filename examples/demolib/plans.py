@@ -23,6 +23,7 @@ class Plan(NamedTuple):
     says: str  #: for the reader
     link: str = ""
     more: tuple[str, ...] = ()  #: further options of ``netcommon define``
+    watch: str = ""  #: the address that the guest pings on and on
 
     @property
     def tap(self) -> str:

@@ -30,7 +30,9 @@ class Connection:
         self.rest = 0.0  #: until when nothing is asked
         self.rewatch = 0.0  #: until when no stream is begun
         self.epoch = self.version = self.reason = ""
+        self.cut = "no line has come"  #: why the stream has ended
         self.since = now  #: when anything was last heard
+        self._streamed = now  # when a line of the stream was
         self._check, self._check_at = check, now
         self._abilities: frozenset[str] = frozenset()
         self._actions: frozenset[str] = frozenset()
@@ -44,6 +46,11 @@ class Connection:
     def heard(self, now: float) -> None:
         """Note that the registry has said something."""
         self.since, self.reason = now, ""
+
+    def streamed(self, now: float) -> None:
+        """Note that a line of the stream has come."""
+        self._streamed = now
+        self.heard(now)
 
     def hello(self, body: Any) -> bool:
         """Take what the service is; tell whether it is of another epoch than before. Raises Lie, KeyError, TypeError."""
@@ -81,6 +88,11 @@ class Connection:
         self._strange = text
         if self._strange_since is None:
             self._strange_since = self.since
+
+    @property
+    def doubtful(self) -> bool:
+        """Tell whether the registry is not believed, or does not take the node for what it is, until a stream shows otherwise."""
+        return bool(self._lie or self._strange)
 
     def lied(self, text: str, until: float) -> None:
         """Note that what came cannot be so."""
@@ -145,8 +157,7 @@ class Connection:
                 times.append(max(self._next_beat, self.rest))
         if self.flight is None and self.greeted and self.ready:
             times.append(max(self._check_at, self.rest))
-        if self.since + SILENT > now and not self.stream:
-            times.append(self.since + SILENT)
+        times += [when for when in (self.since + SILENT, self._streamed + SILENT) if when > now]
         if self._strange_since is not None and self._strange_since + PATIENT > now:
             times.append(self._strange_since + PATIENT)
         return min(times)
@@ -154,9 +165,11 @@ class Connection:
     def alarms(self, now: float) -> dict[str, str]:
         """Give what is wrong, by alarm; "" where nothing is."""
         silent = now >= self.since + SILENT and not self.stream
+        # who answers, and tells nothing: not who says why
+        mute = now >= self._streamed + SILENT and self.greeted and self.can("watch", now) and self._strange_since is None and not self._lie
         strange = self._strange_since is not None and now >= self._strange_since + PATIENT
         return {
-            UNREACHABLE: f"it does not answer: {self.reason}" if silent else "",
+            UNREACHABLE: f"it does not answer: {self.reason}" if silent else f"its stream tells nothing: {self.cut}" if mute else "",
             LYING: f"it is not believed, and the node is as before: {self._lie}" if self._lie else "",
             STRANGER: self._strange if strange else "",
             LACKING: f"this node should provide what is not there: {self._missing}" if self._missing else "",

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import hands, local
 from netagent.sync.about import about
+from netagent.sync.jobs import NIC
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
     Alarm,
     Apply,
+    Check,
     Close,
     Did,
     Drop,
     DropNetwork,
     Ended,
     Failure,
+    Keep,
     Line,
     Look,
     Looked,
@@ -90,8 +93,10 @@ class Sync:
         self._timer: Timer | None = None
         self._session = Session(path, node, _incarnation(state), self._hear, self._crowded)
         self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known())
+        self._closed = False
         self._about_at = 0.0
         self._about_timer: Timer | None = None
+        self._again_timer: Timer | None = None
         self._crowd = 0
         self._open: dict[Key, Callable[[str], Event]] = {}  # what workers are at -> what is so where they cannot do it
 
@@ -101,8 +106,9 @@ class Sync:
         self._turn()
 
     def close(self, seconds: float) -> None:
-        """End; what is known is kept for the next start. Alarms of ours are over."""
-        for timer in (self._timer, self._about_timer):
+        """End; what is known is kept for the next start. Alarms of ours are over, and whatever comes later is nothing."""
+        self._closed = True
+        for timer in (self._timer, self._about_timer, self._again_timer):
             if timer is not None:
                 timer.cancel()
         self._session.close(seconds)
@@ -111,6 +117,7 @@ class Sync:
             self._save(last.document)
         for name in ALARMS:
             self._around.alarms.clear(name)
+        self._around.metrics.gauge("netcommon_registry_connected", 0.0)
 
     # -- what happens
 
@@ -124,21 +131,17 @@ class Sync:
 
     def changed(self) -> None:
         """Note that something of the node may have changed."""
-        if self._about_timer is None:
+        if self._about_timer is None and not self._closed:
             wait = max(self._about_at + ABOUT_OFTEN - self._now(), 0.0)
             self._about_timer = self._around.loop.after(wait, self._mark_about)
 
     def _mark_about(self) -> None:
-        if self._about_timer is not None:
-            self._about_timer.cancel()
+        for timer in (self._about_timer, self._again_timer):
+            if timer is not None:
+                timer.cancel()
         self._about_at = self._now()
-        self._about_timer = None
-        self._around.loop.after(ABOUT_SELDOM, self._look_again)
+        self._about_timer, self._again_timer = None, self._around.loop.after(ABOUT_SELDOM, self._mark_about)
         self._take(AboutMarked())
-
-    def _look_again(self) -> None:
-        if self._now() >= self._about_at + ABOUT_SELDOM:
-            self._mark_about()
 
     def _hear(self, event: Event, stream: int) -> None:
         """In the session's threads."""
@@ -154,6 +157,8 @@ class Sync:
         return self._crowd > CROWDED
 
     def _take(self, event: Event) -> None:
+        if self._closed:
+            return  # it was on its way here
         self.machine.take(event, self._now())
         self._turn()
 
@@ -176,7 +181,7 @@ class Sync:
             self._work(Key(LOOK, "look"), partial(self._look, request), lambda _why: Looked({}, frozenset(request.uuids)))
         elif isinstance(request, Survey):
             self._work(Key(LOOK, "survey"), self._survey, lambda why: Surveyed({}, why))
-        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self._work(Key(DO, "/".join(request.key)), partial(self._job, request), lambda why: Did(request.key, "", why, again=True))
         elif isinstance(request, Watch):
             self._session.watch(request.start)
@@ -184,7 +189,7 @@ class Sync:
             self._session.end()
             self._around.loop.tell(partial(self._take, Ended(Failure("", "it was not to be believed"))))
         elif isinstance(request, Save):
-            self._around.put(Key(LOOK, "save"), lambda _worker: self._save(request.document), False)
+            self._around.put(Key(LOOK, "save"), lambda _worker: None if self._closed else self._save(request.document), False)
         elif isinstance(request, Alarm):
             if request.text:
                 self._around.alarms.set(request.name, request.text)
@@ -199,6 +204,8 @@ class Sync:
         """Let a worker do something; ``otherwise``: what the machine is told where it cannot, and why."""
 
         def run(worker: Worker) -> None:
+            if self._closed:
+                return  # the node may have left the registry, and another one may be at work for it
             event = job(worker)
             self._around.loop.tell(partial(self._worked, key, event))
 
@@ -231,7 +238,7 @@ class Sync:
         try:
             with Folder.make(f"{self._lib}/{FOLDER}") as folder:
                 folder.write(KNOWN, json.dumps(document).encode("ascii"))
-        except NetcommonError as error:
+        except (NetcommonError, ValueError, RecursionError) as error:
             self._around.log.warning(f"what is known of the registry is not kept, and is asked for anew at the next start: {error}")
 
     # -- at the start
@@ -263,7 +270,7 @@ class Sync:
             "registry told up to": str(machine.inbox.ready or "nothing"),
             "registry marks": machine.marks,
             "registry jobs": len(machine.jobs),
-            "NICs that are not as the registry wants": len(machine.outbox.refused),
+            "NICs that are not as the registry wants": len(machine.wishes.refused(NIC)),
             "NICs that the registry does not know": len(machine.ownership.foreign),
         }
 
@@ -274,7 +281,7 @@ class Sync:
         metrics.gauge("netcommon_registry_heard_seconds", round(heard, 3))
         metrics.gauge("netcommon_registry_revision", float(machine.inbox.ready.number if machine.inbox.ready else 0))
         metrics.gauge("netcommon_registry_marks", float(machine.marks))
-        metrics.gauge("netcommon_registry_refused", float(len(machine.outbox.refused)))
+        metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
 

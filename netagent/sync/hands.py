@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.sync.messages import Apply, Did, Drop, DropNetwork, SetNetwork
-from netcommon.lifecycle.push import drop, drop_network, keep_network, push, retain
-from runtime.errors import NetcommonError, TryAgain
+from netagent.sync.jobs import NETWORK, NIC
+from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, Keep, Left, Retain, SetNetwork
+from netcommon.lifecycle.push import IsUp, as_kept, drop, drop_network, keep, keep_network, network_as_kept, push, retain
+from runtime.errors import NetcommonError, NicInvalid, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
 
@@ -18,37 +19,52 @@ if TYPE_CHECKING:
 
 def done(node: Node, job: Doing, call: Call) -> Did:
     """Do a job; say what became of it. What the host refuses is refused; what somebody else is at work on is tried again."""
-    revision = job.wanted.revision if isinstance(job, Apply) else job.revision
+    revision = _revision(job)
     try:
-        touched = _done(node, job, call)
+        return _done(node, job, call, Did(job.key, revision))
+    except IsUp:
+        return Did(job.key, revision, up=True)
     except TryAgain as error:
         return Did(job.key, revision, str(error), again=True)
     except NetcommonError as error:
-        return Did(job.key, revision, str(error))
+        # of many things it cannot be said which are left: all of them are tried again
+        return Did(job.key, revision, str(error), host=not isinstance(error, NicInvalid), again=isinstance(job, Retain))
     except Exception as error:  # an extension of the site's raises what it likes
-        return Did(job.key, revision, f"{type(error).__name__}: {error}")
-    return Did(job.key, revision, touched=touched)
+        return Did(job.key, revision, f"{type(error).__name__}: {error}", again=isinstance(job, Retain))
 
 
-def _done(node: Node, job: Doing, call: Call) -> tuple[str, ...]:
+def _revision(job: Doing) -> str:
+    if isinstance(job, Apply | Keep):
+        return job.wanted.revision
+    return "" if isinstance(job, Check) else job.revision
+
+
+def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
+    uuid = job.key[1]
     if isinstance(job, Apply):
-        outcome = push(node, job.key[1], wanted(job.wanted), call)
+        outcome = push(node, uuid, wanted(job.wanted), call)
         if outcome.changed and not outcome.kept:
             call.log.info(f"the registry wants it so: {outcome.text}")
+    elif isinstance(job, Keep):
+        keep(node, uuid, wanted(job.wanted), call, job.whole, job.ahead)
     elif isinstance(job, Drop):
-        drop(node, job.key[1], call)
+        return did._replace(up=not drop(node, uuid, call))
     elif isinstance(job, SetNetwork):
-        return keep_network(node, network_of(job.key[1], job.revision, job.value))
+        return did._replace(touched=keep_network(node, network_of(uuid, job.revision, job.value)))
     elif isinstance(job, DropNetwork):
-        drop_network(node, job.key[1])
-    elif problems := retain(node, job.nics, job.networks, call):
-        raise TryAgain("; ".join(problems[:5]))
-    return ()
+        return did._replace(up=bool(drop_network(node, uuid)))
+    elif isinstance(job, Retain):
+        return did._replace(left=tuple(Left(key, why) for key, why in retain(node, job.nics, job.networks, call)))
+    else:
+        lost = [(NIC, uuid) for uuid, each in job.nics.items() if not as_kept(node, uuid, wanted(each))]
+        lost += [(NETWORK, uuid) for uuid, revision in job.networks.items() if not network_as_kept(node, uuid, revision)]
+        return did._replace(left=tuple(map(Left, lost)))
+    return did
 
 
 def wanted(asked: Wanted) -> RegistryWanted:
     """Give what is wanted as the node keeps it."""
-    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network)
+    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network, asked.tags)
 
 
 def applied(record: Record) -> str:

@@ -3,6 +3,9 @@
 Lines of the node's own NICs and networks count when the line ``ready`` behind them says that this was all of a commit, or of the beginning;
 what was cut off before that counts for nothing. The operator's values of other NICs of the cluster, of which there may be a hundred
 thousand, are given on at once: each is whole, and none of them touches anything that is here.
+
+Revisions do not run backwards. A ``ready`` alone proves nothing, though: it says no more than that nothing has come. Where the registry
+tells all anew as of an earlier one, that is believed if it has told, or done, nothing later than that.
 """
 
 from __future__ import annotations
@@ -25,11 +28,19 @@ class Foreign(Lie):
 
 
 class Beside(NamedTuple):
-    """The operator's values of a NIC that is elsewhere; None: there are none any more."""
+    """The operator's values of a NIC that is elsewhere; None: there are none any more. ``whole``: these are all that a node keeps."""
 
     uuid: str
     wanted: Wanted | None
     revision: str
+    whole: bool = True
+
+
+class Network(NamedTuple):
+    """What the registry says of a network, fields that are unknown included. ``revision``: EPOCH:REVISION."""
+
+    revision: str
+    value: Mapping[str, Any]
 
 
 class Changes(NamedTuple):
@@ -39,29 +50,34 @@ class Changes(NamedTuple):
     revision: Revision
     nics: Mapping[str, Own]
     left: tuple[str, ...]
-    networks: Mapping[str, tuple[Mapping[str, Any], str]]  #: values and revisions
+    networks: Mapping[str, Network]
     networks_left: tuple[str, ...]
     kept: frozenset[str] = frozenset()  #: of a beginning: all NICs that were told, own or not
+    first: bool = False  #: nothing was told before in this run of the agent
 
 
 class Inbox:
-    """The picture: ``nics`` and ``networks`` (revisions) as of ``ready``. ``mine`` tells whether the node has reported a NIC."""
+    """The picture: ``nics`` and ``networks`` as of ``ready``. ``mine`` tells whether the node has reported a NIC."""
 
     def __init__(self, node: str, mine: Callable[[str], bool]) -> None:
         self._node, self._mine = node, mine
         self.nics: dict[str, Own] = {}
-        self.networks: dict[str, str] = {}
+        self.networks: dict[str, Network] = {}
         self.ready: Revision | None = None  #: up to which all was told; None: nothing is known
         self.complete = False  #: in this connection all was told once
-        self._last: Revision | None = None  #: the highest of ``ready`` that there ever was
+        self.current = False  #: in this run of the agent all was told once: nothing on the node is newer
+        self._last: Revision | None = None  # the highest of ``ready`` that there ever was
+        self._proved: Revision | None = None  # the highest at which anything was told or done
         self._whole = False
         self._lines: list[tuple[str, str, str, Any, Revision]] = []
         self._size = 0
         self._beside: set[str] = set()
+        self._before: object = None  # the line before, where that was ``ready``
+        self._highest: Revision | None = None  # of the lines since ``ready``
 
     def begin(self) -> str:
         """Prepare for a stream; give where it is to begin: behind what is known, "" at the beginning."""
-        self._lines, self._size, self._beside = [], 0, set()
+        self._lines, self._size, self._beside, self._highest = [], 0, set(), None
         self.complete, self._whole = False, self.ready is None
         return "" if self.ready is None else str(self.ready)
 
@@ -69,15 +85,25 @@ class Inbox:
         """Let the next stream begin at the beginning. What was wanted last counts until then."""
         self.ready, self.complete = None, False
 
+    def repeats(self, said: object) -> bool:
+        """Tell whether a line is a sign of life: it says, as the one before it did, up to where all was told."""
+        return self.complete and said == self._before
+
     def line(self, said: object, size: int) -> Changes | Beside | None:
         """Take one line. Raises Lie: then nothing of the batch counts, and the stream is to be ended."""
+        self._before = None
         line = told(said)
         if line is None:
             return None
         if self.ready is not None and line.revision.epoch != self.ready.epoch:
             raise Lie(f"a line is of epoch {line.revision.epoch}, not {self.ready.epoch}")
         if line.event == "ready":
-            return self._ready(line.revision)
+            found = self._ready(line.revision)
+            self._before = said
+            return found
+        if self._highest is not None and self._highest.epoch != line.revision.epoch:
+            raise Lie(f"a line is of epoch {line.revision.epoch}, not {self._highest.epoch}")
+        self._highest = max(self._highest or line.revision, line.revision)
         if line.what == "options":
             return self._other(line)
         self._size += size
@@ -97,18 +123,27 @@ class Inbox:
             self._beside.add(line.uuid)
             if len(self._beside) > MOST_BESIDE:
                 raise Lie(f"more than {MOST_BESIDE} NICs with options")
-        return Beside(line.uuid, wanted_of(line), str(line.revision))
+        elif line.event == "change" and self.ready is not None and line.revision.number <= self.ready.number:
+            raise Lie(f"NIC {line.uuid} is told as changed at {line.revision}, and all up to {self.ready} was told")
+        return Beside(line.uuid, wanted_of(line), str(line.revision), line.whole)
+
+    def proves(self, at: Revision) -> None:
+        """Take that the registry has told, or done, something at a revision: what it tells as a whole cannot be earlier."""
+        if self._proved is None or at.epoch != self._proved.epoch or at.number > self._proved.number:
+            self._proved = at
 
     def _ready(self, at: Revision) -> Changes:
         last = self._last or self.ready
-        if last is not None and at.epoch == last.epoch and at.number < last.number:
+        if last is not None and at.epoch == last.epoch and at.number < last.number and not (self._whole and self._may_be(at)):
             raise Lie(f"revision {at} comes after {last}")
+        if self._highest is not None and (self._highest.epoch != at.epoch or self._highest.number > at.number):
+            raise Lie(f"a line is of {self._highest}, which is behind {at}")
+        if not (self._lines or self._whole):  # what was committed is nothing of this node's: so it is mostly
+            return self._taken(at, Changes(False, at, {}, (), {}, (), first=not self.current))
         nics: dict[str, Own] = {} if self._whole else dict(self.nics)
-        networks: dict[str, str] = {} if self._whole else dict(self.networks)
-        values: dict[str, Mapping[str, Any]] = {}
+        networks: dict[str, Network] = {} if self._whole else dict(self.networks)
+        told: dict[str, Network] = {}
         for event, what, uuid, value, revision in self._lines:
-            if revision.epoch != at.epoch or revision.number > at.number:
-                raise Lie(f"{what} {uuid} is of {revision}, which is behind {at}")
             if what == "nic" and event == "leave":
                 nics.pop(uuid, None)
             elif what == "nic":
@@ -117,28 +152,43 @@ class Inbox:
             elif event == "leave":
                 networks.pop(uuid, None)
             else:
-                networks[uuid], values[uuid] = str(revision), value
+                self._check_order(f"network {uuid}", self.networks.get(uuid), revision)
+                networks[uuid] = told[uuid] = Network(str(revision), value)
         found = Changes(
             self._whole,
             at,
             {uuid: own for uuid, own in nics.items() if self.nics.get(uuid) != own},
             tuple(uuid for uuid in self.nics if uuid not in nics),
-            {uuid: (value, networks[uuid]) for uuid, value in values.items() if uuid in networks},
+            {uuid: network for uuid, network in told.items() if uuid in networks},
             tuple(uuid for uuid in self.networks if uuid not in networks),
-            frozenset((*nics, *self._beside)) if self._whole else frozenset(),
+            kept=frozenset((*nics, *self._beside)) if self._whole else frozenset(),
+            first=not self.current,
         )
-        self.nics, self.networks, self.ready, self.complete, self._last = nics, networks, at, True, at
-        self._lines, self._size, self._beside, self._whole = [], 0, set(), False
+        self.nics, self.networks = nics, networks
+        return self._taken(at, found)
+
+    def _taken(self, at: Revision, found: Changes) -> Changes:
+        """Note that all was told up to a revision."""
+        if self._highest is not None:
+            self.proves(self._highest)
+        self.ready = self._last = at
+        self.complete = self.current = True
+        self._lines, self._size, self._beside, self._whole, self._highest = [], 0, set(), False, None
         return found
+
+    def _may_be(self, at: Revision) -> bool:
+        return self._proved is None or self._proved.epoch != at.epoch or self._proved.number <= at.number
 
     def _check(self, uuid: str, own: Own, revision: Revision) -> None:
         if own.master != f"node:{self._node}" and not self._mine(uuid):
             raise Foreign(f"NIC {uuid} is none of this node's")
         before = self.nics.get(uuid)
-        if before is not None:
-            known = revision_of(before.wanted.revision)
-            if known.epoch == revision.epoch and revision.number < known.number:
-                raise Lie(f"NIC {uuid} is told as of {revision}, and was told as of {known}")
+        self._check_order(f"NIC {uuid}", None if before is None else before.wanted, revision)
+
+    def _check_order(self, what: str, before: Wanted | Network | None, revision: Revision) -> None:
+        known = revision if before is None else revision_of(before.revision)
+        if known.epoch == revision.epoch and revision.number < known.number:
+            raise Lie(f"{what} is told as of {revision}, and was told as of {known}")
 
     @property
     def beginning(self) -> bool:
@@ -155,11 +205,13 @@ class Inbox:
                 "revision": own.wanted.revision,
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
+                "tags": own.wanted.tags,
                 "fields": own.fields,
             }
             for uuid, own in self.nics.items()
         }
-        return {"node": self._node, "ready": str(self.ready), "nics": nics, "networks": dict(self.networks)}
+        networks = {uuid: network._asdict() for uuid, network in self.networks.items()}
+        return {"node": self._node, "ready": str(self.ready), "proved": str(self._proved or self.ready), "nics": nics, "networks": networks}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Take what ``document`` gave; whatever is not that counts for nothing: then all is told anew."""
@@ -174,12 +226,16 @@ class Inbox:
                         str(revision_of(each["revision"])),
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
+                        None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
                     ),
                     dict(each["fields"]),
                 )
                 for uuid, each in document["nics"].items()
             }
-            networks = {str(uuid): str(revision_of(each)) for uuid, each in document["networks"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
+            networks = {
+                str(uuid): Network(str(revision_of(each["revision"])), dict(each["value"])) for uuid, each in document["networks"].items()
+            }
+            proved = revision_of(document["proved"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
-        self.nics, self.networks, self.ready = nics, networks, ready
+        self.nics, self.networks, self.ready, self._proved = nics, networks, ready, proved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.sync.messages import Did, DropNetwork, Retain, SetNetwork
+from netagent.sync.messages import Apply, Did, DropNetwork, Keep, Retain, SetNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-NIC, NETWORK, ALL = "nic", "network", "all"
+NIC, NETWORK = "nic", "network"
+RETAIN, CHECK = ("all", "retain"), ("all", "check")
 #: Jobs beside which no other is done.
 COMMON = (SetNetwork, DropNetwork, Retain)
 AT_ONCE = 4
@@ -27,12 +28,20 @@ class Jobs:
         self._todo: dict[Key, Doing] = {}
         self._doing: dict[Key, Doing] = {}
         self._later: dict[Key, float] = {}
+        self._since: set[Key] = set()  # what was told after a Retain that is not over: it knows nothing of that
 
     def __len__(self) -> int:
         return len(self._todo.keys() | self._doing.keys())
 
+    def __bool__(self) -> bool:
+        return bool(self._todo or self._doing)
+
     def put(self, job: Doing) -> None:
         """Let a job be done, in place of an earlier one about the same thing."""
+        if job.key == RETAIN:
+            self._since.clear()
+        elif isinstance(job, Apply | Keep | SetNetwork) and self.waits(RETAIN):
+            self._since.add(job.key)
         self._todo.pop(job.key, None)
         self._todo[job.key] = job
         self._later.pop(job.key, None)
@@ -43,34 +52,37 @@ class Jobs:
 
     def start(self, now: float) -> Iterator[Doing]:
         """Give the jobs that are to be begun."""
-        if any(isinstance(job, COMMON) for job in self._doing.values()):
+        if not self._todo or any(isinstance(job, COMMON) for job in self._doing.values()):
             return
         for key, job in list(self._todo.items()):
             if len(self._doing) >= AT_ONCE:
                 return
             if key in self._doing or self._later.get(key, 0.0) > now:
-                if isinstance(job, Retain):
-                    return  # what was told after it, it does not know
                 continue
-            self._later.pop(key, None)
             common = isinstance(job, COMMON)
             if common and self._doing:
                 return
+            self._later.pop(key, None)
             del self._todo[key]
             self._doing[key] = job
-            yield job
+            yield self._grown(job) if isinstance(job, Retain) else job
             if common:
                 return
 
+    def _grown(self, job: Retain) -> Retain:
+        told = {kind: frozenset(uuid for one, uuid in self._since if one == kind) for kind in (NIC, NETWORK)}
+        return job._replace(nics=job.nics | told[NIC], networks=job.networks | told[NETWORK])
+
     def due(self, now: float) -> float:
         """Give when a job that is to be tried again is due; what else can be begun was begun."""
-        return min((when for when in self._later.values() if when > now), default=NEVER)
+        return min((when for when in self._later.values() if when > now), default=NEVER) if self._later else NEVER
 
-    def did(self, did: Did, again: float) -> bool:
-        """Take what became of a job; ``again``: when it is tried again if need be. Tells whether it is over, and nothing newer waits."""
+    def did(self, did: Did, again: float) -> Doing | None:
+        """Take what became of a job; ``again``: when it is tried again if need be. Give the job if it is over, and nothing newer waits."""
         job = self._doing.pop(did.key, None)
-        if job is None:
-            return False
-        if did.again and did.key not in self._todo:
+        if job is None or did.key in self._todo:
+            return None
+        if did.again:
             self._todo[did.key], self._later[did.key] = job, again
-        return did.key not in self._todo
+            return None
+        return job

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.sync.connection import Connection
+from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
 from netagent.sync.jobs import Jobs
 from netagent.sync.messages import (
@@ -41,7 +41,7 @@ from netagent.sync.messages import (
 )
 from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
-from netagent.sync.reading import Lie
+from netagent.sync.reading import Lie, revision_of
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Machine:
         kept: Mapping[str, Any] | None = None,
     ) -> None:
         self.node, self.rules, self._request, self._chance = node, rules, request, chance
-        self.outbox = Outbox(self._is_wanted)
+        self.outbox = Outbox(self._is_wanted, self._is_refused)
         self.inbox = Inbox(node, self.outbox.mine)
         if kept is not None:
             self.inbox.load(kept)
         self.jobs = Jobs()
-        self.wishes = Wishes(self.inbox, self.outbox, self.jobs)
+        self.wishes = Wishes(self.inbox, self.outbox, self.jobs, rules.every)
         self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
@@ -84,14 +84,20 @@ class Machine:
         self._gathered = now
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
-        self._saved = (now, str(self.inbox.ready))
+        self._saved = (now, self.inbox.ready)
         self._retried = now + rules.every
+        self._calm, self._wakes = False, now  # nothing has happened since the last turn; when it has something to do then
 
     # -- what happens
 
     def take(self, event: Event, now: float) -> None:
         """Take what has happened."""
+        if isinstance(event, Line) and self._is_sign(event):
+            self.line.streamed(now)
+            return
+        self._calm = False
         if isinstance(event, Marked):
+            self.wishes.marked(event.uuid)
             self.mark(event.uuid, now)
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
@@ -105,7 +111,7 @@ class Machine:
             self._settle(event.nics)
             self.ownership.surveyed(event, now)
         elif isinstance(event, Did):
-            uuid = self.wishes.did(event, now + self._pause())
+            uuid = self.wishes.did(event, now, now + self._pause())
             if uuid is not None:
                 self.mark(uuid, now)
         elif isinstance(event, Line):
@@ -119,6 +125,7 @@ class Machine:
 
     def mark(self, uuid: str, now: float) -> None:
         """Note that a NIC is to be told."""
+        self._calm = False
         if not self.outbox.dirty:
             self._gathered = now + GATHER
         self.outbox.mark(uuid)
@@ -126,16 +133,25 @@ class Machine:
     def _is_wanted(self, uuid: str) -> bool:
         return uuid in self.inbox.nics or not self.inbox.complete
 
+    def _is_refused(self, uuid: str) -> str:
+        return self.wishes.why(uuid)
+
     # -- what is to be done
 
     def turn(self, now: float) -> list[Request]:
         """Give what is to be asked for and done now."""
-        for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
-            del self._unclear[uuid]
-            self.outbox.mark(uuid)
+        if self._calm and now < self._wakes:
+            return []
+        if self._unclear:
+            for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
+                del self._unclear[uuid]
+                self.outbox.mark(uuid)
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
+        self.wishes.turn(now)
+        if self.wishes.anew:
+            self._ask_anew()
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
@@ -156,16 +172,20 @@ class Machine:
             found.append(Watch(self.inbox.begin()))
         self._notice(now)
         if self._to_save(now):
-            self._saved = now, str(self.inbox.ready)
+            self._saved = now, self.inbox.ready
             found.append(Save(self.inbox.document()))
         found += self._said
         self._said = []
+        self._calm, self._wakes = True, self._due(now)
         return found
 
     def due(self, now: float) -> float:
         """Give when ``turn`` has something to do if nothing happens before."""
+        return self._wakes if self._calm else self._due(now)
+
+    def _due(self, now: float) -> float:
         line = self.line
-        times = [self.jobs.due(now), self.ownership.due(now), line.due(now), self._retried]
+        times = [self.jobs.due(now), self.wishes.due(), self.ownership.due(now), line.due(now), self._retried]
         if line.flight is None and line.greeted and line.ready:
             if self.outbox.flight is not None or self.ownership.asks:
                 times.append(line.rest)
@@ -216,6 +236,8 @@ class Machine:
             return
         self.line.heard(now)
         try:
+            if event.revision:
+                self.inbox.proves(revision_of(event.revision))
             if isinstance(asked, Hello):
                 if self.line.hello(event.body):
                     self._another_epoch(now)
@@ -308,10 +330,16 @@ class Machine:
 
     # -- the stream
 
+    def _is_sign(self, event: Line) -> bool:
+        """Tell whether a line is a sign of life and nothing else: one that comes every few seconds, and changes nothing."""
+        line = self.line
+        expected = line.stream and not (line.close or line.doubtful or self.ownership.waits or self._alarms.get(UNREACHABLE))
+        return expected and self.inbox.repeats(event.said)
+
     def _line(self, event: Line, now: float) -> None:
         if not self.line.stream or self.line.close:
             return
-        self.line.heard(now)
+        self.line.streamed(now)
         try:
             found = self.inbox.line(event.said, event.size)
         except Foreign as lie:
@@ -353,11 +381,17 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
+        line.cut = failure.text
         line.rewatch = max(line.rewatch, now + self._pause())
 
     def _lied(self, text: str, now: float) -> None:
         """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
         self.line.lied(text, now + self._pause())
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Let the stream tell all of it again."""
+        self.wishes.anew = False
         self.inbox.forget()
         if self.line.stream:
             self.line.close = True
@@ -372,7 +406,7 @@ class Machine:
         if looking is None:
             return
         if looking.owning:
-            self.ownership.looked(event)
+            self.ownership.looked(event, now)
             return
         for uuid in event.unclear:
             self._unclear[uuid] = now + self._pause()
@@ -394,13 +428,20 @@ class Machine:
     # -- what people are told
 
     def _notice(self, now: float) -> None:
-        untold = {uuid: f"reports: {why}" for uuid, why in self.outbox.aside.items()}
-        refused = {**untold, **self.ownership.refused, **self.wishes.refused, **self.outbox.refused}
-        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
-        more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
-        self.alarm(REFUSED, shown + more)
+        self.alarm(REFUSED, self._refused())
         for name, text in self.line.alarms(now).items():
             self.alarm(name, text)
+
+    def _refused(self) -> str:
+        """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
+        aside, parts = self.outbox.aside, (self.ownership.refused, self.wishes.refused())
+        if not (aside or any(parts)):
+            return ""
+        refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}
+        for part in parts:
+            refused |= part
+        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
+        return shown + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
 
     def alarm(self, name: str, text: str) -> None:
         """Turn an alarm on, or off with the text ""."""
@@ -416,10 +457,11 @@ class Machine:
 
     @property
     def _saveable(self) -> bool:
-        return self.inbox.complete and not self.jobs and str(self.inbox.ready) != self._saved[1]
+        ready = self.inbox.ready
+        return self.inbox.complete and ready != self._saved[1] and not self.jobs and not self.wishes.telling
 
     def _to_save(self, now: float) -> bool:
-        return self._saveable and now >= self._saved[0] + SAVED
+        return now >= self._saved[0] + SAVED and self._saveable
 
     def last(self) -> Save | None:
         """Give what is to be kept on disk at the end."""

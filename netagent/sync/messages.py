@@ -25,11 +25,15 @@ class Option(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none."""
+    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+
+    ``tags``: those that its Ganeti cluster has; None where that does not say them.
+    """
 
     revision: str
     options: tuple[Option, ...] = ()
     network: str = ""
+    tags: tuple[str, ...] | None = None
 
 
 class Local(NamedTuple):
@@ -92,17 +96,29 @@ class Surveyed(NamedTuple):
     defined: int = 0
 
 
+class Left(NamedTuple):
+    """Say of one thing that nothing was done about it: ``why``; "": a NIC is up, and has to stop first."""
+
+    key: tuple[str, str]
+    why: str = ""
+
+
 class Did(NamedTuple):
     """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
 
-    ``refused``: why it is not done, for good; ``again``: the same may succeed later; ``touched``: NICs that are to be set anew.
+    ``refused``: why it is not done; ``host``: because of the host, such as a full disk, whatever was asked; ``again``: somebody was at work
+    on it, and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to
+    be set anew; ``left``: of several things, those that were not done.
     """
 
     key: tuple[str, str]
     revision: str
     refused: str = ""
+    host: bool = False
     again: bool = False
+    up: bool = False
     touched: tuple[str, ...] = ()
+    left: tuple[Left, ...] = ()
 
 
 # -- what comes from the registry
@@ -205,6 +221,19 @@ class Apply(NamedTuple):
     wanted: Wanted
 
 
+class Keep(NamedTuple):
+    """Keep on disk what is wanted of a NIC that is not up. One that is up stays what it is.
+
+    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision. ``ahead``: the NIC is
+    elsewhere, and options that this version does not know are kept too: the one in which its guest comes may.
+    """
+
+    key: tuple[str, str]
+    wanted: Wanted
+    whole: bool = True
+    ahead: bool = False
+
+
 class Drop(NamedTuple):
     """Forget what is wanted of a NIC that is not here. One that is here stays what it is."""
 
@@ -236,6 +265,14 @@ class Retain(NamedTuple):
     revision: str
 
 
+class Check(NamedTuple):
+    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not."""
+
+    key: tuple[str, str]
+    nics: Mapping[str, Wanted]
+    networks: Mapping[str, str]
+
+
 class Save(NamedTuple):
     """Keep a document on disk, for the next start. What it says was done is done."""
 
@@ -256,5 +293,5 @@ class Tell(NamedTuple):
 
 
 Asking = Hello | AskNode | List | Send | Ask | Beat
-Doing = Apply | Drop | SetNetwork | DropNetwork | Retain
+Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check
 Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

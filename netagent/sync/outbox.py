@@ -28,16 +28,18 @@ class Sent(NamedTuple):
 
 
 class Outbox:
-    """The marks. ``wanted`` tells whether the registry wants a NIC; True where that is not known."""
+    """The marks. ``wanted`` tells whether the registry wants a NIC; True where that is not known.
 
-    def __init__(self, wanted: Callable[[str], bool]) -> None:
-        self._wanted = wanted
+    ``refused`` says why a NIC is not as it is wanted; "" where it is.
+    """
+
+    def __init__(self, wanted: Callable[[str], bool], refused: Callable[[str], str]) -> None:
+        self._wanted, self._refused = wanted, refused
         self.after = ""  #: EPOCH:REVISION of the node's latest reports; "" where that is not known
         self.told: dict[str, Sent] = {}  #: what the registry has from us
         self.ever: set[str] = set()  #: NICs that it has had from us since it was last asked for all
         self.dirty: dict[str, None] = {}
         self.about = False  #: what there is on the node is to be told
-        self.refused: dict[str, str] = {}  #: NIC -> why what is wanted of it is not set
         self.aside: dict[str, str] = {}  #: NICs whose reports the registry refuses, and why
         self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
         self.absent: set[str] = set()  #: NICs that are ours and not here, of which nothing was ever said: that is to be said
@@ -119,7 +121,7 @@ class Outbox:
         return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
 
     def _said(self, uuid: str, local: Local) -> Report:
-        return local.report._replace(refused=_note(self.refused.get(uuid, "")))
+        return local.report._replace(refused=_note(self._refused(uuid)))
 
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""

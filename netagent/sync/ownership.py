@@ -68,6 +68,7 @@ class Ownership:
         self.reaped = 0
         self.survey_due = False
         self._held: dict[str, float] = {}  # NICs that the registry had when it was to add them, or another node: until when
+        self._unclear: dict[str, float] = {}  # NICs of which nothing could be told when they were looked at: until when they are left alone
         self._homeless: set[str] = set()  # NICs whose network the registry does not know
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
@@ -88,6 +89,12 @@ class Ownership:
         pending = self._unknown.keys() - self._held.keys() or self._differing or self._unconfirmed or self._strays
         return bool(pending or self._candidate or self._doubt or self._comparing or self._survey_at < NEVER)
 
+    @property
+    def waits(self) -> bool:
+        """Tell whether anything depends on up to where the stream has told all."""
+        nics = self._inbox.nics
+        return bool(self._unconfirmed) or any(uuid in nics for uuids in (self._unknown, self.foreign) for uuid in uuids)
+
     # -- what is known
 
     def begin(self, now: float) -> None:
@@ -99,6 +106,7 @@ class Ownership:
         self._unconfirmed.clear()
         self._unknown.clear()
         self._differing.clear()
+        self._unclear.clear()
         self._strays.clear()
         self._doubt = self._candidate = None
         self._abort()
@@ -175,21 +183,24 @@ class Ownership:
         for uuid in [uuid for uuid in self._unknown if uuid not in self._outbox.told]:
             del self._unknown[uuid]  # what has not been reported comes back when it has
         for uuid in self._unknown if can(ADD, now) else ():
-            if uuid not in self.refused and self._held.get(uuid, 0.0) <= now:
+            if uuid not in self.refused and uuid not in self._unclear and self._held.get(uuid, 0.0) <= now:
                 return _Candidate(ADD, uuid, self._outbox.after)
         for uuid in self._differing if can(SET, now) else ():
-            return _Candidate(SET, uuid, "")
+            if uuid not in self._unclear:
+                return _Candidate(SET, uuid, "")
         if self._strays and self._strays[0][0] <= now and can(DELETE, now) and not self._unconfirmed:
             _when, stray = self._strays.pop(0)
             return _Candidate(DELETE, stray.uuid, stray.revision)
         return None
 
-    def looked(self, event: Looked) -> None:
-        """Make a request of what was looked at, if it is still needed."""
+    def looked(self, event: Looked, now: float) -> None:
+        """Make a request of what was looked at, if it is still needed. What could not be told is looked at again after a pause."""
         one, self._candidate = self._candidate, None
         if one is None or self._doubt is not None:
             return
         local, own = event.nics.get(one.uuid), self._inbox.nics.get(one.uuid)
+        if one.uuid in event.unclear:
+            self._unclear[one.uuid] = now + self._rules.pause * (0.5 + self._chance())
         if one.uuid in event.unclear or not self._inbox.complete:
             return
         if one.action == ADD:
@@ -267,6 +278,8 @@ class Ownership:
 
     def turn(self, now: float) -> None:
         """Begin what is due: the inventory of the beginning, the comparison."""
+        for uuid in [uuid for uuid, until in self._unclear.items() if until <= now] if self._unclear else ():
+            del self._unclear[uuid]
         if now >= self._survey_at:
             self._survey_at = now + SURVEY_AGAIN
             self.survey_due = True
@@ -353,4 +366,5 @@ class Ownership:
         if self._strays and self._strays[0][0] > now:
             times.append(self._strays[0][0])
         times += [self._held[uuid] for uuid in self._unknown if self._held.get(uuid, 0.0) > now]
+        times += self._unclear.values()
         return min(times)

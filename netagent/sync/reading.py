@@ -10,6 +10,7 @@ from netregistry.model.kinds import FOREVER
 from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
+from runtime.networks import tags_of
 from runtime.registry_wanted import ADDRESSES
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
@@ -35,13 +36,14 @@ class Revision(NamedTuple):
 
 
 class Told(NamedTuple):
-    """One line of a stream, its outside checked."""
+    """One line of a stream, its outside checked. ``whole``: the value has all of the thing that a node keeps."""
 
     event: str
     what: str
     uuid: str
     value: Any
     revision: Revision
+    whole: bool = True
 
 
 class Own(NamedTuple):
@@ -80,8 +82,11 @@ def told(said: object) -> Told | None:
     if event == "leave":
         return Told(event, what, uuid, None, revision)
     if what == "options":
-        value = {"options": value}
-    elif not isinstance(value, dict) or value.get("uuid") != uuid:
+        beside = said.get("beside")  # an older service does not say it
+        if not isinstance(beside, dict | None):
+            raise Lie(f"what is said beside the options of NIC {uuid} is no object")
+        return Told(event, what, uuid, {**(beside or {}), "options": value}, revision, beside is not None)
+    if not isinstance(value, dict) or value.get("uuid") != uuid:
         raise Lie(f"{what} {uuid} is told with a value that is not its own")
     return Told(event, what, uuid, value, revision)
 
@@ -101,7 +106,11 @@ def wanted_of(line: Told) -> Wanted:
         raise Lie(f"NIC {line.uuid}: its addresses are no list of at most {MOST_OPTIONS}")
     if more and all(each.name != ADDRESSES for each in found):
         found = (*found, Option(ADDRESSES, ",".join(more)))
-    return Wanted(str(line.revision), found, network)
+    try:
+        tags = tags_of(line.value)
+    except NetcommonError as error:
+        raise Lie(f"NIC {line.uuid}: {error}") from None
+    return Wanted(str(line.revision), found, network, tags)
 
 
 def _option(uuid: str, said: object) -> Option:

@@ -1,11 +1,16 @@
-"""Let what the stream has told be done on the node, and hold what is there against it. A NIC that is wanted no more stays as it is."""
+"""Let what the stream has told be done on the node, and hold what is there against it. A NIC that is wanted no more stays as it is.
+
+What is known here (of this node's own NICs, and of their networks) is looked for on disk again and again, and mended where it is not
+there; what is not held is tried again (netagent.sync.held).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.sync.jobs import ALL, NETWORK, NIC
-from netagent.sync.messages import Apply, Drop, DropNetwork, Retain, SetNetwork
+from netagent.sync.held import Held
+from netagent.sync.jobs import CHECK, NETWORK, NEVER, NIC, RETAIN
+from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
 from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import unusable
 
@@ -13,23 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from netagent.sync.inbox import Beside, Changes, Inbox
-    from netagent.sync.jobs import Jobs
-    from netagent.sync.messages import Did, Local, Wanted
+    from netagent.sync.jobs import Jobs, Key
+    from netagent.sync.messages import Did, Doing, Local, Wanted
     from netagent.sync.outbox import Outbox
+
+AGAIN = 60.0  #: seconds until what the disk has not taken is tried again
 
 
 class Wishes:
     """Bring what is wanted to the node. What is to be told the registry of it is given back, and marked by the caller."""
 
-    def __init__(self, inbox: Inbox, outbox: Outbox, jobs: Jobs) -> None:
+    def __init__(self, inbox: Inbox, outbox: Outbox, jobs: Jobs, every: float) -> None:
         self._inbox, self._outbox, self._jobs = inbox, outbox, jobs
-        self.refused: dict[str, str] = {}  #: networks, and why what is said of them is not kept
+        self._again = min(AGAIN, every)
+        self._held = Held()
         self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
         self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
+        self._unsure: dict[Key, None] = {}  # what is to be looked for on disk
+        self._mended: set[Key] = set()  # what was not there, and was done again since all of it was looked for
+        self.anew = False  #: all is to be told anew
+
+    # -- what was told
 
     def begin(self) -> None:
         """Prepare for a stream."""
-        self._waiting = {}
+        self._waiting, self.anew = {}, False
+        if self._inbox.ready is None:
+            self._held.lost = False
 
     def beside(self, found: Beside) -> None:
         """Keep what the operator wants of a NIC that is elsewhere. Of one that is ours, or ceases to be, the end of the commit decides."""
@@ -39,76 +54,167 @@ class Wishes:
             self._keep(found)
 
     def _keep(self, found: Beside) -> None:
+        key = NIC, found.uuid
         if found.wanted is None:
-            self._jobs.put(Drop((NIC, found.uuid), found.revision))
-        elif not unusable(found.wanted):
-            self._jobs.put(Apply((NIC, found.uuid), found.wanted))
+            self._jobs.put(Drop(key, found.revision))
+        else:
+            self._jobs.put(Keep(key, found.wanted, found.whole, ahead=True))
 
     def take(self, found: Changes) -> Iterator[str]:
         """Let what was told be done; give the NICs of which something is to be told now."""
-        for uuid, (value, revision) in found.networks.items():
-            self._jobs.put(SetNetwork((NETWORK, uuid), value, revision))
+        for uuid, network in found.networks.items():
+            self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
         for uuid, own in found.nics.items():
             self.want(uuid, own.wanted)
             yield uuid
         for uuid in found.left:
+            self._held.settled((NIC, uuid))
             self._jobs.put(Drop((NIC, uuid), str(found.revision)))
-            self._outbox.refused.pop(uuid, None)
             yield uuid
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
             if each.uuid not in self._inbox.nics:
                 self._keep(each)
         for uuid in found.networks_left:
+            self._held.settled((NETWORK, uuid))
             self._jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
         if found.whole:
-            self._jobs.put(Retain((ALL, ""), found.kept, frozenset(self._inbox.networks), str(found.revision)))
+            self._jobs.put(Retain(RETAIN, found.kept, frozenset(self._inbox.networks), str(found.revision)))
             yield from (uuid for uuid in self._outbox.told if uuid not in self._inbox.nics)
+        if found.first:
+            self._check_all()
 
     def want(self, uuid: str, wanted: Wanted) -> None:
         """Let one of our NICs be set, if it can be."""
         why = unusable(wanted)
         if why:
-            self._outbox.refused[uuid] = why
+            self._held.owe(Keep((NIC, uuid), wanted), why)
         else:
             self._jobs.put(Apply((NIC, uuid), wanted))
 
+    # -- what is there
+
+    def marked(self, uuid: str) -> None:
+        """Try again what waits until a NIC stops: something of it has changed."""
+        job = self._held.job((NIC, uuid))
+        if job is not None and not self._jobs.waits(job.key):
+            self._jobs.put(job)
+
     def settle(self, nics: Mapping[str, Local]) -> None:
-        """Let NICs that are not what is wanted of them be set so, but not those with which that was just tried."""
-        for uuid, local in nics.items():
+        """Let NICs that are not what is wanted of them be set so, but not those with which that was just tried.
+
+        What is known from an earlier run of the agent counts as soon as the stream has told what came since: what is in force may be newer.
+        """
+        for uuid, local in nics.items() if self._inbox.current else ():
             own = self._inbox.nics.get(uuid)
             if own is None:
                 continue
+            self._unsure[NIC, uuid] = None
+            self._unsure[NETWORK, own.wanted.network] = None
             at = own.wanted.revision
-            settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or uuid in self._outbox.refused
+            settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or self.why(uuid)
             if not settled and not self._jobs.waits((NIC, uuid)):
                 self.want(uuid, own.wanted)
+
+    def _check_all(self) -> None:
+        """Let all that is known here be looked for on disk."""
+        self._mended.clear()
+        self._unsure |= {(NIC, uuid): None for uuid in self._inbox.nics}
+        self._unsure |= {(NETWORK, uuid): None for uuid in self._inbox.networks}
 
     def retry(self, refused: bool) -> None:
         """Let what was tried be tried again if it is not so; ``refused``: what was refused too."""
         self._done.clear()
-        for uuid in list(self._outbox.refused) if refused else ():
-            if uuid in self._inbox.nics:
-                self.want(uuid, self._inbox.nics[uuid].wanted)
+        for job in self._held.all(not refused):
+            own = self._inbox.nics.get(job.key[1])
+            if self._jobs.waits(job.key):
+                continue
+            if own is not None and refused:
+                self.want(job.key[1], own.wanted)
+            else:
+                self._jobs.put(job)
+        self._check_all()
+        self.anew = self.anew or (refused and self._held.lost)
 
-    def did(self, did: Did, again: float) -> str | None:
+    def turn(self, now: float) -> None:
+        """Let be done what is due."""
+        for job in self._held.again(now):
+            if not self._jobs.waits(job.key):
+                self._jobs.put(job)
+        if not self._unsure or not self._inbox.current or self._jobs.waits(CHECK):
+            return
+        looked = [key for key in self._unsure if key not in self._mended and not self._held.why(key) and not self._jobs.waits(key)]
+        self._unsure = {}
+        nics = {uuid: self._inbox.nics[uuid].wanted for kind, uuid in looked if kind == NIC and uuid in self._inbox.nics}
+        networks = {uuid: self._inbox.networks[uuid].revision for kind, uuid in looked if kind == NETWORK and uuid in self._inbox.networks}
+        if nics or networks:
+            self._jobs.put(Check(CHECK, nics, networks))
+
+    def _mend(self, key: Key) -> None:
+        """Do again what has got lost on disk."""
+        kind, uuid = key
+        if self._jobs.waits(key) or self._held.why(key):
+            return
+        self._mended.add(key)
+        if kind == NIC and uuid in self._inbox.nics:
+            self.want(uuid, self._inbox.nics[uuid].wanted)
+        elif kind == NETWORK and uuid in self._inbox.networks:
+            network = self._inbox.networks[uuid]
+            self._jobs.put(SetNetwork(key, network.value, network.revision))
+
+    # -- what became of it
+
+    def did(self, did: Did, now: float, again: float) -> str | None:
         """Take what became of a job; ``again``: when it is tried again if need be. Give the NIC of which something is to be told now."""
-        over = self._jobs.did(did, again)
+        job = self._jobs.did(did, again)
         for uuid in did.touched:
             if uuid in self._inbox.nics:
                 self.want(uuid, self._inbox.nics[uuid].wanted)
-        kind, uuid = did.key
-        if did.again or not over:
-            return None
-        if kind == NETWORK:
-            self.refused.pop(uuid, None)
-            if did.refused and uuid in self._inbox.networks:
-                self.refused[uuid] = f"network: {did.refused}"
-            return None
-        if kind != NIC:
-            return None
-        self._done[uuid] = did.revision
-        self._outbox.refused.pop(uuid, None)
-        if did.refused and uuid in self._inbox.nics:
-            self._outbox.refused[uuid] = did.refused
-        return uuid if uuid in self._inbox.nics or uuid in self._outbox.told else None
+        if isinstance(job, Check):
+            for left in did.left:
+                self._mend(left.key)
+        elif isinstance(job, Retain):
+            for left in did.left:
+                if not self._jobs.waits(left.key):
+                    forget = Drop if left.key[0] == NIC else DropNetwork
+                    self._held.owe(forget(left.key, did.revision), left.why, now + self._again if left.why else NEVER)
+        elif job is not None and did.up:
+            own = job.key[1] in self._inbox.nics
+            self._held.owe(job, self._held.why(job.key) if own else "")
+        elif job is not None:
+            return self._over(job, did, now)
+        return None
+
+    def _over(self, job: Doing, did: Did, now: float) -> str | None:
+        kind, uuid = job.key
+        if isinstance(job, Apply):
+            self._done[uuid] = did.revision
+        if not did.refused:
+            self._held.settled(job.key)
+            self.anew = self.anew or (self._held.lost and isinstance(job, Keep))
+        elif isinstance(job, Apply):  # for its next up it is on disk as soon as the NIC is not up
+            left = Keep(job.key, job.wanted)
+            self._held.owe(left, did.refused)
+            self._jobs.put(left)
+        else:
+            self._held.owe(job, did.refused, now + self._again if did.host else NEVER)
+        return uuid if kind == NIC and (uuid in self._inbox.nics or uuid in self._outbox.told) else None
+
+    # -- how it stands
+
+    def due(self) -> float:
+        """Give when there is something to do if nothing happens before."""
+        return self._held.due()
+
+    def why(self, uuid: str) -> str:
+        """Say why a NIC is not as it is wanted; "" where it is, or nothing is known of that."""
+        return self._held.why((NIC, uuid))
+
+    def refused(self, kind: str = "") -> dict[str, str]:
+        """Say what is not held, and why (netagent.sync.held)."""
+        return self._held.refused(kind)
+
+    @property
+    def telling(self) -> bool:
+        """Tell whether the stream has told what is not held, and is not known here: it has to tell it again."""
+        return self._held.telling({**self._inbox.nics, **self._inbox.networks})

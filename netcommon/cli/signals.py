@@ -10,7 +10,7 @@ from types import FrameType
 
 from runtime.errors import Interrupted
 
-WAY_BACK = 7.0  #: seconds within which another signal does not cut short what the first one asked for
+WAY_BACK = 60.0  #: seconds within which another signal does not cut short what the first one asked for: scripts have 30 of them
 
 _came: list[tuple[int, float]] = []  #: the signals that were heeded, and when
 
@@ -26,6 +26,12 @@ def between() -> None:
     """Raise Interrupted where one has come while something was done that ended all the same: nothing more is begun."""
     if _came:
         raise Interrupted(_text(_came[0][0]))
+
+
+def passes(_uuid: str, _there: object) -> bool:
+    """Pass over no NIC of several; raise Interrupted as ``between`` does."""
+    between()
+    return False
 
 
 def end() -> None:

@@ -27,6 +27,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Iterable[Finding]]], ...] = (
     ("gateways", dropped.gateways),
     ("uplinks", dropped.without_uplink),
     ("bridges", dropped.bridges),
+    ("filters", dropped.filters),
     ("neighbours", neighbours.check),
     ("netfilter", kernel.netfilter),
     ("networkd", networkd.check),
@@ -91,22 +92,29 @@ def _examined(paths: Paths, host: Host, root: str, hooks: str, chosen: Settings)
     """What the checks find, each on its own."""
     found: list[Finding] = []
     records: list[Record] = []
+    complete = False
     try:
         identity = host.identity()
         with Store(paths, identity.netns, identity.boot, readonly=True) as store:
             records, problems = store.all()
             newer, strangers = store.newer().values(), store.strangers()
+        complete = not newer
         remedies = dict.fromkeys(strangers, "see what it is, and remove it") | dict.fromkeys(newer, NEWER)
         found += [
             Finding("warning", "records", problem, remedies.get(problem, "netcommon gc moves it to quarantine")) for problem in problems
         ]
     except NetcommonError as error:
-        found.append(Finding("error", "records", f"cannot be read: {error}", f"see the message; {paths.state} must belong to root alone"))
-    patient = Patient(paths, root, hooks, chosen, host.snapshot(), records)
+        remedy = _as_root(f"see the message; {paths.state} must belong to root alone")
+        found.append(Finding("error", "records", f"cannot be read: {error}", remedy))
+    patient = Patient(paths, root, hooks, chosen, host.snapshot(), records, complete)
     for topic, check in CHECKS:
         try:
             found += check(patient)
         except (NetcommonError, OSError) as error:
-            remedy = "see the message" if os.geteuid() == 0 else "run netcommon doctor as root"
-            found.append(Finding("error", topic, f"could not be examined: {error}", remedy))
+            found.append(Finding("error", topic, f"could not be examined: {error}", _as_root("see the message")))
     return found
+
+
+def _as_root(remedy: str) -> str:
+    """Give root's remedy against what could not be read; to others that they are not root, which is why."""
+    return remedy if os.geteuid() == 0 else "run netcommon doctor as root"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.lifecycle.execute import decode
-from netcommon.operations import bridge_cut_off, ovs_cut_off
+from netcommon.operations import bridge_cut_off, filtered, ovs_cut_off
 from netcommon.operations.forwarding import silent
 from netcommon.operations.guard.counters import nothing_passes
 from netcommon.operations.guard.table import NicGuard
@@ -65,6 +65,19 @@ def bridges(patient: Patient) -> Iterator[Finding]:
             found.setdefault(said, []).append(record.nic.label)
     for (text, remedy), names in found.items():
         yield Finding("error", "bridges", f"no network for {_listed(names)}: {text}", remedy)
+
+
+def filters(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each nftables chain of others that drops all of NICs' traffic."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in _up(patient):
+        operations = decode(record)[0]
+        routed = mode_of(record.nic) == "routed"
+        chains = filtered.routed(patient.view, record.ifindex, record.device, operations) if routed else []
+        for said in chains or filtered.bridged(patient.view, record.nic.ip, operations):
+            found.setdefault(said, []).append(record.nic.label)
+    for (text, remedy), names in found.items():
+        yield Finding("error", "filters", f"no network for {_listed(names)}: {text}", remedy)
 
 
 def _listed(names: list[str]) -> str:

@@ -15,9 +15,10 @@ from netcommon.install.versions import PKGLIBDIR
 from netcommon.scripts import site as custom
 from netcommon.scripts.door_files import executables, is_door
 from netcommon.settings.model import Settings
-from runtime import membership, networks
+from runtime import membership
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid
 from runtime.folder import Folder
+from runtime.kept import NETWORKS
 from runtime.layout import OWED
 from runtime.trust import distrust, distrust_folder
 
@@ -58,7 +59,7 @@ def permissions(patient: Patient) -> Iterator[Finding]:
             yield Finding("error", "permissions", reason, f"chown root {folder} and the folders above it; chmod go-w")
     for folder, what in (
         (patient.paths.wanted, "options that were changed on this node count for nothing"),
-        (f"{patient.paths.wanted}/{networks.FOLDER}", "what a registry says of networks counts for nothing"),
+        (f"{patient.paths.wanted}/{NETWORKS}", "what a registry says of networks counts for nothing"),
     ):
         try:
             kept = Folder.find(folder)

@@ -33,6 +33,9 @@ class Patient(NamedTuple):
     settings: Settings
     view: View
     records: Sequence[Record] = ()
+    complete: bool = (
+        True  #: False: there are records beside these, or may be, so that nothing is on no record because it is on none of these
+    )
 
     def at(self, path: str) -> str:
         return outside(self.root, path)

@@ -23,6 +23,8 @@ FEATURES = {
 #: Modules that only some nodes need.
 MODULES = {"8021q": "VLAN interfaces of the host", "vrf": "VRFs of the host", "openvswitch": "the kernel datapath of Open vSwitch"}
 
+FILTERS = ("iptables", "ip6tables", "arptables")  #: whose rules br_netfilter may have frames of bridges pass
+
 RA = 9  #: RTPROT_RA: the route was learned from a router advertisement (rtnetlink(7))
 
 
@@ -113,12 +115,24 @@ def _forwarding4(patient: Patient, needed: bool) -> Iterator[Finding]:
 
 
 def netfilter(patient: Patient) -> Iterator[Finding]:
-    """br_netfilter sends bridged frames through the filters of routed packets."""
-    for name in ("iptables", "ip6tables", "arptables"):
-        if patient.view.sysctl(f"net/bridge/bridge-nf-call-{name}") == "1":
+    """Yield what has br_netfilter send bridged frames through the filters of routed packets: a setting of all bridges, or of one."""
+    view = patient.view
+    settings = [view.sysctl(f"net/bridge/bridge-nf-call-{name}") for name in FILTERS]
+    for name, value in zip(FILTERS, settings, strict=True):
+        if value == "1":
             yield Finding(
                 "warning",
                 "netfilter",
                 f"net.bridge.bridge-nf-call-{name} is 1: frames between bridged guests pass {name}' rules for forwarding",
                 f"unless you want that: sysctl -w net.bridge.bridge-nf-call-{name}=0",
             )
+    for link in view.links_of("bridge"):
+        state = view.device_state(link.index)
+        for name, value, on in zip(FILTERS, settings, state.bridge.nf_call if state and state.bridge else (), strict=False):
+            if on and value == "0":  # without br_netfilter it has no effect
+                yield Finding(
+                    "warning",
+                    "netfilter",
+                    f"nf_call_{name} of {link.name} is 1: frames between its guests pass {name}' rules for forwarding",
+                    f"unless you want that: ip link set dev {link.name} type bridge nf_call_{name} 0",
+                )

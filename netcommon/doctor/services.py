@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from netcommon.doctor.finding import Finding, Patient
+from netcommon.doctor.stale_state import TAP
 from netcommon.host.ovs.jsonrpc import JsonRpc
 from runtime.errors import TryAgain
+
+#: What to do about a port whose device no hypervisor has made: most likely it is to come back.
+ABSENT = "bring its device back; ovs-vsctl del-port, where that has gone for good"
 
 #: Doctor does not wait as long as a hook (seconds).
 PATIENCE = 3.0
 
 
 def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterator[Finding]:
-    """Whether the database answers, and ports whose device is gone that are not ours to remove."""
+    """Look whether the database answers, and for ports that are not ours whose device is gone: guests', and others, such as an uplink's."""
     path = patient.paths.ovsdb
     if not os.path.exists(path):
         level = "error" if patient.uses("openvswitch") else "info"
@@ -44,7 +48,10 @@ def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterat
             port = patient.view.ovs_port(name)
             if port is None or port.owner:
                 continue
-            yield Finding("warning", "leftovers", f"OVS port {name}: its device is gone", f"ovs-vsctl del-port {name}")
+            if TAP.fullmatch(name):
+                yield Finding("warning", "leftovers", f"OVS port {name}: its device is gone", f"ovs-vsctl del-port {name}")
+            else:
+                yield Finding("warning", "ovs", f"OVS port {name} on {port.bridge}: its device is not there", ABSENT)
 
 
 def syslog(patient: Patient) -> Iterator[Finding]:

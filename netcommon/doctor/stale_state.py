@@ -32,7 +32,7 @@ def rules(patient: Patient) -> Iterator[Finding]:
                 continue
             text = f"policy rule {rule.preference}: iif {rule.iif} lookup {rule.table}: that device is gone"
             if rule.protocol == PROTOCOL:
-                if rule.iif not in known:
+                if patient.complete and rule.iif not in known:
                     yield Finding("warning", "leftovers", f"{text}, and it is on no record", "netcommon gc")
             elif rule.plain and TAP.fullmatch(rule.iif) and rule not in ganetis:
                 command = f"ip {option}rule del preference {rule.preference} iif {rule.iif} lookup {rule.table}"
@@ -50,7 +50,9 @@ def strange_rules(patient: Patient) -> Iterator[Finding]:
 
 
 def ports(patient: Patient) -> Iterator[Finding]:
-    """OVS ports of ours whose device is gone."""
+    """OVS ports of ours whose device is gone; that of a NIC on record may be called otherwise by now."""
+    if not patient.complete:
+        return
     named = {record.device for record in patient.records if _renamed(patient, record)}
     for port in patient.view.ovs_ports():
         if patient.view.link(port.name) is None and port.name not in named:
@@ -70,6 +72,8 @@ def records(patient: Patient) -> Iterator[Finding]:
 
 def unrecorded(patient: Patient) -> Iterator[Finding]:
     """Devices that bear our mark while no record tells of them: nobody looks after them, and what they share goes with its other NICs."""
+    if not patient.complete:
+        return
     known = {record.ifindex for record in patient.records}
     for link in patient.view.links():
         if link.up and marked(link) and link.index not in known:

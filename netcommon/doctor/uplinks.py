@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link
 from netcommon.operations.neighbour import GatewayNeighbour, ProxyNeighbour
-from netcommon.operations.routed_uplink import uplinks
+from netcommon.operations.routed_uplink import ANYWHERE, uplinks
 from netcommon.operations.table import MAIN
 from netcommon.options.addresses import Addresses, addresses_of
 from netcommon.options.sources import options_of
@@ -38,22 +38,28 @@ def check(patient: Patient) -> Iterator[Finding]:
 def closed(patient: Patient, family: int) -> tuple[list[str], bool]:
     """Name the uplinks and devices of routed NICs that do not forward what comes in there themselves; and tell whether there are uplinks.
 
+    Of a NIC with several uplinks they count where none forwards: one of them may be a network that must not be routed.
     In IPv4 each device's own setting counts; that of all devices does nothing but set them (inet_forward_change() in net/ipv4/devinet.c).
     """
     names: dict[str, None] = {}
     found = False
+    path = "net/ipv4/conf" if family == AF_INET else "net/ipv6/conf"
+
+    def shut(name: str) -> bool:
+        return patient.view.sysctl(f"{path}/{name}/forwarding") == "0"
+
     for record in patient.records:
         if record.nic.mode != "routed" or family not in _addresses(patient, record).families:
             continue
         table = patient.view.table(record.nic.link) if record.nic.link else MAIN
         links = uplinks(patient.view, family, table or MAIN).links
         found = found or bool(links)
-        names.update(dict.fromkeys(link.name for link in links))
+        if all(shut(link.name) for link in links):
+            names.update(dict.fromkeys(link.name for link in links))
         device = patient.view.link_at(record.ifindex)
-        if device is not None:
+        if device is not None and shut(device.name):
             names[device.name] = None
-    path = "net/ipv4/conf" if family == AF_INET else "net/ipv6/conf"
-    return [name for name in names if patient.view.sysctl(f"{path}/{name}/forwarding") == "0"], found
+    return list(names), found
 
 
 def probes(patient: Patient) -> Iterator[Finding]:
@@ -117,7 +123,7 @@ def _silent(patient: Patient, record: Record, link: Link, found: Addresses) -> F
     if any(view.sysctl(f"net/ipv4/conf/{each}/proxy_arp") != "0" for each in (link.name, "all")):
         return None
     routes = [route for protocol in NEAR for route in view.routes_of(AF_INET, protocol, 0, link.index)]
-    near = [ip_network(route.destination) for route in routes if route.scope == SCOPE_LINK]
+    near = [ip_network(each.destination) for each in routes if each.scope == SCOPE_LINK and each.destination not in ANYWHERE[AF_INET]]
     answered = {entry.address for entry in view.neighbours(AF_INET, link.index)}
     asked = [host for host in found.ipv4 if host not in answered and any(ip_address(host) in network for network in near)]
     if not asked:

@@ -119,8 +119,12 @@ class Door:
 
 def end_due(node: Node, call: Call) -> None:
     """Ends a part of what was changed of NICs for a while, where the time is over and no agent has done it. Raises nothing."""
-    if any_changed(node):
-        from netcommon.lifecycle import ends  # on most nodes nothing was ever changed
+    if not any_changed(node):
+        return
+    from runtime.kept import none_over  # on most nodes nothing was ever changed
+
+    if not none_over(node.paths, node.identity.boot, node.clock.now(), node.clock.wall()):
+        from netcommon.lifecycle import ends  # with most hooks nothing ends
 
         try:
             ends.end_some(node, call)

@@ -19,7 +19,7 @@ from netcommon.lifecycle.down import close, down, farewell, give_back, holder, t
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
-from netcommon.lifecycle.up import up
+from netcommon.lifecycle.up import up, with_kept
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import NetcommonError, typed
@@ -160,7 +160,8 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
         with locks(node, next(iter(calls.values()))) as held:
             held.devices({nic.interface for nic in nics.values()})
             held.uuids({nic.uuid for nic in nics.values()})
-            attempts = {number: BringUp(node, nic, calls[number], held, run_scripts=True) for number, nic in nics.items()}
+            kept = {number: with_kept(node, nic, calls[number].log) for number, nic in nics.items()}
+            attempts = {number: BringUp(node, nic, calls[number], held, run_scripts=True) for number, nic in kept.items()}
             ready = _prepared(node, attempts, held)
             for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
                 done[number] = result

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, any_changed, owe
+from netcommon.lifecycle import execute, run_effects, site_scripts
+from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, owe
 from netcommon.lifecycle.down import farewell, finish, left_undone
 from netcommon.lifecycle.migration import awaited, incoming
 from netcommon.lifecycle.renamed_device import follow
@@ -13,7 +13,7 @@ from netcommon.operations.link import device_link, shut
 from netcommon.options.sources import of_settings
 from netcommon.plan.planner import plan as plan_of
 from runtime import ganeti
-from runtime.errors import HostRefused, Interrupted, NetcommonError
+from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.typed import TYPE_CHECKING
 
@@ -39,14 +39,8 @@ class BringUp:
     """One up, under the locks of its device and UUID."""
 
     def __init__(self, node: Node, nic: Nic, call: Call, held: Locks, run_scripts: bool, changes: bool = False) -> None:
-        """``changes``: ``nic`` has what is wanted of it; else it gets what is kept (netcommon.lifecycle.changed_options)."""
+        """``nic`` has what is kept of it, and need not fit that (``plan``). ``changes``: it fits what is wanted of it."""
         self.changes = changes  #: options change, and nothing else: nobody says anything of the guest
-        if not changes:
-            nic = nic._replace(wanted=(), revision="", told=None)
-            if any_changed(node):
-                from netcommon.lifecycle.changed_options import with_wanted  # on most nodes nothing was ever changed
-
-                nic = with_wanted(node, nic, call.log)
         self.node, self.nic, self.call, self.held, self.log = node, nic, call, held, call.log
         self.scripts = site_scripts.Scripts(node, call, nic) if run_scripts else site_scripts.NONE
         self.run_scripts = run_scripts
@@ -116,7 +110,7 @@ class BringUp:
 
     def plan(self, current: Record | None) -> list[Operation]:
         """What is to be done now: all, or, while the guest is on its way, what may hold on two nodes. One that is here stays here."""
-        planned = [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
+        planned = self._planned()
         if self.call.door == ADOPT and current is None:
             view = execute.once(self.node)
             planned = [operation.running(view) for operation in planned]
@@ -128,6 +122,18 @@ class BringUp:
         for operation in owed:
             self.log.info(f"owed until the guest has arrived: {operation.describe()}")
         return [operation for operation in planned if operation not in owed]
+
+    def _planned(self) -> list[Operation]:
+        """Plan the NIC; with what it can have of what is kept of it, where it cannot have all of that."""
+        try:
+            return [] if self.scripts.instead else plan_of(self.nic, self.node.settings)
+        except NicInvalid:
+            if self.changes or not self.nic.wanted:
+                raise
+        from netcommon.lifecycle.changed_options import with_fitting
+
+        self.nic = with_fitting(self.node, self.nic, self.log)
+        return plan_of(self.nic, self.node.settings)
 
     def _expected(self, current: Record | None, planned: list[Operation]) -> bool:
         """Tell whether the guest may still be on its way. Where the call says so it is on record even if nothing is owed: a change may.
@@ -246,7 +252,7 @@ class BringUp:
         owed = [operation for operation in difference.make if operation.exclusive()] if current.incoming else []
         changed = bool(difference.gone or any(one not in owed for one in difference.new)) or described or current.state == CHANGING
         if finished and not (difference.make or changed or owed):
-            self._warn(resolved)
+            run_effects.warn_dropped(execute.once(self.node), self.nic, resolved, self.log)
             nic = current.nic._replace(wanted=self.nic.wanted, revision=self.nic.revision, told=self.nic.told)
             record = current._replace(state=self._state(current), incoming=self.incoming, nic=nic, by_settings=by_settings)
             if record != current:
@@ -453,25 +459,13 @@ class BringUp:
     def _announce(self, record: Record) -> None:
         """Tells Ganeti's files, and whoever is to be told."""
         node = self.node
-        self._warn(execute.decode(record)[0])
+        run_effects.warn_dropped(execute.once(node), self.nic, execute.decode(record)[0], self.log)
         if node.settings.ganeti_nic_files != "off":
             try:
                 ganeti.write_nic_file(node.paths, self.nic)
             except (OSError, NetcommonError) as error:
                 self.log.warning(f"Ganeti's nic file was not written: {error}")
         self._settle(record)
-
-    def _warn(self, operations: Sequence[Operation]) -> None:
-        """Say what the kernel drops of the guest's packets all the same; that it cannot be told keeps no NIC from its network."""
-        if self.nic.mode != "routed":
-            return
-        from netcommon.operations.sysctl import dropped  # other modes do without
-
-        try:
-            for text, remedy in dropped(execute.once(self.node), self.nic.interface, operations):
-                self.log.warning(f"{text}: {remedy}")
-        except NetcommonError as error:
-            self.log.info(f"whether the kernel takes its packets is not known: {error}")
 
     def _settle(self, record: Record) -> None:
         """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""

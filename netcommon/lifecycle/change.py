@@ -183,16 +183,18 @@ def _asked(
         raise HostRefused(f"{nic.label} is set up by a script of the site's, instead of us", "change it where the script takes it from")
     problems: list[str] = []
     now = changed_options.moment(node)
-    after = edit(changed_options.read(node, kept, problems, look)).without(now)
+    before = changed_options.read(node, kept, problems, look)
+    after = edit(before).without(now)
     for problem in problems:
         call.log.error(problem)
+    if tags is None and _news(after.tags, before.tags, nic.tags):
+        tags = after.tags
     if tags is not None:
-        text = " ".join(tags)
-        # the NIC itself, not what its variables would make of it again: the second device of one of Xen is not what they say
-        given = nic_from_environment({**environment_of(nic), "TAGS": text})
-        nic = nic._replace(tags=given.tags, environment={**nic.environment, "TAGS": text})
+        nic = _tagged(nic, "TAGS", tags)
     unfit: list[str] = []
     told = changed_options.told_of(node, nic, after.network, unfit, look)
+    if told is not None and standing.nic.told is not None and _news(told.tags, standing.nic.told.tags, nic.network.tags):
+        nic = _tagged(nic, "NETWORK_TAGS", told.tags or ())
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
     list(of_changed(each for each in after.force(now) if each.option in asked))
@@ -208,6 +210,22 @@ def _asked(
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
             call.log.warning(f"{option.name} means {void}")
     return after, nic
+
+
+def _news(tags: Sequence[str] | None, before: Sequence[str] | None, has: Sequence[str]) -> bool:
+    """Tell whether a Ganeti cluster has changed tags since they were told ``before``. Their order says nothing.
+
+    What is told for the first time may be older than what the hypervisor has said to the NIC's up: an importer may have been away.
+    """
+    return tags is not None and before is not None and {*tags} not in ({*before}, {*has})
+
+
+def _tagged(nic: Nic, variable: str, tags: Sequence[str]) -> Nic:
+    """Give the NIC with the tags in a variable: itself, not what its variables would make of it, which a second device of Xen's is not."""
+    text = " ".join(tags)
+    given = nic_from_environment({**environment_of(nic), variable: text})
+    network = nic.network._replace(tags=given.network.tags)
+    return nic._replace(tags=given.tags, network=network, environment={**nic.environment, variable: text})
 
 
 def _standing(record: Record) -> Record:
@@ -325,7 +343,7 @@ def _changed(
     except BaseException as error:  # of Ctrl-C too the other NICs know nothing
         failure = error
         try:
-            _keep(node, nic, pending, before)
+            _keep(node, nic, pending, after if attempt.done else before)  # Ctrl-C may come when it holds already
         except NetcommonError as second:  # it does not count: the record does not say that the NIC has it
             call.log.warning(f"it does not hold, and is still written down as pending: {second}")
 
@@ -336,13 +354,18 @@ def _changed(
             raise failure
 
         return failed
+    cut: Interrupted | None = None
     try:
         _keep(node, nic, pending, after)
+    except Interrupted as error:
+        cut = error
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it
         call.log.warning(f"it holds, and is still written down as pending: {error}")
 
     def done() -> Outcome:
         try:
+            if cut is not None:
+                raise cut
             give_back(node, call)
             if attempt.settled is not None:
                 elsewhere = _to_be_told(node, record, attempt.settled)

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
-    from runtime.networks import NetworkWanted
-    from runtime.nic import Changed, Nic
+    from runtime.nic import Changed, NetworkWanted, Nic
     from runtime.record import Record
     from runtime.wanted import Moment, Wanted
 
@@ -52,6 +51,15 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     for problem in problems:
         log.error(problem)
     return nic._replace(wanted=force, revision=found.revision, told=told)
+
+
+def with_fitting(node: Node, nic: Nic, log: Log) -> Nic:
+    """Give ``nic`` with what it can have of what is wanted of it; what it cannot is an error in the log."""
+    problems: list[str] = []
+    force = fitting(node, nic, nic.wanted, problems)
+    for problem in problems:
+        log.error(problem)
+    return nic._replace(wanted=force)
 
 
 def told_of(node: Node, nic: Nic, network: str, problems: list[str], look: bool = False) -> NetworkWanted | None:

@@ -9,6 +9,7 @@ from netcommon.operations import unusable
 from netcommon.operations.base import to_json
 from netcommon.operations.link import marked_down, orphan, shut
 from runtime import ganeti
+from runtime.environment import is_twin
 from runtime.errors import HostRefused, Interrupted, NetcommonError, TryAgain
 from runtime.lookup import find
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
+#: Seconds for which a down waits for locks although its time is over: what it has begun is better ended than left to gc.
+PATIENCE = 2.0
 #: The contexts in which a NIC leaves this node for good: what was changed of it here goes too.
 LEAVING = frozenset({HOT_REMOVE, MIGRATE})
 
@@ -150,9 +153,13 @@ def left(node: Node, uuid: str, call: Call) -> None:
 def _forget(node: Node, uuid: str, call: Call) -> None:
     """Drops what was changed of a NIC, if it leaves this node for good."""
     if call.context in LEAVING and any_changed(node):
-        from netcommon.lifecycle.changed_options import forget
+        from runtime.kept import plain  # on most nodes nothing was ever changed
 
-        forget(node, uuid, call.log)
+        found = plain(node.paths, uuid)
+        if found is None or found.local:
+            from netcommon.lifecycle.changed_options import forget
+
+            forget(node, uuid, call.log)
 
 
 def holder(node: Node, view: View, record: Record, call: Call) -> str:
@@ -172,6 +179,13 @@ def holder(node: Node, view: View, record: Record, call: Call) -> str:
     return f"process {found}" if found else "its hypervisor"
 
 
+def _undecided(node: Node, record: Record) -> bool:
+    """Tell whether something may be pending of what is kept of a NIC."""
+    from runtime.kept import plain
+
+    return is_twin(record.nic) or plain(node.paths, record.uuid) is None
+
+
 def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Record:
     """Runs the scripts of down, if they are owed, and puts that on the record, which is from now on on its way out.
 
@@ -179,7 +193,7 @@ def farewell(node: Node, record: Record, call: Call, known: bool = False) -> Rec
 
     It says so before the first script: a hook killed meanwhile leaves a down that gc finishes, not a NIC that seems to be up.
     """
-    if record.state in (UP, CLOSING) and any_changed(node):
+    if record.state in (UP, CLOSING) and any_changed(node) and _undecided(node, record):
         from netcommon.lifecycle.changed_options import settle
 
         problems: list[str] = []
@@ -232,14 +246,39 @@ def _finish(node: Node, record: Record, call: Call, held: Locks, view: View) -> 
         _one_of_two(node, record, twin, operations)
         twin = None
     owe(node, record, record.operations, call.log)
-    record = farewell(node, record, call)
+    # where the NIC has come back to this device, what it has there now is not undone with what was left of before
+    again = execute.decode(twin)[0] if here and twin else []
+    try:
+        record = farewell(node, record, call)
+        _undo(node, stored, record, operations, again, call, held)
+    except Interrupted:
+        _end_what_is_begun(node, stored, record, operations, again, call, held)
+        raise
+
+
+def _end_what_is_begun(
+    node: Node, stored: Record, record: Record, operations: Sequence[Operation], again: Sequence[Operation], call: Call, held: Locks
+) -> None:
+    """Undo the rest of a NIC whose down is on record, when the call is told to end: from there no way leads back."""
+    try:
+        there = node.store.read(record.key)
+        if there is not None and there.state == REVERTING:
+            _undo(node, stored, record._replace(state=REVERTING, scripts=False, before=None), operations, again, call, held)
+    except NetcommonError as error:
+        call.log.error(f"it is not down yet, and left to gc: {error}")
+
+
+def _undo(
+    node: Node, stored: Record, record: Record, operations: Sequence[Operation], again: Sequence[Operation], call: Call, held: Locks
+) -> None:
+    """Revert the operations of a record and remove it, ``stored`` by its device's former name. ``again``: what is kept."""
+    held.lasts(max(call.deadline, node.clock.now() + PATIENCE))  # scripts may have used up all there was
     held.anew(execute.locks_of(operations))  # a device that was renamed since has others than those by which this call began
     if record.device != stored.device:
         for key in set(execute.keys_of(execute.decode(stored)[0])) - set(execute.keys_of(operations)):
             node.store.owners.release(key, record.key)
     left = execute.in_place(execute.in_order(operations))
-    if here and twin:  # the NIC has come back to this device: what it has there now is not undone with what was left of before
-        again = execute.decode(twin)[0]
+    if again:
         both, left = left, execute.Among(again).leaves(left)
         its = [operation for operation in both if operation not in left]
         for key in set(execute.keys_of(its)) - set(execute.keys_of(left)):

@@ -10,7 +10,7 @@ from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import UNRECORDED, abandoned
 from netcommon.lifecycle.context import DEVICE_GONE, about, locks
 from netcommon.lifecycle.down import finish, give_back, left
-from netcommon.lifecycle.ends import OVER, UNKEPT, OthersKept, end_due
+from netcommon.lifecycle.ends import OVER, UNKEPT, OthersKept, end_due, nothing_passed
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import NetcommonError, TryAgain
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netcommon.lifecycle.context import Call, Node, Outcome
+    from netcommon.lifecycle.ends import Passes
     from netcommon.operations.base import Owned
     from runtime.record import Record
 
@@ -43,12 +44,18 @@ class Found(NamedTuple):
     action: str  #: REMOVED, WOULD, KEPT or FAILED
 
 
-def gc(node: Node, call: Call, dry_run: bool = False, progress: Callable[[str], None] = lambda text: None) -> list[Found]:
-    """Collects; ``dry_run`` only says, of a node that is read only.
+def gc(
+    node: Node,
+    call: Call,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+    passes: Passes = nothing_passed,
+) -> list[Found]:
+    """Collects; ``dry_run`` only says, of a node that is read only. ``passes``: of options that end (netcommon.lifecycle.ends).
 
     Raises TryAgain or HostRefused if the inventory is not complete: then nothing was deleted.
     """
-    ended = [_ended(uuid, became, dry_run) for uuid, became in end_due(node, call)]
+    ended = [_ended(uuid, became, dry_run) for uuid, became in end_due(node, call, passes)]
     progress("reading the host")
     seen = inventory.look(node)
     progress("reading the records")

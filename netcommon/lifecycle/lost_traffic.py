@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.operations import bridge_cut_off, ovs_cut_off
+from netcommon.operations import bridge_cut_off, filtered, ovs_cut_off
 from netcommon.operations.forwarding import silent, stopped
 from netcommon.operations.led_away import led_away
 from netcommon.operations.sysctl import dropped
@@ -32,12 +32,13 @@ NOTHING = Lost()
 def of_nic(view: View, record: Record, operations: Sequence[Operation], settings: Settings) -> Lost:
     """Look at a NIC whose device is there. Raises TryAgain."""
     whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
-    whole += ovs_cut_off.cut_off(view, operations)
+    whole += [*filtered.bridged(view, record.nic.ip, operations), *ovs_cut_off.cut_off(view, operations)]
     if record.nic.mode == "routed":
         rules = led_away(view, record, operations, settings.rule_preference, doubtful=False)
         whole = [*rules.whole, *dropped(view, record.device, operations), *whole]
         some += rules.some
     if mode_of(record.nic) == "routed":  # instance communication ends at the node
+        whole += filtered.routed(view, record.ifindex, record.device, operations)
         whole += stopped(view, record.device, operations)
         whole += silent(view, record.device, fields_of(record.nic, settings).gateway)
     return Lost(tuple(whole), tuple(some))

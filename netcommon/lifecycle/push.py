@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from netcommon.lifecycle.context import Call, Node
-    from runtime.networks import NetworkWanted
-    from runtime.nic import Nic
+    from runtime.nic import NetworkWanted, Nic
     from runtime.record import Record
     from runtime.registry_wanted import RegistryWanted
     from runtime.wanted import Wanted
@@ -38,6 +37,10 @@ class Pushed(NamedTuple):
     text: str
     restart: tuple[str, ...] = ()
     kept: bool = False
+
+
+class IsUp(TryAgain):
+    """A NIC is up: what is kept of it is not touched before it has stopped."""
 
 
 def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
@@ -60,7 +63,8 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
         outcome = change(node, uuid, call, lambda before: taken(before, asked, changed_options.moment(node)), closing=True)
         twin = changed_options.twin_of(node, record.nic)
         if twin is not None and _is_up(node, twin):
-            change(node, twin.key, about(call, twin), unchanged, closing=True)
+            tags = asked.tags if asked.tags is None or (now := node.store.read(uuid)) is None else now.nic.tags
+            change(node, twin.key, about(call, twin), unchanged, tags, closing=True)
         restart = pending_restart(record.nic, asked)
         return Pushed(outcome.changed, outcome.text + (f"; pending restart: {', '.join(restart)}" if restart else ""), restart)
     raise TryAgain(f"NIC {uuid} comes and goes")
@@ -89,48 +93,70 @@ def applied(node: Node, uuid: str, problems: list[str]) -> str:
     return changed_options.read(node, uuid, problems, look=True).revision
 
 
-def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> bool:
+def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool:
     """Keep what a registry wants of a NIC that is not here, for its next up; True if it is other than before.
 
-    Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, TryAgain where the NIC is up here, or is being
-    worked on; HostRefused.
+    What is kept as of a later revision of the same epoch stays. ``whole``: this is all of it; what is not is kept as of revision 0, which
+    no NIC has, and not in place of what is whole. ``ahead``: the NIC is elsewhere; options that this version does not know are kept too,
+    and an up is without them.
+
+    Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, IsUp where the NIC is up here, TryAgain where it is
+    being worked on; HostRefused.
     """
     validate.uuid(uuid)
-    changed = _kept(node, uuid, asked, call)
+    changed = _kept(node, uuid, asked, call, whole, ahead)
     if changed is None:
-        raise TryAgain(f"NIC {uuid} is up: it is to be pushed")
+        raise IsUp(f"NIC {uuid} is up: it is to be pushed")
     return changed
 
 
-def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> bool | None:
+def as_kept(node: Node, uuid: str, asked: RegistryWanted) -> bool:
+    """Tell whether what a registry wants of a NIC lies on disk, by its revision. A look: what is damaged stays. Raises HostRefused."""
+    found = wanted.read(node.paths, validate.uuid(uuid), [], readonly=True)
+    return (found.pending or found).revision == asked.revision and found.network == asked.network
+
+
+def _before(asked: RegistryWanted, found: Wanted, whole: bool) -> bool:
+    """Tell whether what is asked for is no news beside what is kept."""
+    epoch, _, number = asked.revision.rpartition(":")
+    before, _, kept = found.revision.rpartition(":")
+    return validate.is_revision(asked.revision) and epoch == before and (int(number), whole) < (int(kept), True) and int(kept) > 0
+
+
+def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool | None:
     """As ``keep``; None where the NIC is up."""
     with locks(node, call) as held:
         held.uuids({uuid})
         if _up(node, uuid) is not None:
             return None
         found = _there(node, uuid, call)
+        if _before(asked, found, whole):
+            return False
         now = changed_options.moment(node)
+        if not whole:
+            asked = asked._replace(revision=f"{asked.revision.rpartition(':')[0]}:0")
         after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
-        list(of_changed(after.by_registry.force(now)))
+        list(of_changed(() if ahead else after.by_registry.force(now)))
         if after != found:
             wanted.write(node.paths, uuid, after)
         return after != found
 
 
 def drop(node: Node, uuid: str, call: Call) -> bool:
-    """Forget what a registry wanted of a NIC that is not here; False where it is up, and nothing is done: it stays what it is.
+    """Forget what a registry wanted of a NIC that is not here; False where it is up, and something is kept: it stays what it is.
 
     Raises RecordTooNew for a newer version's file, TryAgain where the NIC is being worked on; HostRefused.
     """
     validate.uuid(uuid)
     with locks(node, call) as held:
         held.uuids({uuid})
+        found = _there(node, uuid, call)
+        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None)
+        if after == found:
+            return True
         if _up(node, uuid) is not None:
             return False
-        found = _there(node, uuid, call)
-        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="")
-        if after != found:
-            wanted.write(node.paths, uuid, after)
+        wanted.write(node.paths, uuid, after)
         return True
 
 
@@ -165,6 +191,12 @@ def drop_network(node: Node, uuid: str) -> tuple[str, ...]:
     return there
 
 
+def network_as_kept(node: Node, uuid: str, revision: str) -> bool:
+    """Tell whether what a registry says of a network lies on disk, by its revision. A look: what is damaged stays. Raises HostRefused."""
+    found = networks.read(node.paths, uuid, [], readonly=True)
+    return found is not None and found.revision == revision
+
+
 def in_network(node: Node, uuid: str) -> tuple[str, ...]:
     """Give the UUIDs of the NICs that are up in a network, by their hypervisor, or by the registry where that names none."""
     found = []
@@ -177,22 +209,22 @@ def in_network(node: Node, uuid: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def retain(node: Node, nics: Collection[str], told: Collection[str], call: Call) -> list[str]:
+def retain(node: Node, nics: Collection[str], told: Collection[str], call: Call) -> list[tuple[tuple[str, str], str]]:
     """Forget what a registry wanted of all other NICs, and said of all other networks, but for those that are up here.
 
-    Give what could not be done, one line each: whoever asks tries again. Raises HostRefused where the folders cannot be read.
+    Give what was not done, and why: ("nic" or "network", UUID), "" where a NIC is up. Raises HostRefused where the folders cannot be read.
     """
-    problems: list[str] = []
-    for uuid in wanted.uuids(node.paths):
-        if uuid not in nics:
-            try:
-                drop(node, uuid, call)
-            except NetcommonError as error:
-                problems.append(str(error))
-    for uuid in networks.uuids(node.paths):
-        if uuid not in told:
-            drop_network(node, uuid)
-    return problems
+    left = []
+    going = [("nic", uuid) for uuid in wanted.uuids(node.paths) if uuid not in nics]
+    going += [("network", uuid) for uuid in networks.uuids(node.paths) if uuid not in told]
+    for kind, uuid in going:
+        try:
+            gone = drop(node, uuid, call) if kind == "nic" else not drop_network(node, uuid)
+        except NetcommonError as error:
+            left.append(((kind, uuid), str(error)))
+        else:
+            left += [] if gone else [((kind, uuid), "")]
+    return left
 
 
 def _up(node: Node, uuid: str) -> Record | None:

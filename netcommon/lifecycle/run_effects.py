@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
+    from netcommon.operations.base import Operation
+    from runtime.nic import Nic
     from runtime.record import Record
 
 
@@ -81,3 +83,16 @@ def _current(node: Node, record: Record) -> bool:
         return False
     same = (now.device, now.ifindex, now.boot, now.netns) == (record.device, record.ifindex, record.boot, record.netns)
     return same and alive(node, node.host.view(), now)
+
+
+def warn_dropped(view: View, nic: Nic, operations: Sequence[Operation], log: Log) -> None:
+    """Say what the kernel drops of the guest's packets all the same; that it cannot be told keeps no NIC from its network."""
+    if nic.mode != "routed":
+        return
+    from netcommon.operations.sysctl import dropped  # other modes do without
+
+    try:
+        for text, remedy in dropped(view, nic.interface, operations):
+            log.warning(f"{text}: {remedy}")
+    except NetcommonError as error:
+        log.info(f"whether the kernel takes its packets is not known: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, alive, locks
+from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.renamed_device import name_of
 from runtime.errors import Interrupted, TryAgain
@@ -12,7 +12,22 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.log import Log
     from runtime.nic import Nic
+
+
+def with_kept(node: Node, nic: Nic, log: Log) -> Nic:
+    """Give ``nic`` with what is kept of it (runtime.kept), whether it can have that or not. Call under the lock of its UUID."""
+    if not any_changed(node):
+        return nic._replace(wanted=(), revision="", told=None)
+    from runtime.kept import completed  # on most nodes nothing was ever changed
+
+    found = completed(node.paths, nic)
+    if found is None:
+        from netcommon.lifecycle.changed_options import with_wanted  # of few NICs something ends, or is wrong
+
+        found = with_wanted(node, nic, log)
+    return found
 
 
 def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool = False) -> Outcome:
@@ -40,7 +55,7 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 other = None
             if fresh and any(record and alive(node, node.host.view(), record) for record in (earlier, other)):
                 return Outcome(False, f"{nic.interface} is on record already")
-            attempt = BringUp(node, nic, call, held, run_scripts)
+            attempt = BringUp(node, with_kept(node, nic, call.log), call, held, run_scripts)
             failure: BaseException | None = None
             try:
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)

@@ -45,6 +45,7 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     made = fresh(followed)
     before = _before(view, followed)
     owe(node, record, map(to_json, made), call.log)
+    held.lasts(call.deadline)
     held.anew(execute.locks_of([*execute.decode(followed)[0], *execute.decode(before)[0], *intended(node, before)]))
     mending = worked_out(node, execute.once(node), followed, call.log, before)
     if mending.hopeless:

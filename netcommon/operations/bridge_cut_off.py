@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 from netcommon.host.api.datapath import FORWARDING, LEARNING, LISTENING
 from netcommon.host.api.facts import LOCAL, STATIC
 from netcommon.operations.bridge import BridgePort, shut
@@ -58,16 +60,23 @@ def _stopped(view: View, bridge: Link, link: Link, entry: FdbEntry | None) -> li
 
 
 def _isolated(view: View, bridge: Link, link: Link) -> list[tuple[str, str]]:
-    """Compare the port with those by which the bridge leads on: two isolated ports exchange nothing."""
+    """Compare the port with all others: two isolated ports exchange nothing, and the node's own side of the bridge is never isolated."""
     port = view.port(link.index)
-    if port is None or not port.isolated:
+    if port is None or not port.isolated or node_reached(view, bridge):
         return []
-    ways = [each for each in view.ports(bridge.index) if each.index != link.index and each.holders < 0 and not marked(each)]
-    if not ways or not all((other := view.port(each.index)) is not None and other.isolated for each in ways):
+    others = [each for each in view.ports(bridge.index) if each.index != link.index]
+    ways = [each for each in others if each.holders < 0 and not marked(each)]
+    if not ways or not all((other := view.port(each.index)) is not None and other.isolated for each in others):
         return []
     names = " and ".join(each.name for each in ways)
     text = f"{link.name} is isolated as a port of {bridge.name}, and so is {names}, by which {bridge.name} leads on"
     return [(text, f"bridge link set dev {ways[0].name} isolated off")]
+
+
+def node_reached(view: View, bridge: Link) -> bool:
+    """Tell whether the node itself may be reached by the bridge: at an address, or by a VLAN interface upon it."""
+    addressed = any(not ip_address(each.address).is_link_local for each in view.addresses(bridge.index))
+    return addressed or any(link.lower == bridge.index for link in view.links_of("vlan"))
 
 
 def _entry(view: View, bridge: Link, link: Link, mac: str) -> FdbEntry | None:
@@ -83,6 +92,10 @@ def _drawn_off(view: View, bridge: Link, link: Link, mac: str, entry: FdbEntry |
     if entry is not None and entry.kind == LOCAL:
         # a bridge that nobody has given a MAC has that of one of its ports
         has = [each.name for each in (*view.ports(bridge.index), bridge) if each.address == mac.lower()]
+        there = view.link_at(entry.index)
+        if not has and there is not None:
+            text = f"a permanent entry of {there.name} has {bridge.name} take what is for the guest's MAC {mac} for its own"
+            return [(text, f"bridge fdb del {mac} dev {there.name} master")]
         name = has[0] if has else bridge.name
         text = f"{name} has the guest's MAC {mac}: {bridge.name} takes what is for the guest for its own"
         return [(text, f"ip link set dev {name} address ANOTHER, or correct the NIC's MAC")]

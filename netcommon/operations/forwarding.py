@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.operations.neighbour import ProxyNeighbour
 from netcommon.operations.route import GuestRoute, PrefixRoute
-from netcommon.operations.routed_uplink import UNICAST, uplinks
+from netcommon.operations.routed_uplink import ANYWHERE, UNICAST, uplinks
 from netcommon.operations.sysctl import FORWARDING, path_of
 from runtime.typed import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def stopped(view: View, device: str, operations: Sequence[Operation]) -> list[tu
     tables = dict.fromkeys((one.family, one.number) for one in routes)
     found: list[tuple[str, str]] = []
     for family, table in tables:
-        names = [link.name for link in uplinks(view, family, table).links]
+        names = [link.name for link in uplinks(view, family, table).links]  # of which the kernel may use one
         found += _closed(view, names) if family == AF_INET else _stopped6(view, [device, *names])
     if view.sysctl(path_of(AF_INET6, "all", FORWARDING)) != "0":  # who sets that has set each device's own
         proxies = (one for one in operations if isinstance(one, ProxyNeighbour) and one.deaf(view))
@@ -62,10 +62,13 @@ def silent(view: View, device: str, gateway: str) -> list[tuple[str, str]]:
     return [(text, f"sysctl -w {off}")]
 
 
-def _closed(view: View, names: Iterable[str]) -> list[tuple[str, str]]:
-    """Name the uplinks whose own setting is off. The device's is the NIC's, and repair puts it back."""
+def _closed(view: View, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Name the uplinks where the own setting of each is off. The device's is the NIC's, and repair puts it back.
+
+    One that is off beside another is a site's choice, such as a network of management that must not be routed.
+    """
     off = [name for name in names if view.sysctl(path_of(AF_INET, name, FORWARDING)) == "0"]
-    if not off:
+    if not off or len(off) < len(names):
         return []
     text = f"forwarding of {' and '.join(off)} is 0: the node forwards nothing of what comes in there for the guest"
     if view.sysctl("net/ipv4/ip_forward") == "0":
@@ -86,7 +89,7 @@ def _stopped6(view: View, names: Iterable[str]) -> list[tuple[str, str]]:
 def _near(view: View, proxy: ProxyNeighbour) -> bool:
     """Tell whether the address is of a network on its uplink, where neighbours ask for it, and no route leads them."""
     routes = (route for protocol in NEAR for route in view.routes_of(AF_INET6, protocol, UNICAST, proxy.ifindex))
-    networks = {route.destination for route in routes if not route.gateway and not route.destination.endswith("/0")}
+    networks = {route.destination for route in routes if not route.gateway} - ANYWHERE[AF_INET6]
     return any(ip_address(proxy.address) in ip_network(each) for each in networks)
 
 

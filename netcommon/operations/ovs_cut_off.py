@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 from netcommon.operations.ovs import Port, standing
 from runtime.errors import NetcommonError
 from runtime.typed import TYPE_CHECKING
@@ -50,16 +52,26 @@ def _cut_off(view: View, port: OvsPort) -> list[tuple[str, str]]:
     if not switch.controlled and seen.taken is not None and not seen.taken & {0, port.ofport}:
         text = f"{switch.name} has no flow that takes on what comes in by {port.name}: it drops all of it"
         found.append((text, f"ovs-ofctl add-flow {switch.name} priority=0,actions=NORMAL, or what your own flows are to do"))
+    elif not switch.controlled and (match := dict(seen.dropped).get(port.ofport)):
+        text = f"a flow of {switch.name} that is not ours drops all that comes in by {port.name}: {match}"
+        found.append((text, f"ovs-ofctl --strict del-flows {switch.name} table=0,{match}, or a flow before it for what is to pass"))
     return [*found, *_protected(view, port)]
 
 
 def _protected(view: View, port: OvsPort) -> list[tuple[str, str]]:
-    """Compare the port with those by which the bridge leads on: two protected ports exchange nothing."""
+    """Compare the port with all others of the bridge, the node's own among them: two protected ports exchange nothing."""
     if not port.protected:
         return []
-    ways = [each for each in view.ovs_bridge_ports(port.bridge) if each.name != port.name and not each.owner and not each.internal]
-    if not ways or not all(each.protected for each in ways):
+    others = [each for each in view.ovs_bridge_ports(port.bridge) if each.name != port.name]
+    ways = [each for each in others if not each.owner and not each.internal]
+    if not ways or not all(each.protected or (each.internal and not _reached(view, each)) for each in others):
         return []
     names = " and ".join(each.name for each in ways)
     text = f"port {port.name} of {port.bridge} is protected, and so is {names}, by which {port.bridge} leads on"
     return [(text, f"ovs-vsctl set Port {ways[0].name} protected=false")]
+
+
+def _reached(view: View, port: OvsPort) -> bool:
+    """Tell whether the node has an address at its own port that a guest may reach."""
+    link = view.link(port.name)
+    return link is not None and any(not ip_address(each.address).is_link_local for each in view.addresses(link.index))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT = {AF_INET: "0.0.0.0/0", AF_INET6: "::/0"}
 HALVES = {AF_INET: ("0.0.0.0/1", "128.0.0.0/1"), AF_INET6: ("::/1", "8000::/1")}  #: two routes that are a default route together
+ANYWHERE = {family: frozenset({whole, *HALVES[family]}) for family, whole in DEFAULT.items()}  #: no network that neighbours are of
 UNICAST = 1  #: RTN_UNICAST: unreachable and its like lead nowhere
 
 #: How uplinks were found: by default routes of the NIC's own table, as ports of the table's VRF, by rules into the table, by main's

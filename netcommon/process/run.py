@@ -9,12 +9,14 @@ import os
 import select
 import signal
 import subprocess
+import threading
 
 from netcommon.process.descendants import MARK, Family, signal_group
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
 #: Between SIGTERM and SIGKILL, and then for the kernel to take the process away (seconds).
 GRACE = 0.5
@@ -73,6 +75,7 @@ def run(
         return Outcome(timed_out=True)
     end = clock() + seconds
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    held = Held()
     source = subprocess.DEVNULL
     try:
         os.set_blocking(writer, True)
@@ -94,9 +97,39 @@ def run(
             if source != subprocess.DEVNULL:
                 os.close(source)
         mark = MARK + b"=" + environment[MARK] if MARK in environment else b""
-        return _watch(child, _Output(reader, limit), end, clock, Family(child.pid, mark, clock, proc))
+        return _watch(child, _Output(reader, limit), end, clock, Family(child.pid, mark, clock, proc), held)
     finally:
         os.close(reader)
+        held.release()
+
+
+class Held:
+    """Hold back the signals that end this process: while it starts a program it does not know yet what it would have to end.
+
+    Handlers are the main thread's (signal(7)); nothing is held back in others, where none runs.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._came: list[tuple[int, FrameType | None]] = []
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGINT):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._before[number] = handler
+                    signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came.append((number, frame))
+
+    def release(self) -> None:
+        """Let them come again, and do what those ask for that have come meanwhile."""
+        before, self._before = self._before, {}
+        came, self._came = self._came, []
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number, frame in came:
+            before[number](number, frame)
 
 
 def _input(given: bytes) -> int:
@@ -128,7 +161,7 @@ class _Output:
         self.kept += chunk[: self.limit - len(self.kept)]
 
 
-def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: Family) -> Outcome:
+def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: Callable[[], float], family: Family, held: Held) -> Outcome:
     """Reads until the child has ended or its time is over, ends what is left, and says how it ended."""
     try:
         handle = os.pidfd_open(child.pid)
@@ -137,6 +170,7 @@ def _watch(child: subprocess.Popen[bytes], output: _Output, end: float, clock: C
         child.wait()
         raise
     try:
+        held.release()
         timed_out = not _follow(handle, output, end, clock)
         last = _end(handle, output, clock, family) if timed_out else clock() + REAP
         # The child is not reaped yet, so its number is still its own, and that of its group.

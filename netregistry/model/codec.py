@@ -182,7 +182,7 @@ def _object(made: Any, strict: bool) -> Reader:
         for name, each in value.items():
             if name not in fields:
                 raise Invalid(below(where, name), each, f"no such field; there are {', '.join(fields)}")
-            found[name] = fields[name](each, below(where, name))
+            found[name] = fields[name](each, f"{where}.{name}" if where else name)
         for name in needed:
             if name not in found:
                 raise Invalid(below(where, name), None, "a value: it is missing")
@@ -198,7 +198,9 @@ def write(value: Any) -> Any:
     """Give the JSON value of an object; every field, also those that have their default."""
     if isinstance(value, tuple):
         fields = getattr(value, "_fields", None)
-        return [write(each) for each in value] if fields is None else {name: write(getattr(value, name)) for name in fields}
+        if fields is None:
+            return [write(each) for each in value]
+        return {name: write(each) if isinstance(each, tuple) else each for name, each in zip(fields, value, strict=True)}
     return value
 
 

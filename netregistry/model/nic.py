@@ -56,6 +56,11 @@ class Nic(NamedTuple):
         return self.network or self.cluster or kinds.NO_SCOPE
 
     @property
+    def goes_ahead(self) -> bool:
+        """Tell whether an operator has said of the NIC what a node must know before its guest comes: options, further addresses."""
+        return bool(self.cluster and (self.options or self.addresses))
+
+    @property
     def label(self) -> str:
         """Name the NIC for people: "web1/0", "web1 net1", or its UUID."""
         which = self.name if self.index is None else f"{self.index}"

@@ -65,6 +65,11 @@ def orphans(view: View) -> Iterator[str]:
             yield from view.members("unheld", scope)
 
 
+def next_end(view: View) -> float:
+    """Give the time at which ``wanted`` will have something that it has not now, if nothing changes and the clock is not set back."""
+    return min(view.first_end(Nic), view.first_end(Claim))
+
+
 def wanted(view: View, now: float) -> tuple[str, ...]:
     """Give the actions that there is something for."""
     found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if view.due(kind, now, 1)]

@@ -130,10 +130,14 @@ class Registry:
             raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
-        before = self._lives.get(who.name)
-        if before is not None and before[0] == incarnation and self.local.view.alive(who.name) is not None and self.store.keep(before[1]):
-            return
-        self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+        lease = self._lease(who.name, incarnation)
+        if not (lease and self.store.keep(lease)):
+            self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+
+    def _lease(self, node: str, incarnation: str) -> int:
+        """Give the lease of a node that is alive by it; 0 where it has none."""
+        before = self._lives.get(node)
+        return before[1] if before is not None and before[0] == incarnation and self.local.view.alive(node) is not None else 0
 
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
@@ -150,7 +154,6 @@ class Registry:
                 self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
                 self.store.renew()
             self.store.tick()
-        self.local.catch_up()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
@@ -158,13 +161,16 @@ class Registry:
             self._leader = self.local.run(self.local.leader.elected(LEADING))
         if self._leader:
             self.local.work()
+        else:
+            self.local.catch_up()
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        nodes, lives, view = self.streams.nodes(), self._lives, self.local.view
-        kept = self.store.keep_all([lives[node][1] for node, incarnation in nodes.items() if lives.get(node, ("", 0))[0] == incarnation])
+        nodes = self.streams.nodes()
+        leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
+        kept = self.store.keep_all(tuple(filter(None, leases.values())))
         for node, incarnation in nodes.items():
-            if lives.get(node, ("", 0))[0] == incarnation and lives[node][1] in kept and view.alive(node) is not None:
+            if leases[node] in kept:
                 continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)

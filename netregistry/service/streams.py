@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 PARTS = 10  #: in which all streams are given a sign of life: requests come in between
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes one for each line
 BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
 
 
@@ -71,6 +72,7 @@ class Streams:
         self.cut = 0  #: hearers that were too slow
         self.ended = False  #: no more are opened
         self._most = most
+        self._sign: tuple[str, list[bytes]] = "", []  # the latest sign of life: of which revision, and its line
         self._channels: dict[Channel, None] = {}
         self._of: dict[str, dict[Channel, None]] = {}  # by their node
 
@@ -137,9 +139,11 @@ class Streams:
 
     def beat(self, view: View, channels: Iterable[Channel] | None = None) -> None:
         """Send signs of life, to all or to some, which say up to which revision all was told."""
-        line = [_encoded(Line("ready", revision=f"{view.epoch}:{view.revision}"))]
+        revision = f"{view.epoch}:{view.revision}"
+        if revision != self._sign[0]:
+            self._sign = revision, [_encoded(Line("ready", revision=revision))]
         for channel in self.all() if channels is None else channels:
-            self._send(channel, line)
+            self._send(channel, self._sign[1])
 
     def _send(self, channel: Channel, lines: list[bytes]) -> None:
         if not lines:
@@ -158,14 +162,14 @@ class Streams:
 
 
 def _cached(lines: Iterable[Line], known: dict[Line, bytes]) -> Iterator[bytes]:
-    """Encode lines; what several nodes are told once: a line of one commit is known by all but its value."""
+    """Encode lines; what several nodes are told once: a line of one commit is known by all but what it holds."""
     for line in lines:
-        key = line._replace(value=None)
+        key = line._replace(value=None, beside=None)
         if key not in known:
             known[key] = _encoded(line)
         yield known[key]
 
 
 def _encoded(line: Line) -> bytes:
-    fields = {name: value for name, value in line._asdict().items() if value not in ("", None) or name == "event"}
-    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+    fields = {name: value for name, value in zip(line._fields, line, strict=True) if value not in ("", None) or name == "event"}
+    return _ENCODER.encode(fields).encode("ascii") + b"\n"

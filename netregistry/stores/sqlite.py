@@ -47,7 +47,7 @@ from netregistry.stores.sqlite_file import (
     synchronise_folder,
     translated,
 )
-from netregistry.stores.sqlite_watch import SqliteWatch
+from netregistry.stores.sqlite_watch import SqliteWatch, batches, behind
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class SqliteStore:
             self._granted = int(self._database.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0])
         now = self._now()
         self._leases = {number: (seconds, now + seconds) for number, seconds in leases}
+        self._soonest = now  # none of them ends before
+        self._newest = Batch(0, ())  # the latest commit, if it was done by us
         self._unused: dict[int, None] = {}  # leases with which nothing was written yet: they are not in the file
 
     @property
@@ -163,7 +165,7 @@ class SqliteStore:
         low = max(checked_prefix(prefix), checked_prefix(after))
         more_than = ">" if after and after >= prefix else ">="
         where = f"key {more_than} ? AND key < ?"
-        bounds = (low, _behind(prefix))
+        bounds = (low, behind(prefix))
         self._let_copy()
         with self._reading() as database:
             if revision > self._revision:
@@ -199,16 +201,16 @@ class SqliteStore:
                     if (row[0] if row else 0) != expected:
                         raise Conflict(key, row[0] if row else 0)
                 used = {change.lease: None for change in changes if isinstance(change, Put) and change.lease in self._unused}
-                rows = [(lease, self._leases[lease][0]) for lease in used]
-                database.executemany("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", rows)
+                for lease in used:
+                    database.execute("INSERT OR REPLACE INTO leases (id, seconds) VALUES (?, ?)", (lease, self._leases[lease][0]))
                 done = self._change(database, changes)
             for lease in used:
                 del self._unused[lease]
             return self._made(done)
 
-    def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> int:
-        """Do the changes in the transaction that is open; return the revision that it has when it is committed."""
-        revision, place = self._revision + 1, 0
+    def _change(self, database: sqlite3.Connection, changes: Sequence[Put | Delete]) -> Batch:
+        """Do the changes in the transaction that is open; return what it is when it is committed."""
+        revision, done = self._revision + 1, list[Changed]()
         for change in changes:
             if isinstance(change, Put):
                 value: bytes | None = change.value
@@ -218,17 +220,18 @@ class SqliteStore:
                 value = None
                 if not database.execute("DELETE FROM items WHERE key = ?", (change.key,)).rowcount:
                     continue
-            database.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (revision, place, change.key, value))
-            place += 1
-        if not place:
-            return self._revision
+            database.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", (revision, len(done), change.key, value))
+            done.append(Changed(change.key, value))
+        if not done:
+            return Batch(self._revision, ())
         database.execute("UPDATE facts SET value = ? WHERE name = 'revision'", (revision,))
-        return revision
+        return Batch(revision, tuple(done))
 
-    def _made(self, revision: int) -> int:
-        self._revision = revision
-        self._news.notify_all()
-        return revision
+    def _made(self, batch: Batch) -> int:
+        if batch.changes:
+            self._revision, self._newest = batch.revision, batch
+            self._news.notify_all()
+        return batch.revision
 
     def compact(self, revision: int) -> None:
         with self._lock:
@@ -266,24 +269,25 @@ class SqliteStore:
 
     def since(self, prefix: str, start: int, seconds: float, ended: Callable[[], bool]) -> tuple[Batch, ...]:
         """Wait for commits from ``start`` on; give some of them, and how far they reach as a heartbeat at the end. For SqliteWatch."""
-        with self._news:
-            self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
+        with self._lock:
+            if seconds > 0:
+                self._news.wait_for(lambda: self._closed or ended() or self._revision >= start or self._floor >= start, seconds)
             if self._closed or ended():
                 raise Lost("the store was closed" if self._closed else "the watch was closed")
             if start <= self._floor:
                 raise Compacted(self._floor)
             last = min(self._revision, start + AT_ONCE - 1)
+            if last < start:
+                return (Batch(start - 1, ()),)  # as it mostly is: a service asks this before and after whatever it does
+            if start == self._newest.revision:  # as it is after each commit, for whoever has made it
+                return (Batch(start, tuple(change for change in self._newest.changes if change.key.startswith(prefix))),)
             with self._reading() as database:
                 rows = database.execute(
                     "SELECT revision, key, value FROM versions WHERE revision BETWEEN ? AND ? AND key >= ? AND key < ? "
                     "ORDER BY revision, place",
-                    (start, last, prefix, _behind(prefix)),
-                ).fetchall()
-        found: dict[int, list[Changed]] = {}
-        for revision, key, value in rows:
-            found.setdefault(revision, []).append(Changed(key, value))
-        batches = tuple(Batch(revision, tuple(changes)) for revision, changes in found.items())
-        return batches if batches and batches[-1].revision == last else (*batches, Batch(max(last, start - 1), ()))
+                    (start, last, prefix, behind(prefix)),
+                )
+                return batches(rows.fetchall(), last)
 
     def wake(self) -> None:
         """Let every watch look whether it has ended."""
@@ -300,6 +304,7 @@ class SqliteStore:
             self._granted += 1  # it is written with what is written first with it: one that nobody has used may be another's after a crash
             self._unused[self._granted] = None
             self._leases[self._granted] = (seconds, self._now() + seconds)
+            self._soonest = min(self._soonest, self._now() + seconds)
             return self._granted
 
     def keep(self, lease: int) -> bool:
@@ -343,17 +348,20 @@ class SqliteStore:
             self._leases = {number: (seconds, now + seconds) for number, (seconds, _until) in self._leases.items()}
 
     def tick(self) -> float:
-        """End the leases whose time is over; give the seconds until the next one ends, infinity where there is none.
+        """End the leases whose time is over; give the seconds until one may end again, infinity where there is none.
 
         SQLite does nothing by itself: whoever has the store open calls this in time. Thousands end together where a service was held up.
         """
         with self._lock:
             self._open()
             self.in_place()
-            over = [number for number, (_seconds, until) in self._leases.items() if until <= self._now()]
-            for place in range(0, len(over), AT_ONCE):
-                self._end(over[place : place + AT_ONCE])
-            return min((until - self._now() for _seconds, until in self._leases.values()), default=float("inf"))
+            now = self._now()
+            if self._soonest <= now:
+                over = [number for number, (_seconds, until) in self._leases.items() if until <= now]
+                for place in range(0, len(over), AT_ONCE):
+                    self._end(over[place : place + AT_ONCE])
+                self._soonest = min((until for _seconds, until in self._leases.values()), default=float("inf"))
+            return self._soonest - self._now()
 
     # -- the file
 
@@ -494,8 +502,3 @@ class SqliteStore:
         if self._database.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._database.execute("ROLLBACK")
-
-
-def _behind(prefix: str) -> str:
-    """Give a text that is greater than every key below ``prefix``: keys are ASCII."""
-    return prefix + "\x7f"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests.bench.nics import Measured
@@ -19,9 +19,13 @@ FIRST = 0x10000  #: the first number of NICs that come and go
 _numbers: Iterator[int] = itertools.count(FIRST)
 
 
-def through(place: Place, mode: str, subject: Subject, checked: bool = False) -> dict[str, Spent]:
-    """One NIC up and down. Making its tap and ending it (15 ms, the kernel's) is not counted. Raises RuntimeError."""
+def through(
+    place: Place, mode: str, subject: Subject, checked: bool = False, before: Callable[[Measured], None] | None = None
+) -> dict[str, Spent]:
+    """One NIC up and down. Making its tap and ending it (15 ms, the kernel's) is not counted, nor ``before``. Raises RuntimeError."""
     nic = Measured(mode, next(_numbers), subject.guard)
+    if before is not None:
+        before(nic)
     tap = Tap(nic.tap)
     try:
         place.quiet()

@@ -97,7 +97,7 @@ def test_a_device_and_a_port(world: World) -> None:
     world.bridge("br0")
     assert do(world, SetLink(index(world, "br0"), up=True), SetLink(tap, master=index(world, "br0"))) == [0, 0]
     found = view(world).device_state(index(world, "br0"))
-    assert found is not None and found.bridge is not None and not found.bridge.stp and found.bridge.nf_call == (False, False)
+    assert found is not None and found.bridge is not None and not found.bridge.stp and found.bridge.nf_call == (False, False, False)
     port = view(world).device_state(tap)
     assert port is not None and port.port is not None and port.port._replace(state=3) == PortState()
     assert view(world).device_state(99) is None

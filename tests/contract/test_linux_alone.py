@@ -298,7 +298,22 @@ def test_a_chain_of_several_devices(host: LinuxHost) -> None:
 
 def test_states_of_a_bridge_and_its_ports(host: LinuxHost) -> None:
     """Read what bridge(8) has set, and whether there is a carrier."""
-    run("ip", "link", "set", "br0", "type", "bridge", "group_fwd_mask", "0x4000", "mcast_querier", "1", "nf_call_ip6tables", "1")
+    run(
+        "ip",
+        "link",
+        "set",
+        "br0",
+        "type",
+        "bridge",
+        "group_fwd_mask",
+        "0x4000",
+        "mcast_querier",
+        "1",
+        "nf_call_ip6tables",
+        "1",
+        "nf_call_arptables",
+        "1",
+    )
     run("ip", "link", "set", "up0", "master", "br0")
     wait_until(lambda: ask("bridge", "-j", "link", "show", "dev", "up0")[0]["state"] == "forwarding", 5, "up0 forwards")
     run("bridge", "link", "set", "dev", "up0", "hairpin", "on", "locked", "on", "bcast_flood", "off", "state", "2")
@@ -308,7 +323,7 @@ def test_states_of_a_bridge_and_its_ports(host: LinuxHost) -> None:
     assert state.port == PortState(LEARNING, True, True, False, True, True, False, 8)
     run("ip", "link", "set", "br0", "arp", "off", "promisc", "on", "type", "bridge", "ageing_time", "0")
     bridge = host.view().device_state(index(host, "br0"))
-    assert bridge is not None and bridge.bridge == BridgeState(False, 0x4000, True, True, (False, True), ageing=False)
+    assert bridge is not None and bridge.bridge == BridgeState(False, 0x4000, True, True, (False, True, True), ageing=False)
     assert (bridge.arp, bridge.promiscuous, state.arp, state.promiscuous) == (False, True, True, False)
 
 

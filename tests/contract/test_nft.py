@@ -87,7 +87,9 @@ def everything(world: World) -> tuple[object, ...]:
     """What is in our table, in an order of its own."""
     now = view(world)
     assert sorted(now.nft_tables(NETDEV)) == sorted(world.host.snapshot().nft_tables(NETDEV))
-    chains = sorted(chain for chain in now.nft_chains(NETDEV) if chain.table == TABLE.name)
+    chains = sorted(now.nft_chains_of(NETDEV, TABLE.name))
+    assert chains == sorted(world.host.snapshot().nft_chains_of(NETDEV, TABLE.name))
+    assert chains == sorted(chain for chain in now.nft_chains(NETDEV) if chain.table == TABLE.name)
     rules = sorted(now.nft_rules(NETDEV, TABLE.name), key=lambda rule: rule.chain)
     for chain in chains:
         leads = chain.name.encode() + b"\0"

@@ -55,6 +55,11 @@ CASES = {
         f"a static entry leads what is for the guest's MAC {MAC} to up0",
     ),
     "moved": ([f"bridge fdb replace {MAC} dev up0 master static"], "", ""),  # the guest's next frame moves it
+    "its tap has it": (
+        [f"bridge fdb replace {MAC} dev tap0 master"],
+        "",
+        f"a permanent entry of tap0 has br0 take what is for the guest's MAC {MAC}",
+    ),
     "locked": (["bridge link set dev tap0 locked on", "bridge fdb flush dev br0"], "", "tap0 is locked as a port of br0"),
 }
 
@@ -79,3 +84,19 @@ def test_echoes_decide(node: Node, case: str) -> None:
     for _why, remedy in found:
         run(*(back or remedy.partition(",")[0]).split())
     assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == []
+
+
+def test_an_isolated_guest_reaches_the_node(node: Node) -> None:
+    """The bridge's own side is never isolated: that the uplink is may be meant, where the node itself is the guest's way."""
+    node.outside("up0", f"{OUTSIDE}/24")
+    node.bridge("br0", "up0")
+    run("ip", "address", "add", "10.0.0.9/24", "dev", "br0")
+    guest = node.namespaced()
+    run("ip", "link", "add", "tap0", "type", "veth", "peer", "name", "eth0", "address", MAC, "netns", guest.path)
+    guest.run("ip", "link", "set", "eth0", "up")
+    guest.run("ip", "address", "add", f"{GUEST}/24", "dev", "eth0")
+    done = rundoor("kvm-ifup", {**NIC, "TAGS": "netcommon:0:isolated"})
+    assert (done.status, done.stderr) == (0, "")
+    run("bridge", "link", "set", "dev", "up0", "isolated", "on")
+    assert reaches(guest, "10.0.0.9") == ["10.0.0.9"] and reaches(guest, OUTSIDE) == []
+    assert lost() == [] and drift() == []

@@ -185,3 +185,17 @@ def test_two_halves_are_a_default_route(node: Node, table: str) -> None:
     run("ip", "-6", "route", "del", "::/1", "table", table or "main")
     assert drift() == []  # it stays on the uplink that it was found by
     assert any("no uplink of table" in line for line in idle())
+
+
+def test_a_second_uplink_that_must_not_route(node: Node) -> None:
+    """A default route of a higher metric, such as a management network's: packets go by the other, and its setting is the site's."""
+    site = Site(node, "")
+    up(site)
+    run("ip", "link", "add", "mgmt0", "type", "veth", "peer", "name", "far0")
+    for device in ("mgmt0", "far0"):
+        run("ip", "link", "set", device, "up")
+    run("ip", "address", "add", "172.16.0.2/24", "dev", "mgmt0")
+    run("ip", "route", "add", "default", "via", "172.16.0.1", "dev", "mgmt0", "metric", "1000")
+    sysctl("net/ipv4/conf/mgmt0/forwarding", "0")
+    assert passing(site) == {4, 6} and lost() == []
+    assert [each for each in findings(Paths()) if "mgmt0" in each.text] == []

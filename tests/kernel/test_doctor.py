@@ -9,7 +9,7 @@ import pytest
 
 from netcommon.doctor import Finding, findings
 from runtime.paths import Paths
-from tests.support.netns import run
+from tests.support.netns import run, sysctl
 from tests.support.node import Node
 from tests.support.routed import Site
 
@@ -75,3 +75,17 @@ def test_forwarding_as_the_kernel_has_it(node: Node, tmp_path: Path) -> None:
     (finding,) = [one for one in seen(tmp_path, "forwarding") if "ipv6" in one.text]
     run(*shlex.split(finding.remedy.split(",")[0]))
     assert not [one for one in seen(tmp_path, "forwarding") if "all.forwarding" in one.text]
+
+
+def test_filters_that_one_bridge_calls(node: Node, tmp_path: Path) -> None:
+    """br_netfilter heeds a bridge's own setting as well; the remedy, as it stands."""
+    node.bridge("br0")
+    for name in ("iptables", "ip6tables", "arptables"):
+        sysctl(f"net/bridge/bridge-nf-call-{name}", "0")
+    assert seen(tmp_path, "netfilter") == []
+    run("ip", "link", "set", "br0", "type", "bridge", "nf_call_ip6tables", "1", "nf_call_arptables", "1")
+    found = seen(tmp_path, "netfilter")
+    assert [finding.text.partition(" is 1")[0] for finding in found] == ["nf_call_ip6tables of br0", "nf_call_arptables of br0"]
+    for finding in found:
+        run(*shlex.split(finding.remedy.partition(": ")[2]))
+    assert seen(tmp_path, "netfilter") == []

@@ -17,6 +17,7 @@ from runtime.environment import nic_from_environment
 from runtime.locks import number
 from runtime.paths import Paths
 from tests.support import loads
+from tests.support.joined import said
 from tests.support.netns import ask, run, slowness, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -337,6 +338,16 @@ def test_what_a_door_loads(br0: Node) -> None:
     rundoor("kvm-ifdown", GOOD, "tap0", "hot-remove")
 
 
+@pytest.mark.parametrize("options", [{}, {"isolated": "no"}], ids=["nothing", "an option"])
+def test_what_a_door_loads_on_a_node_that_has_joined_a_registry(br0: Node, options: dict[str, str]) -> None:
+    """One module more, whether it wants an option of the NIC or not: what ends, is under way or is damaged is looked at by others."""
+    nic = {**GOOD, "TAGS": "netcommon:0:isolated:no"}
+    without = [_loaded(_imports(door, nic)) for door in ("kvm-ifup", "kvm-ifdown")]
+    said(UUID, options)
+    joined = [_loaded(_imports(door, nic)) for door in ("kvm-ifup", "kvm-ifdown")]
+    assert [more - less for more, less in zip(joined, without, strict=True)] == [{"runtime.kept"}, {"runtime.kept"}]
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_what_a_door_loads_for_open_vswitch(node: Node, ovs: OpenVswitch, guarded: bool) -> None:
     """Nothing that starts a process is in it, with the spoof guard neither."""
@@ -349,14 +360,18 @@ def test_what_a_door_loads_for_open_vswitch(node: Node, ovs: OpenVswitch, guarde
 
 
 def _loads(door: str, variables: dict[str, str], bare: set[str], how: str = "") -> set[str]:
-    code = ["-X", "importtime", "-IS", str(HOOKS / "cold" / door), "tap0", *(["hot-remove"] if door == "kvm-ifdown" else [])]
-    done = execute(["/usr/bin/python3", *code], {**BASE, **variables})
+    done = _imports(door, variables)
     assert done.status == 0 and "netcommon.lifecycle.execute" in _loaded(done), done.stderr[-500:]
     loaded, mode = _loaded(done) - bare, variables["MODE"]
     others = {name for name in loaded for start in loads.ELSEWHERE[mode] if f"{name}.".startswith(f"{start}.")}
     assert (loaded & loads.DEAR, others) == (set(), set()), (door, mode)
     assert len(loaded) <= loads.MOST[mode + how, door.removeprefix("kvm-if")], (door, mode, len(loaded), sorted(loaded))
     return loaded
+
+
+def _imports(door: str, variables: dict[str, str]) -> Outcome:
+    code = ["-X", "importtime", "-IS", str(HOOKS / "cold" / door), "tap0", *(["hot-remove"] if door == "kvm-ifdown" else [])]
+    return execute(["/usr/bin/python3", *code], {**BASE, **variables})
 
 
 def _loaded(done: Outcome) -> set[str]:

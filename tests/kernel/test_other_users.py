@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,17 @@ def test_what_others_may_run(up: Node) -> None:
     assert "tap9" in as_nobody(OPEN[0]).stdout
     listed = subprocess.run(["ls", "/run/netcommon/instances"], user=NOBODY, group=NOBODY, capture_output=True, text=True, check=True)
     assert listed.stdout == "web0\n" and "web0" in run("ip", "link", "show", "tap0")
+
+
+def test_doctor_takes_no_nic_for_one_without_a_record(up: Node) -> None:
+    """Records that it may not read are there; what it says to do is to run it as root."""
+    run("ip", "rule", "add", "iif", "tap8", "lookup", "100", "protocol", "174")
+    said = as_nobody("doctor --json")
+    found = [each for each in json.loads(said.stdout)["findings"] if each["topic"] in ("records", "leftovers")]
+    assert [(each["topic"], each["remedy"]) for each in found] == [("records", "run netcommon doctor as root")]
+    root = subprocess.run([str(VENV / "bin/netcommon"), "doctor", "--json"], capture_output=True, text=True, check=False)
+    (finding,) = [each for each in json.loads(root.stdout)["findings"] if each["topic"] in ("records", "leftovers")]
+    assert "iif tap8" in finding["text"]
 
 
 def test_the_page_says_so() -> None:

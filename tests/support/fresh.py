@@ -1,6 +1,6 @@
-"""Runs the README's two commands where nothing of ours has ever been: tests/fresh [--keep] [demo|run]... [-- ARGUMENT...]
+"""Runs the README's commands where nothing of ours has ever been: tests/fresh [--keep] [demo|cluster|run]... [-- ARGUMENT...]
 
-    tests/fresh                      examples/demo and tests/run
+    tests/fresh                      examples/demo, examples/cluster guests and tests/run
     tests/fresh demo                 one of them
     tests/fresh run -- --lane unit   what follows "--" goes to tests/run
 
@@ -36,7 +36,7 @@ from tests.support.bootstrap import HELP, ROOT, SetupFailed, command, say
 SUITE = "bookworm"
 #: The clone's place in the root, where somebody who is root would have it.
 PLACE = "root/netcommon"
-COMMANDS = {"demo": "examples/demo", "run": "tests/run"}
+COMMANDS = {"demo": "examples/demo", "cluster": "examples/cluster guests", "run": "tests/run"}
 PROGRAMS = {"git": "git", "mmdebstrap": "mmdebstrap", "unshare": "util-linux"}
 #: Variables that say how to download. All of pip's go along too.
 VARIABLES = re.compile(r"((https?|ftp|all|no)_proxy|PIP_.*|SSL_CERT_(FILE|DIR)|(CURL|REQUESTS)_CA_BUNDLE|TERM)", re.I)
@@ -51,7 +51,7 @@ DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stder
 READ = ("/usr/lib/modules",)
 INSIDE = "--inside"
 NAMESPACES = ("--mount", "--mount-proc", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--propagation", "private")
-USAGE = "usage: tests/fresh [--keep] [demo|run]... [-- ARGUMENT of tests/run...]"
+USAGE = "usage: tests/fresh [--keep] [demo|cluster|run]... [-- ARGUMENT of tests/run...]"
 
 
 class Wanted(NamedTuple):
@@ -168,7 +168,7 @@ def run(root: Path, name: str, extra: Iterable[str]) -> Ended:
     environ = variables(os.environ)
     texts = [path.read_text(errors="replace") for path in pip_files(root)]
     paths = json.dumps([*READ, *local_paths([*texts, *environ.values()])])
-    inner = [sys.executable, "-m", "tests.support.fresh", INSIDE, str(root), paths, f"./{COMMANDS[name]}", *extra]
+    inner = [sys.executable, "-m", "tests.support.fresh", INSIDE, str(root), paths, *f"./{COMMANDS[name]}".split(), *extra]
     begun = time.monotonic()
     status = confined(inner, environ)
     return Ended(COMMANDS[name], status, time.monotonic() - begun)

@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
@@ -21,6 +21,7 @@ from netagent.sync.messages import (
     Ask,
     AskNode,
     Beat,
+    Check,
     Close,
     Did,
     Drop,
@@ -30,6 +31,8 @@ from netagent.sync.messages import (
     Failed,
     Failure,
     Hello,
+    Keep,
+    Left,
     Line,
     List,
     Local,
@@ -87,6 +90,7 @@ class Node:
         self.networks: dict[str, str] = {}
         self.document: Any = None
         self.trouble = ""  #: of inventories
+        self.full = False  #: nothing can be written
         self.machine: Machine | None = None
         self.life = 0
         self.alarms: dict[str, str] = {}
@@ -160,7 +164,7 @@ class Node:
             self.later(lambda: self.looked(request))
         elif isinstance(request, Survey):
             self.later(self.surveyed)
-        elif isinstance(request, Apply | Drop | SetNetwork | DropNetwork | Retain):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self.later(lambda: self.do(request), 1.0)
         elif isinstance(request, Save):
             self.document = json.loads(json.dumps(request.document))
@@ -215,6 +219,9 @@ class Node:
         if world.faulty and world.chance.random() < 0.1:
             return Did(job.key, "", again=True)
         uuid = job.key[1]
+        if self.full and not isinstance(job, Check):
+            revision = job.wanted.revision if isinstance(job, Apply | Keep) else job.revision
+            return Did(job.key, revision, refused="the disk is full", host=True, again=isinstance(job, Retain))
         if isinstance(job, Apply):
             guest = self.guests.get(uuid)
             if guest is not None and uuid in world.stubborn and any(each.name == "firewall" for each in job.wanted.options):
@@ -223,21 +230,42 @@ class Node:
             if guest is not None:
                 guest.force, guest.applied = job.wanted.options, job.wanted.revision
             return Did(job.key, job.wanted.revision)
+        if isinstance(job, Keep):
+            if uuid in self.guests:
+                return Did(job.key, job.wanted.revision, up=True)
+            self.disk[uuid] = job.wanted
+            return Did(job.key, job.wanted.revision)
+        if isinstance(job, Check):
+            lost = [("nic", each) for each, wanted in job.nics.items() if self.disk.get(each) != wanted]
+            lost += [("network", each) for each, revision in job.networks.items() if self.networks.get(each) != revision]
+            return Did(job.key, "", left=tuple(map(Left, lost)))
+        left = []
         if isinstance(job, SetNetwork):
             self.networks[uuid] = job.revision
         elif isinstance(job, DropNetwork):
             self.networks.pop(uuid, None)
         elif isinstance(job, Drop):
-            if uuid not in self.guests:
-                self.disk.pop(uuid, None)
+            if uuid in self.guests and uuid in self.disk:
+                return Did(job.key, job.revision, up=True)
+            self.disk.pop(uuid, None)
         else:
-            self.disk = {each: wanted for each, wanted in self.disk.items() if each in job.nics or each in self.guests}
+            going = [each for each in self.disk if each not in job.nics]
+            left = [Left(("nic", each)) for each in going if each in self.guests]
+            self.disk = {each: wanted for each, wanted in self.disk.items() if each not in going or each in self.guests}
             self.networks = {each: at for each, at in self.networks.items() if each in job.networks}
-        return Did(job.key, job.revision)
+        return Did(job.key, job.revision, left=tuple(left))
 
 
 def mac_of(uuid: str) -> str:
     return f"aa:00:00:00:00:0{uuid[7]}"
+
+
+class Removal(NamedTuple):
+    """A deletion that ``by`` has heard of, who asked for nothing meanwhile; others may know of it from its commit on. Seconds."""
+
+    by: str
+    committed: float
+    acknowledged: float
 
 
 class World:
@@ -250,7 +278,8 @@ class World:
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.count: dict[str, int] = {}
-        self.acknowledged: dict[tuple[str, str], float] = {}  # what was removed -> when that was acknowledged
+        self.removed: dict[tuple[str, str], float] = {}  # what was removed -> when that was committed
+        self.acknowledged: dict[tuple[str, str], Removal] = {}  # what was removed, and that it was has been acknowledged
         self.stubborn: set[str] = set()
         self.copies: list[tuple[list[tuple[str, bytes]], int]] = []
         self.epoch = self.ticks = 0
@@ -289,7 +318,8 @@ class World:
 
     def open(self) -> None:
         self.registry = Registry(self.store, "1.2", Lines(), Limits(), lambda: self.time)
-        self.judge = self.store.watch("", self.registry.local.view.revision + 1)
+        self.looked = self.registry.local.view.revision
+        self.judge = self.store.watch("", self.looked + 1)
 
     def down(self) -> None:
         """Kill the registry: streams are cut off where they are."""
@@ -309,6 +339,7 @@ class World:
         self.store = SqliteStore.create(":memory:", f"epoch{self.epoch}", lambda: self.time)
         for place in range(0, len(items), 100):
             self.store.commit((), [Put(key, value) for key, value in items[place : place + 100]])
+        self.removed.clear()
         self.acknowledged.clear()  # what was acknowledged since the copy is not so any more
         self.open()
 
@@ -322,9 +353,12 @@ class World:
         return response
 
     def look(self) -> None:
-        """Judge what was committed."""
+        """Judge what was committed: the registry has taken it in by now."""
+        if self.registry is not None and self.registry.local.view.revision == self.looked:
+            return
         while (batch := self.judge.next(0.0)).changes:
             self.judged(batch)
+        self.looked = batch.revision
 
     def judged(self, batch: Batch) -> None:
         changed = {change.key: change.value for change in batch.changes}
@@ -337,9 +371,18 @@ class World:
             kind, _, rest = key.partition("/")
             if kind in ("nics", "seen") and value is not None and request:
                 gone = self.acknowledged.get((kind, rest))
-                assert gone is None or made(request) >= int(gone * 1000), "a write from before was accepted after an acknowledged deletion"
+                writer = rest.partition("/")[0] if kind == "seen" else json.loads(changed[f"history/{request}"] or b"")["who"]["name"]
+                after = gone is None or made(request) >= int((gone.acknowledged if writer == gone.by else gone.committed) * 1000)
+                assert after, "a write from before was accepted after an acknowledged deletion"
+            if kind in ("nics", "seen") and value is None:
+                self.removed[kind, rest] = self.time
             if kind == "nics" and value is None and request:
                 self.deleted(rest, json.loads(changed[f"history/{request}"] or b""))
+
+    def acknowledge(self, what: tuple[str, str], by: str) -> None:
+        """Note that somebody has heard that something is removed: from here on a write that was made before counts no more."""
+        if what in self.removed:
+            self.acknowledged[what] = Removal(by, self.removed[what], self.time)
 
     def deleted(self, uuid: str, entry: Any) -> None:
         """No node has deleted what somebody says to be alive."""
@@ -352,11 +395,10 @@ class World:
     def tick(self) -> None:
         if self.registry is not None:
             self.registry.tick()
-            self.look()
             self.ticks += 1
             if self.ticks % 3 == 0:
                 self.registry.beat()
-                self.look()
+            self.look()
             self.pump()
         self.at(self.time + 2.0, self.tick)
 
@@ -376,10 +418,10 @@ class World:
                 if node.life == life and not given[0]:
                     given[0] = True
                     if isinstance(event, Answered) and isinstance(request, Ask) and request.method == "DELETE":
-                        self.acknowledged["nics", request.uuid] = self.time
+                        self.acknowledge(("nics", request.uuid), node.uuid)
                     if isinstance(event, Answered) and isinstance(request, Send):
                         for uuid in request.body["removed"]:
-                            self.acknowledged["seen", f"{node.uuid}/{uuid}"] = self.time
+                            self.acknowledge(("seen", f"{node.uuid}/{uuid}"), node.uuid)
                     node.tell(event)
 
             if not (self.faulty and self.chance.random() < 0.05):
@@ -462,7 +504,7 @@ class World:
 
     def cut(self, node: Node, channel: Channel) -> None:
         """End a stream in the middle of what it says."""
-        lines = channel.take().splitlines()
+        lines = channel.take().decode("ascii").splitlines()
         self.lines(node, lines[: self.chance.randrange(len(lines) + 1)], Failure("", "cut off"))
 
     def pump(self) -> None:
@@ -476,14 +518,16 @@ class World:
                 self.close(channel)
                 self.cut(node, channel)
                 continue
-            ended, lines = channel.ended, channel.take().splitlines()
+            if not (channel.waiting or channel.ended):
+                continue
+            ended, lines = channel.ended, channel.take().decode("ascii").splitlines()
             if ended and not lines:
                 node.channel = None
                 self.lines(node, [], Failure("", ended))
             elif lines:
                 self.lines(node, lines)
 
-    def lines(self, node: Node, lines: list[bytes], end: Failure | None = None) -> None:
+    def lines(self, node: Node, lines: list[str], end: Failure | None = None) -> None:
         life = node.life
         node.arrives = max(node.arrives, self.time + self.delay())
 

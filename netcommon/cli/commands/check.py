@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.names import chosen, complete
 from netcommon.cli.output import answer, json_option, say
@@ -17,10 +18,11 @@ from netcommon.lifecycle.context import Node, Outcome
 from netcommon.lifecycle.unguarded import UNGUARDED
 from netcommon.views.topology.gather import examine
 from netcommon.views.topology.model import Drift
-from runtime.errors import TEMPORARY, HostRefused
+from runtime.errors import TEMPORARY, HostRefused, NetcommonError
 from runtime.record import CHANGING, CLOSING, UP, Record
 
 DRIFT = 1  #: exit status
+PASSES_NOT = "not all of its traffic passes"
 
 #: What was found of one NIC, and of what it cannot be told whether it holds, with why.
 Found = tuple[Report, tuple[Drift, ...]]
@@ -105,7 +107,7 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
         return head + f"{record.state}, but {report.taken_down or 'the device is gone'}: netcommon gc cleans up after it"
     state = "drifted" if report.drift or report.unknown else "not all of it can be told"
     if report.dropped and state != "drifted":
-        state = "all of it holds, but not all of its traffic passes"
+        state = f"all of it holds, but {PASSES_NOT}"
     lines = [head + (state if record.state == UP else f"{record.state}, not up")]
     lines += [f"  {does}: {differs}" for does, differs in report.drift]
     lines += [f"  {kind}: {_unknown(kind)}" for kind in report.unknown]
@@ -113,6 +115,12 @@ def _text(report: Report, untold: tuple[Drift, ...]) -> str:
     lines += [f"  {why}: {remedy}" for why, remedy in report.dropped]
     lines += idle
     return "\n".join(lines)
+
+
+def _lost(report: Report) -> str:
+    """Say of a NIC of which repair changes nothing why its traffic does not pass all the same, and what helps; "" where it does."""
+    found = "; ".join(f"{why}: {remedy}" for why, remedy in report.dropped)
+    return f", but {PASSES_NOT}, which repair does not mend: {found}" if found else ""
 
 
 def _unknown(kind: str) -> str:
@@ -138,23 +146,34 @@ def repair(ctx: click.Context, names: tuple[str, ...], every: bool, dry_run: boo
     if bool(names) == every:
         raise click.UsageError("name NICs, or give --all: one of the two")
     node = app.node(strict=False, readonly=dry_run)
-    ended = dict(end_due(node, app.call()))
+    ended = dict(end_due(node, app.call(), signals.passes))
     reports = _reports(app, node, names, progress)
     if every:  # gc's, not ours
         reports = [found for found in reports if found[0].alive and found[0].record.state in (UP, CLOSING, CHANGING)]
+    before = {
+        uuid: (became.text.partition(": ")[2], UNKEPT if isinstance(became, OthersKept) else OVER)
+        for uuid, became in ended.items()
+        if isinstance(became, Outcome) and became.changed
+    }
     if dry_run:
-        before = {
-            uuid: (became.text.partition(": ")[2], UNKEPT if isinstance(became, OthersKept) else OVER)
-            for uuid, became in ended.items()
-            if isinstance(became, Outcome) and became.changed
-        }
         ctx.exit(_foretell(app, node, reports, before, as_json))
     results = Results()
     mended = repair_all(node, [report.record.key for report, _untold in reports], lambda record: app.call(nic=record.nic))
 
     def work(found: Found) -> None:
-        with results.of(found[0].record.nic):
-            results.became(next(mended)[1])
+        record = found[0].record
+        with results.of(record.nic):
+            became = next(mended)[1]
+            if isinstance(became, Outcome) and not became.changed:
+                became = became._replace(text=became.text + _lost(found[0]))
+            results.became(became)
+            unended = ended.get(record.uuid)
+            if isinstance(unended, NetcommonError):
+                raise unended
+            if record.uuid in before and isinstance(became, Outcome):
+                what, why = before[record.uuid]
+                more = f"; {became.text}" if became.changed else _lost(found[0])
+                results.done(Outcome(True, f"{record.nic.label} on {record.device}: {what} ({why}){more}"))
 
     each(reports, work, "repair", progress)
     ctx.exit(results.show(as_json))
@@ -178,9 +197,10 @@ def _foretell(app: App, node: Node, reports: Sequence[Found], before: Mapping[st
         rows = zip(reports, found, results.rows, strict=True)
         answer("check", nics=[_document(*report) | _of(told) | {"error": row["error"]} for report, told, row in rows])
         return results.status
-    for told in filter(None, found):
-        if told.steps or not told.refused:
-            say("\n".join([told.text, *(f"  {does}  # {differs}" for does, differs in told.steps)]))
+    for (report, _untold), told in zip(reports, found, strict=True):
+        if told is not None and (told.steps or not told.refused):
+            text = told.text if told.steps else told.text + _lost(report)
+            say("\n".join([text, *(f"  {does}  # {differs}" for does, differs in told.steps)]))
     results.rows = [row for row in results.rows if row["error"]]
     if results.rows:
         return results.show(as_json)

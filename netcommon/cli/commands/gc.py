@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.cli.progress import progress_option, steps
@@ -30,7 +31,12 @@ def gc(ctx: click.Context, dry_run: bool, progress: bool, as_json: bool) -> None
     app: App = ctx.obj
     node = app.node(strict=False, readonly=dry_run)
     with steps("gc", wanted=progress) as step:
-        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, step)
+
+        def told(text: str) -> None:
+            signals.between()
+            step(text)
+
+        found = collect(node, app.call(DEVICE_GONE, seconds=LIMIT), dry_run, told, signals.passes)
     if as_json:
         answer("gc", found=[thing._asdict() for thing in found])
     elif found:

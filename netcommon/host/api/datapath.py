@@ -96,7 +96,7 @@ class BridgeState(NamedTuple):
     group_fwd_mask: int = 0
     snooping: bool = True
     querier: bool = False  #: it asks for members of groups itself, or hears somebody who does
-    nf_call: tuple[bool, bool] = (False, False)  #: it calls iptables, ip6tables by itself
+    nf_call: tuple[bool, bool, bool] = (False, False, False)  #: it calls iptables, ip6tables, arptables by itself
     ageing: bool = True  #: it learns; False: entries would be of age at once (ageing_time 0), and are not made
     vlan_snooping: bool = False  #: each VLAN has groups of its own (mcast_vlan_snooping)
     mst: bool = False  #: each VLAN has a state by its tree (mst_enabled)
@@ -110,6 +110,8 @@ class OvsForwarding(NamedTuple):
     config: tuple[tuple[int, tuple[str, ...]], ...] = ()
     #: the numbers of the ports whose frames some flow takes on that is no spoof guard's, 0: of all; None: there are too many flows to tell
     taken: frozenset[int] | None = frozenset({0})
+    #: by the numbers of ports: the match of a flow that is not ours and drops all that comes in there, before another takes any of it on
+    dropped: tuple[tuple[int, str], ...] = ()
 
 
 class DeviceState(NamedTuple):

@@ -184,12 +184,19 @@ class OvsPort(NamedTuple):
     burst: int = 0  #: of that, kbit
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
     protected: bool = False  #: read only: it exchanges nothing with other ports that are
-    internal: bool = False  #: read only: its device is made and held by vswitchd, or the kernel's datapath, for the node itself
+    kind: str = ""  #: read only: the type of its interface, such as "internal", "patch", "vxlan", "dpdk"; "" a device that was there
+    members: tuple[str, ...] = ()  #: read only: the interfaces of a bond; told by ovs_bridge_ports, and where all ports are read
+    peer: str = ""  #: read only: of a patch port, the one at its other end, on another bridge; told as ``members``
 
     @property
     def owner(self) -> str:
         """The NIC's UUID if the port bears our mark, else ""."""
         return dict(self.external_ids).get(OVS_MARK, "")
+
+    @property
+    def internal(self) -> bool:
+        """Tell whether its device is made and held by vswitchd, or the kernel's datapath, for the node itself."""
+        return self.kind == "internal"
 
 
 class OvsBridge(NamedTuple):

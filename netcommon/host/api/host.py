@@ -247,6 +247,10 @@ class View(Protocol):
         """The chains of all tables of the family."""
         ...
 
+    def nft_chains_of(self, family: int, table: str) -> Sequence[NftChain]:
+        """Those of ``nft_chains`` that are in one table."""
+        ...
+
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         """The rules of one table, those of a chain in their order."""
         ...

@@ -222,6 +222,10 @@ class Snapshot:
         chains = self._once(("nft chain", family), lambda: {(chain.table, chain.name): chain for chain in self.nft_chains(family)})
         return chains.get((table, name))
 
+    def nft_chains_of(self, family: int, table: str) -> Sequence[NftChain]:
+        chains = self._once(("nft chains of", family), lambda: _grouped(self.nft_chains(family), lambda chain: chain.table))
+        return chains.get(table, [])
+
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         return self._once(("nft rules", family, table), lambda: self._view.nft_rules(family, table))
 

@@ -52,6 +52,9 @@ class NftView:
 
         return [_sane(nfdecode.chain, body) for body in self._nft_dump(nfencode.dump_chains(family))]
 
+    def nft_chains_of(self, family: int, table: str) -> Sequence[NftChain]:
+        return [chain for chain in self.nft_chains(family) if chain.table == table]
+
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         from netcommon.host.nftables import decode as nfdecode
         from netcommon.host.nftables import encode as nfencode

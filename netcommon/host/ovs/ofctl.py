@@ -39,6 +39,9 @@ LIMIT = 64 << 20
 #: What ovs-ofctl prints before a flow's match, besides the cookie, that is no part of what was asked for.
 COUNTING = frozenset({"duration", "n_packets", "n_bytes", "idle_age", "hard_age"})
 
+#: What OpenFlow 1.4 tells of how a flow was added, by whoever used 1.0 or 1.1 for it: it is no part of what the flow is.
+ADDED = frozenset({"reset_counts"})
+OFPP_LOCAL = 65534  #: the bridge's own port (OpenFlow 1.0)
 #: What it prints of a flow that shall go by itself, or be told of when it goes, besides "cookie:0x7", "idle:5".
 FLAGS = frozenset({"send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"})
 
@@ -237,6 +240,8 @@ def read_flow(bridge: str, line: str) -> Flow | None:
         else:
             kept.append(head)  # a time-out: nothing that we ask for
     match, _, actions = rest.rpartition(" actions=") if not rest.startswith("actions=") else ("", "", rest[8:])
+    *flags, match = match.split(" ")
+    kept += [flag for flag in flags if flag not in ADDED]
     fields = [field for field in match.split(",") if field]
     ports = [field.partition("=")[2] for field in fields if field.startswith("in_port=")]
     fields = [*kept, *(field for field in fields if not field.startswith("in_port="))]
@@ -244,7 +249,7 @@ def read_flow(bridge: str, line: str) -> Flow | None:
     return Flow(
         bridge,
         int(counted["cookie"], 16),
-        int(ports[0]) if ports and ports[0].isdecimal() else 0,
+        OFPP_LOCAL if ports == ["LOCAL"] else int(ports[0]) if ports and ports[0].isdecimal() else 0,
         written(table, ",".join(fields), actions),
         int(packets) if packets.isdecimal() else 0,
     )

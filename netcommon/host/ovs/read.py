@@ -91,7 +91,7 @@ class OvsReader:
         """All ports. Raises TryAgain."""
         whole = [
             select("Port", ovsrows.PORT_COLUMNS),
-            select("Interface", ovsrows.INTERFACE_COLUMNS),
+            select("Interface", [*ovsrows.INTERFACE_COLUMNS, ovsrows.OPTIONS]),
             select("Bridge", ["name", "ports"]),
             select("QoS", ovsrows.QOS_COLUMNS),
         ]

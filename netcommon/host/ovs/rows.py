@@ -28,6 +28,7 @@ class Fake(NamedTuple):
 
 PORT_COLUMNS = ["_uuid", "name", "tag", "trunks", "vlan_mode", "external_ids", "interfaces", "fake_bridge", "qos", "protected"]
 INTERFACE_COLUMNS = ["_uuid", "name", "external_ids", "error", "ofport", "type", "ingress_policing_rate", "ingress_policing_burst"]
+OPTIONS = "options"  #: of an Interface row: what a tunnel or a patch port leads to; hooks do not ask for it
 QOS_COLUMNS = ["_uuid", "external_ids", "other_config"]
 
 #: Our keys: of the port that a QoS row was made for, and of the policing that we have set on an Interface row.
@@ -111,7 +112,8 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
     Raises MalformedError, KeyError.
     """
     members = a_set(port["interfaces"])
-    interface = interfaces.get(uuid(members[0])) if len(members) == 1 else None
+    there = [row for each in members if (row := interfaces.get(uuid(each))) is not None]
+    interface = there[0] if there and len(members) == 1 else None
     tag = numbers(port["tag"])
     ofport = numbers(interface["ofport"]) if interface else ()
     ids = a_map(interface["external_ids"]) if interface else ()
@@ -131,7 +133,11 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         burst=number(interface["ingress_policing_burst"]) if interface and limited else 0,
         shaping=_shaping(port, shapers),
         protected=port.get("protected") is True,
-        internal=interface is not None and interface.get("type") == "internal",
+        kind=word(interface.get("type", "")) if interface else "",
+        members=tuple(sorted(word(row["name"]) for row in there)) if len(members) > 1 else (),
+        peer=dict(a_map(interface[OPTIONS])).get("peer", "")
+        if interface and interface.get("type") == "patch" and OPTIONS in interface
+        else "",
     )
 
 

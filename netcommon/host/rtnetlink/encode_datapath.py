@@ -68,7 +68,7 @@ IFA_MULTICAST = 7
 
 IFLA_XDP, XDP_ATTACHED = 43, 2
 STATE, HAIRPIN, PROXY_ARP, PROXY_ARP_WIFI, BCAST_FLOOD, PORT_GROUPS, NEIGH_SUPPRESS, BACKUP, LOCKED = 1, 4, 10, 12, 30, 31, 32, 34, 39
-AGEING, STP, BRIDGE_GROUPS, SNOOPING, QUERIER, CALL4, CALL6, OPTIONS, QUERIER_STATE = 4, 5, 9, 23, 25, 36, 37, 46, 47
+AGEING, STP, BRIDGE_GROUPS, SNOOPING, QUERIER, CALL4, CALL6, CALL_ARP, OPTIONS, QUERIER_STATE = 4, 5, 9, 23, 25, 36, 37, 38, 46, 47
 VLAN_SNOOPING, MST, LOCAL_VLAN_0 = 2, 4, 16  #: bits of OPTIONS (enum br_boolopt_id)
 IFF_NOARP, IFF_PROMISC = 0x80, 0x100
 LAST_VID, VID = 4094, Struct("=H")
@@ -163,7 +163,8 @@ def _bridge(data: dict[int, bytes]) -> BridgeState:
     options = _mask(data.get(OPTIONS))
     more = (bool(options & bit) for bit in (VLAN_SNOOPING, MST, LOCAL_VLAN_0))
     ageing = AGEING not in data or on(AGEING)
-    return BridgeState(on(STP), _mask(data.get(BRIDGE_GROUPS)), snooping, querier, (on(CALL4), on(CALL6)), ageing, *more)
+    called = on(CALL4), on(CALL6), on(CALL_ARP)
+    return BridgeState(on(STP), _mask(data.get(BRIDGE_GROUPS)), snooping, querier, called, ageing, *more)
 
 
 def _mask(value: bytes | None) -> int:

@@ -97,7 +97,7 @@ class Switch:
         return [shown(port, self.fakes) for port in self._ports.values()]
 
     def port(self, name: str) -> OvsPort | None:
-        port = self._ports.get(name) or (OvsPort(name, name, internal=True) if name in self.bridges else None)
+        port = self._ports.get(name) or (OvsPort(name, name, kind="internal") if name in self.bridges else None)
         return None if port is None else shown(port, self.fakes)
 
     def insert(self, port: OvsPort) -> OvsPort:

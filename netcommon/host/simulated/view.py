@@ -339,6 +339,9 @@ class MemoryView:
     def nft_chains(self, family: int) -> Sequence[NftChain]:
         return [each.seen(name) for each in self._nft.tables.values() if each.table.family == family for name in each.chains]
 
+    def nft_chains_of(self, family: int, table: str) -> Sequence[NftChain]:
+        return [chain for chain in self.nft_chains(family) if chain.table == table]
+
     def nft_rules(self, family: int, table: str) -> Sequence[NftRule]:
         found = self._nft.tables.get((family, table))
         return [] if found is None else [rule for rules in found.rules.values() for rule in rules]

@@ -16,7 +16,7 @@ from netcommon.views.live.hook_stats import Calls
 from netcommon.views.live.rates import Rate, Reading, rate
 from netcommon.views.topology.document import plain
 from netcommon.views.topology.model import CONDITIONS, GONE, GOOD, UNTOLD, Drift
-from netcommon.views.topology.nics import condition
+from netcommon.views.topology.nics import condition, drift
 from runtime.errors import NetcommonError
 from runtime.record import Record
 
@@ -31,7 +31,7 @@ class Look(NamedTuple):
 
     record: Record
     condition: str  #: one of netcommon.views.topology.model.CONDITIONS, or UNSEEN
-    drift: int  #: how many things do not hold
+    drift: int  #: how many things do not hold, or keep its traffic from passing
     guard: int | None  #: how many frames of the guest the spoof guard has dropped since it was put in place; None: not known
 
 
@@ -82,7 +82,7 @@ class Top(NamedTuple):
 
 def looked(report: Report, untold: Sequence[Drift], view: View) -> Look:
     """From what check has found of a record; ``view`` is the snapshot that it used."""
-    return Look(report.record, condition(report, untold), len(report.drift) + len(report.unknown), _guarded(report.record, view))
+    return Look(report.record, condition(report, untold), len(drift(report)) + len(report.unknown), _guarded(report.record, view))
 
 
 def unlooked(record: Record) -> Look:

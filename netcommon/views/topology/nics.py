@@ -50,7 +50,7 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
         dhcp=False,
         state=record.state,
         condition=condition(report, untold),
-        drift=(*(Drift(does, differs) for does, differs in report.drift), *(Drift("its traffic", why) for why, _ in report.dropped)),
+        drift=drift(report),
         untold=tuple(untold),
         unknown=report.unknown,
         owed=report.owed,
@@ -61,6 +61,11 @@ def nic_view(report: Report, untold: Sequence[Drift] = (), also: Sequence[str] =
     for operation in operations:
         seen = _with(seen, operation)
     return seen._replace(addresses=_addresses([nic.ip, *(text for each in operations for text in _told(each))]))
+
+
+def drift(report: Report) -> tuple[Drift, ...]:
+    """What of a NIC does not hold, and why its traffic does not pass."""
+    return (*(Drift(does, differs) for does, differs in report.drift), *(Drift("its traffic", why) for why, _ in report.dropped))
 
 
 def condition(report: Report, untold: Sequence[Drift]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from netcommon.host.api.facts import AF_INET, AF_INET6, Link
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort
 from netcommon.host.api.host import View
 from netcommon.operations.link import marked
 from netcommon.operations.routed_uplink import Uplinks, uplinks
@@ -15,6 +15,9 @@ from netcommon.operations.vlan import DEAD_ENDS
 from netcommon.views.format import natural
 from netcommon.views.topology.model import BRIDGE, EXT, KINDS, OPENVSWITCH, TABLE, NicView, Port, Segment
 from runtime.errors import HostRefused, NetcommonError
+
+OVS_PORTS = "its Open vSwitch ports"
+VHOST = "dpdkvhostuser"  #: so begin the types of interfaces behind which guests are, without a device of the kernel's
 
 T = TypeVar("T")
 Named = dict[str, tuple[str, ...]]
@@ -138,20 +141,61 @@ def _bridge(host: Host, name: str, taken: set[str]) -> Segment:
 
 
 def _switch(host: Host, name: str, taken: set[str]) -> Segment:
-    """A bridge of Open vSwitch: all of them know VLANs. Only ports that are devices of the kernel's are seen."""
+    """A bridge of Open vSwitch: all of them know VLANs."""
     view, made = host.view, _none(OPENVSWITCH, name)
     there = name in host.switches or host.ask(f"bridge {name}", lambda: view.ovs_bridge(name), True)
     link = next((link for link in host.links if link.name == name), None)
-    ports = []
-    for other in host.links:
-        port = host.ask("its Open vSwitch ports", partial(view.ovs_port, other.name), None) if other.name not in taken else None
-        if port is not None and port.bridge == name and other.name != name:
-            vlans = port.trunks or (() if port.tag is None else (port.tag,))
-            ports.append((other, _port(other, vlans)))
-    up = tuple(port for each, port in ports if not is_guests(each) and each.kind not in ("openvswitch", "veth"))
-    others = tuple(port for _each, port in ports if port not in up)
+    up, others = _ways(host, name, taken, set())
     # it switches while its own device is down, which is that of the node's own port
     return made._replace(there=there, up=there, mtu=link.mtu if link else 0, aware=True, uplinks=up, others=others)
+
+
+def _ways(host: Host, name: str, taken: set[str], passed: set[str]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """Give what leads out of the node by a bridge of Open vSwitch, and the other devices that are its ports.
+
+    A bond leads out by its members, a patch port by what does so on the bridge beyond it. ``passed``: takes the bridges looked at.
+    """
+    passed.add(name)
+    links = {link.name: link for link in host.links}
+    ways, others = dict[str, Port](), dict[str, Port]()
+    for port in _ovs_ports(host, name):
+        if port.peer:
+            beyond = host.ask(OVS_PORTS, partial(host.view.ovs_port, port.peer), None)
+            if beyond is not None and beyond.bridge not in passed:
+                ways |= {way.name: way for way in _ways(host, beyond.bridge, taken, passed)[0]}
+            continue
+        vlans = port.trunks or (() if port.tag is None else (port.tag,))
+        for device in port.members or (port.name,):
+            link = links.get(device)
+            if device in (name, port.bridge) or device in taken:  # a bridge's name is that of the node's own port
+                continue
+            if link is None:
+                if port.ofport > 0 and not port.internal and not port.kind.startswith(VHOST):  # a tunnel, or DPDK's
+                    ways[device] = Port(device, port.kind, True, vlans)
+            elif is_guests(link) or link.kind in ("openvswitch", "veth"):
+                others[device] = _port(link, vlans)
+            else:
+                ways[device] = _port(link, vlans)
+    return tuple(ways.values()), tuple(others.values())
+
+
+def _ovs_ports(host: Host, name: str) -> list[OvsPort]:
+    """Give the ports of a bridge; of a fake one, which is a VLAN of another, those of that one too that carry the VLAN among others."""
+    view = host.view
+    ports = list(host.all(OVS_PORTS, partial(view.ovs_bridge_ports, name)))
+    real = host.ask(f"bridge {name}", partial(view.ovs_switch, name), None)
+    if real is not None and real.name != name:
+        own = host.ask(OVS_PORTS, partial(view.ovs_port, name), None)
+        vid = own.tag if own is not None else None
+        ports += [port for port in host.all(OVS_PORTS, partial(view.ovs_bridge_ports, real.name)) if _carries(port, vid)]
+    return ports
+
+
+def _carries(port: OvsPort, vid: int | None) -> bool:
+    """Tell whether a port carries a VLAN (ovs-vswitchd.conf.db(5), vlan_mode)."""
+    if port.vlan_mode == "access" or (port.tag is not None and not port.vlan_mode):
+        return port.tag == vid
+    return not port.trunks or vid in (port.tag, *port.trunks)
 
 
 def _table(host: Host, name: str, number: int) -> Segment:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from netcommon.host.api.facts import Link
 from netcommon.views.trace.datapath_bridge import bridge
 from netcommon.views.trace.datapath_device import fits, ingress, ingress_below
-from netcommon.views.trace.datapath_ovs import switch
+from netcommon.views.trace.datapath_ovs import port_of, switch
 from netcommon.views.trace.datapath_route import stack
 from netcommon.views.trace.walk import Walk
 
@@ -28,7 +28,7 @@ def enter(walk: Walk, link: Link) -> None:
     ingress_below(walk, link)
     if not ingress(walk, link):
         return
-    port = view.ovs_port(link.name)
+    port = port_of(view, link.name)
     if port is not None or link.port_kind == "openvswitch":
         switch(walk, link, port)
         return

@@ -118,9 +118,10 @@ def _kept(walk: Walk, port: Link, master: Link) -> bool:
 def _called(walk: Walk, hooks: Sequence[int], master: Link, tagged: bool) -> bool:
     """Tell whether br_netfilter is in the way, which has IP's chains see frames of bridges."""
     packet = walk.packet
-    if not walk.hooks.calls(packet, tagged, _bridge(walk, master).nf_call):
+    own = _bridge(walk, master).nf_call
+    if not walk.hooks.calls(packet, tagged, own):
         return False
-    walk.hooks.bridged(hooks, master, packet)
+    walk.hooks.bridged(hooks, master, packet, own)
     return True
 
 

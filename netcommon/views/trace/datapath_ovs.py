@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Link, OvsPort
+from netcommon.host.api.host import View
 from netcommon.views import format as words
 from netcommon.views.trace.trail import FOREIGN, OURS
 from netcommon.views.trace.walk import Walk
+
+
+def port_of(view: View, name: str) -> OvsPort | None:
+    """Give the port that takes what a device receives: its own, or the bond's whose member it is."""
+    port = view.ovs_port(name)
+    if port is not None:
+        return port
+    every = (each for bridge in view.ovs_switches() for each in view.ovs_bridge_ports(bridge.name))
+    return next((each for each in every if name in each.members), None)
 
 
 def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:
@@ -22,10 +32,12 @@ def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:
     if port.error or port.ofport < 0:
         trail.drops(link.name, meets, f"it does not work: {port.error or 'it could not be made'}", whose)
         return
-    trail.passes(link.name, meets, f"takes it as number {port.ofport}, in {said}", whose)
-    flows = [flow for flow in view.flows(name) if flow.port == port.ofport and flow.cookie & FLOW_MARK_MASK == FLOW_MARK]
+    how = f"bond {port.name}, of which it is a member" if port.members else f"number {port.ofport}"
+    trail.passes(link.name, meets, f"takes it as {how}, in {said}", whose)
+    mine = [flow for flow in view.flows(name) if flow.cookie & FLOW_MARK_MASK == FLOW_MARK] if port.ofport > 0 else []
+    flows = [flow for flow in mine if flow.port == port.ofport]
     if flows:
         said = f"{words.several(len(flows), 'flow')} that netcommon made for the port are looked through; others of the bridge may be too"
         trail.passes(link.name, f"flows of port {port.ofport} of OVS bridge {name}, cookie {flows[0].cookie:#x}", said, OURS)
-    trace = f'ovs-appctl ofproto/trace {name} "in_port={port.ofport}" {walk.packet.link.hex()}'
+    trace = f'ovs-appctl ofproto/trace {name} "in_port={link.name if port.members else port.ofport}" {walk.packet.link.hex()}'
     trail.lost(link.name, f"flows of OVS bridge {name}", f"only Open vSwitch itself can tell what they do with it: {trace}", FOREIGN)

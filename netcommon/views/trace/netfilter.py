@@ -93,7 +93,7 @@ class Hooks:
         """Those of family bridge."""
         return self._all([chain for chain in self._view.nft_chains(BRIDGE) if chain.hook == hook], link, packet, out)
 
-    def calls(self, packet: Packet, tagged: bool, own: tuple[bool, bool]) -> bool:
+    def calls(self, packet: Packet, tagged: bool, own: tuple[bool, bool, bool]) -> bool:
         """Tell whether br_netfilter has IP's hooks see a frame of a bridge (br_netfilter_hooks.c). ``own``: the bridge's own settings."""
         setting, _family, place = CALLED.get(packet.protocol, ("", 0, 0))
         value = self._view.sysctl(f"net/bridge/{setting}") if setting else None
@@ -101,18 +101,19 @@ class Hooks:
             return False
         return not tagged or self._view.sysctl("net/bridge/bridge-nf-filter-vlan-tagged") == "1"
 
-    def bridged(self, hooks: Sequence[int], bridge: Link, packet: Packet) -> None:
-        """Name what br_netfilter has a frame of a bridge meet besides, once: chains of IP's hooks.
+    def bridged(self, hooks: Sequence[int], bridge: Link, packet: Packet, own: tuple[bool, bool, bool]) -> None:
+        """Name what br_netfilter has a frame of a bridge meet besides, once: chains of IP's hooks. ``own``: as for ``calls``.
 
         For ARP that is arptables alone: nftables has no such hook.
         """
-        setting, family, _place_of = CALLED[packet.protocol]
+        setting, family, place = CALLED[packet.protocol]
         chains = [chain for each in (INET, family) for chain in self._view.nft_chains(each) if chain.hook in hooks and self._decides(chain)]
         if not chains:
             return
         names = ", ".join(f"{_place(chain)} {chain.name}" for chain in sorted(chains, key=lambda each: (each.hook, each.priority)))
         meets = f"br_netfilter of bridge {bridge.name}"
-        said = f"with net.bridge.{setting}=1 it passes chains that are not ours, and not carried out here: {names}"
+        on = f"nf_call_{setting.rpartition('-')[2]} of {bridge.name}" if own[place] else f"net.bridge.{setting}"
+        said = f"with {on}=1 it passes chains that are not ours, and not carried out here: {names}"
         if f"{meets}: {said}" not in self._trail.untold:
             self._trail.doubt(bridge.name, meets, said)
 

@@ -17,7 +17,9 @@ from runtime.environment import nic_from_environment
 from runtime.membership import Membership, write
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
-from tests.support.agent import agent
+from tests.support.agent import agent, watched
+from tests.support.bootstrap import VENV
+from tests.support.ganeti_configuration import CLUSTER, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.registry import NODES
@@ -92,3 +94,44 @@ def test_a_node_that_has_not_joined_asks_nobody(node: Node) -> None:
         running.signal(signal.SIGHUP)
         running.took(lambda: "away" in str(status(node)["agent"].get("registry")), 10, "it has joined, and nobody answers")
         assert status(node)["alarms"] == {}
+
+
+def test_a_tag_of_ganeti_reaches_a_guest_that_runs(node: Node, registry: Served, tmp_path: Path) -> None:
+    """Of its instance, and of its network: from config.data by the importer, the registry and the agent into the kernel, within 4 s."""
+    node.bridge("br0")
+    node.tap()
+    registry.client().change("PATCH", f"nodes/{NODES[0]}", {"cluster": CLUSTER})
+    ganeti, cluster = GanetiNode(tmp_path), Cluster()
+    cluster.network(NETWORKS[0], "blue")
+    cluster.nic(NICS[1], "aa:00:00:00:00:01", network=NETWORKS[0], ip="192.0.2.7")
+    nic = environment(MODE="bridged", LINK="br0", IP="192.0.2.7", INSTANCE="web1.example.com", MAC="aa:00:00:00:00:01")
+    nic |= {"INTERFACE_UUID": NICS[1], "NETWORK_NAME": "blue", "NETWORK_UUID": NETWORKS[0], "NETWORK_SUBNET": "192.0.2.0/24"}
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run/netregistry").symlink_to(Path(SOCKET).parent)
+    ganeti.start()
+    try:
+        imported(tmp_path, ganeti, cluster)
+        with agent(settings=SETTINGS) as running, watched() as seen:
+            assert rundoor("kvm-ifup", nic).status == 0
+            running.took(
+                lambda: seen.records["tap0"].nic.revision and seen.records["tap0"].nic.told, 20, "it is reported, and both are told"
+            )
+            instance, network = cluster.instance("web1.example.com"), cluster.document["networks"][NETWORKS[0]]
+            for place, tag in ((instance, "netcommon:0:isolated:yes"), (network, "netcommon:isolated:yes")):
+                for tags in ([tag, "a"], []):
+                    place["tags"] = tags
+                    cluster.changed()
+                    imported(tmp_path, ganeti, cluster)
+                    took = running.took(lambda tags=tags: isolated("tap0") == bool(tags), 20, "the kernel has it")  # type: ignore[misc]
+                    assert took < 4
+            record = seen.records["tap0"]
+            assert (record.nic.tags, record.nic.network.tags, seen.drift()) == ((), (), [])
+            running.took(lambda: status(node)["agent"].get("registry") == "in step", 20, "nothing is left to be told")
+    finally:
+        ganeti.stop()
+
+
+def imported(root: Path, ganeti: GanetiNode, cluster: Cluster) -> None:
+    """Let the cluster's importer tell the registry what Ganeti has written."""
+    ganeti.write(cluster)
+    run(str(VENV / "bin/netcommon"), "--root", str(root), "registry", "import", "--ganeti")

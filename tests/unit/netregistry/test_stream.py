@@ -32,13 +32,14 @@ class Told:
                 del self.known[line.what, line.uuid]
             elif line.event != "ready":
                 assert (line.event == "enter") == ((line.what, line.uuid) not in self.known)
-                self.known[line.what, line.uuid] = line.value
+                self.known[line.what, line.uuid] = (line.value, line.beside) if line.what == "options" else line.value
                 if line.what == "nic" and line.value["network"]:
                     assert ("network", line.value["network"]) in self.known, "a NIC came before its network"
 
 
 def fresh(view: View, number: int) -> dict[Any, Any]:
-    return {(line.what, line.uuid): line.value for line in Stream(NODES[number]).begin(view) if line.event != "ready"}
+    lines = [line for line in Stream(NODES[number]).begin(view) if line.event != "ready"]
+    return {(line.what, line.uuid): (line.value, line.beside) if line.what == "options" else line.value for line in lines}
 
 
 class Heard(Registry):
@@ -75,6 +76,24 @@ def test_a_nic_that_moves_leaves_here_and_enters_there_whole() -> None:
     assert here.known == there.known == {}
 
 
+def test_of_a_nic_elsewhere_all_is_told_that_a_node_keeps_of_it() -> None:
+    """A part of it under the NIC's revision would be taken for all of it: addresses and network would be lost where the guest comes."""
+    registry = Heard()
+    registry.join(0, CLUSTER)
+    registry.told = (here,) = [Told(registry, 0)]  # type: ignore[assignment]
+    network = registry.network("net1", cluster=CLUSTER)
+    nic = registry.nic(
+        cluster=CLUSTER, network=network, options=[{"name": "isolated", "value": "yes"}], addresses=["192.0.2.77"], tags=["a"]
+    )
+    options, beside = here.known["options", nic.uuid]
+    assert [each["value"] for each in options] == ["yes"]
+    assert beside == {"master": "registry", "network": network, "addresses": ["192.0.2.77"], "tags": ["a"]}
+    registry.do("nic.set", nic.uuid, {"options": []})
+    assert here.known["options", nic.uuid] == ([], beside), "addresses are an operator's value too"
+    registry.do("nic.set", nic.uuid, {"addresses": []})
+    assert here.known == {}
+
+
 def test_nothing_of_another_cluster() -> None:
     registry = Heard()
     registry.join(0, "other.example.com")
@@ -103,6 +122,7 @@ def test_at_any_time_it_has_told_what_a_new_one_would(seed: int) -> None:
                     ("nic.add", "", {"uuid": uuid, "network": network, "options": options, "cluster": CLUSTER}),
                     ("nic.set", uuid, {"network": network}),
                     ("nic.set", uuid, {"options": options}),
+                    ("nic.set", uuid, {"addresses": chance.choice([[], ["192.0.2.77"]])}),
                     ("nic.delete", uuid),
                     ("network.set", networks[0], {"mtu": chance.choice([1400, 1500])}),
                     ("network.delete", networks[1]),

@@ -21,10 +21,10 @@ from tests.support.bootstrap import ROOT
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], (("demo", "run"), False, ())),
+        ([], (("demo", "cluster", "run"), False, ())),
         (["demo"], (("demo",), False, ())),
         (["run", "--keep", "run"], (("run",), True, ())),
-        (["--", "--lane", "unit"], (("demo", "run"), False, ("--lane", "unit"))),
+        (["--", "--lane", "unit"], (("demo", "cluster", "run"), False, ("--lane", "unit"))),
         (["run", "--", "-k", "--", "--keep"], (("run",), False, ("-k", "--", "--keep"))),
     ],
 )
@@ -42,9 +42,10 @@ def test_arguments_that_are_wrong(arguments: list[str], named: str, capsys: pyte
 @pytest.mark.parametrize(
     ("script", "usage"),
     [
-        ("tests/fresh", "tests/fresh [--keep] [demo|run]..."),
+        ("tests/fresh", "tests/fresh [--keep] [demo|cluster|run]..."),
         ("tests/setup", "usage: tests/setup [environment|"),
         ("examples/demo", "demo: real guests"),
+        ("examples/cluster", "cluster: the registry of a cluster"),
     ],
 )
 @pytest.mark.parametrize("argument", ["--help", "-h"])

@@ -250,3 +250,19 @@ def test_whoever_waits_in_vain_keeps_no_gate(folder: Folder, inside: bool) -> No
     with after:
         after.keys(["k"])
     assert slept == [] and not any(gate.locked() for gate in GATES.values())
+
+
+def test_a_deadline_is_put_off_for_what_is_taken_later(folder: Folder) -> None:
+    """It never comes nearer: what has begun has the time that it was given."""
+    other, _ = make(folder)
+    with other:
+        other.keys(["k"])
+        mine, clock = make(folder, 1.0)
+        with mine:
+            mine.uuids([U1])
+            clock.now += 2.0  # a script has used it up
+            mine.lasts(clock.now + 3.0)
+            mine.lasts(clock.now - 9.0)
+            with pytest.raises(TryAgain):
+                mine.anew(["k"])
+            assert sum(clock.slept) == pytest.approx(3.0)

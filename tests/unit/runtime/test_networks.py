@@ -11,7 +11,9 @@ import pytest
 
 from runtime import networks
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable
-from runtime.networks import NetworkWanted, from_json, network_of, to_json
+from runtime.kept import LONGEST_NETWORK
+from runtime.networks import from_json, network_of, to_json
+from runtime.nic import NetworkWanted
 from runtime.paths import Paths
 from tests.support.nics import U1
 
@@ -72,13 +74,16 @@ WRONG: list[dict[str, Any]] = [
     {"mtu": "1400"},
     {"name": "a\nb"},
     {"name": None},
+    {"tags": ["a b"]},
+    {"tags": "a"},
+    {"tags": [None]},
 ]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_what_no_network_can_say(wrong: dict[str, Any]) -> None:
     with pytest.raises(NicInvalid) as caught:
-        network_of(U1, "e:7", {**SAID, **wrong})
+        network_of(U1, "e:7", {**SAID, "master": "ganeti:c1", **wrong})
     assert str(caught.value).isprintable()
     stored = {**json.loads(to_json(BLUE)), **wrong}
     with pytest.raises(RecordUnreadable) as unreadable:
@@ -112,7 +117,7 @@ def test_whatever_lies_there(tmp_path: Path, damage: str) -> None:
     if damage == "cut":
         path.write_bytes(good[:-20])
     elif damage == "huge":
-        path.write_bytes(good + b" " * networks.LONGEST)
+        path.write_bytes(good + b" " * LONGEST_NETWORK)
     elif damage == "link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")

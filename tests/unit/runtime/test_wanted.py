@@ -27,7 +27,8 @@ entries = st.lists(entry, max_size=3, unique_by=lambda one: one.option)
 
 
 tuples = entries.map(tuple)
-plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), st.none())
+tags = st.none() | st.lists(st.sampled_from(["a", "netcommon:0:rate_in:8mbit", "é"]), max_size=2).map(tuple)
+plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), tags, st.none())
 
 
 @given(plain, st.none() | plain)
@@ -43,51 +44,57 @@ def test_the_format_before_registries(tmp_path: Path) -> None:
     assert found == Wanted((Entry("rate_in", "8mbit"),), pending=Wanted((Entry("rate_in", "9mbit"),)))
 
 
-EMPTY = {"local": {}, "registry": {}, "revision": "", "network": ""}
+EMPTY = {"local": {}, "registry": {}, "revision": "", "network": "", "tags": None}
 GOOD = {"schema": 2, **EMPTY, "pending": None, "local": {"rate_in": {"value": "8mbit", "end": None, "then": None}}}
 AT = {"boot": "b", "monotonic": 1, "wall": 2}
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"\xff",
-        b"[" * 1_000_000,
-        *(
-            json.dumps({**GOOD, **wrong}).encode()
-            for wrong in (
-                {"schema": "1"},
-                {"schema": 0},
-                {"more": 1},
-                {"local": []},
-                {"local": {"rate_in": "8mbit"}},
-                {"local": {"rate_in": {"value": 8, "end": None, "then": None}}},
-                {"local": {"rate in": {"value": "8", "end": None, "then": None}}},
-                {"local": {"": {"value": "8", "end": None, "then": None}}},
-                {"registry": None},
-                {"pending": {"a": {"value": "b"}}},
-                {"pending": {**EMPTY, "pending": None}},
-                {"pending": {**EMPTY, "revision": 7}},
-                {"schema": 1},
-                {"revision": "7"},
-                {"revision": "e:7\n"},
-                {"revision": "e" * 200 + ":7"},
-                {"network": "blue"},
-                {"network": None},
-                {"local": {"a": {"value": "b", "end": {"since": AT}, "then": None}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "wall": -1}}, "then": None}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": 3}}, "then": None}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": "b c"}}, "then": None}}},
-                {"local": {"a": {"value": "b", "end": None, "then": "c"}}},
-                {"local": {"a": {"value": "b", "end": {"since": AT, "until": AT}, "then": 4}}},
-            )
-        ),
-        json.dumps(GOOD).replace("null", "NaN").encode(),
-    ],
-)
+#: Files of NICs that are none.
+BAD: list[bytes] = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff",
+    b"[" * 1_000_000,
+    *(
+        json.dumps({**GOOD, **wrong}).encode()
+        for wrong in (
+            {"schema": "1"},
+            {"schema": 0},
+            {"more": 1},
+            {"local": []},
+            {"local": {"rate_in": "8mbit"}},
+            {"local": {"rate_in": {"value": 8, "end": None, "then": None}}},
+            {"local": {"rate in": {"value": "8", "end": None, "then": None}}},
+            {"local": {"": {"value": "8", "end": None, "then": None}}},
+            {"registry": None},
+            {"pending": {"a": {"value": "b"}}},
+            {"pending": {**EMPTY, "pending": None}},
+            {"pending": {**EMPTY, "revision": 7}},
+            {"schema": 1},
+            {"revision": "7"},
+            {"revision": "e:7\n"},
+            {"revision": "e" * 200 + ":7"},
+            {"network": "blue"},
+            {"network": None},
+            {"tags": "a"},
+            {"tags": ["a b"]},
+            {"tags": [""]},
+            {"tags": [7]},
+            {"tags": {}},
+            {"local": {"a": {"value": "b", "end": {"since": AT}, "then": None}}},
+            {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "wall": -1}}, "then": None}}},
+            {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": 3}}, "then": None}}},
+            {"local": {"a": {"value": "b", "end": {"since": AT, "until": {**AT, "boot": "b c"}}, "then": None}}},
+            {"local": {"a": {"value": "b", "end": None, "then": "c"}}},
+            {"local": {"a": {"value": "b", "end": {"since": AT, "until": AT}, "then": 4}}},
+        )
+    ),
+    json.dumps(GOOD).replace("null", "NaN").encode(),
+]
+
+
+@pytest.mark.parametrize("stored", BAD)
 def test_whatever_is_none(stored: bytes) -> None:
     with pytest.raises(RecordUnreadable) as caught:
         from_json(stored)

@@ -3,99 +3,21 @@
 from __future__ import annotations
 
 import errno
-import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from netagent.loop import Loop
-from netagent.observe.alarms import Alarms
-from netagent.observe.metrics import Metrics
 from netagent.reconcile.keyed_pool import Key
-from netagent.sync.driver import Around, Sync
-from netagent.sync.rules import Rules
+from netagent.sync import connection, driver, hands
 from netcommon.host.api.host import Answer
-from netcommon.lifecycle.context import Clock
 from netcommon.lifecycle.push import applied
 from netregistry.service import queries
 from runtime import definitions
-from runtime.nic import Nic
+from runtime.errors import TryAgain
 from tests.support.registry import NODES
-from tests.support.service import Served, served
+from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
-
-LIMIT = 20.0  #: seconds for anything to happen
-RULES = Rules(pause=0.1, first=(0.2, 0.2), every=1.0, confirm=0.1)
-
-
-class Agent:
-    """Give a Sync what it has of an agent: a loop, alarms and metrics; the workers' work is done in the loop, a piece at a time."""
-
-    def __init__(self, sim: Sim, path: str, rules: Rules = RULES) -> None:
-        self.sim, self.path, self.rules = sim, path, rules
-        self.metrics = Metrics()
-        self.alarms = Alarms(sim.log, self.metrics)
-        self.failures: list[Exception] = []
-        self.broken = False
-        self.asked: list[str] = []
-
-    @contextmanager
-    def running(self) -> Iterator[Sync]:
-        self.loop = Loop(time.monotonic, self.failures.append)
-        around = Around(self.loop, Clock(), self.sim.log, self.alarms, self.metrics, self._put, lambda _worker: self.sim.call())
-        sim = self.sim
-        sync = self.sync = Sync(NODES[0], self.path, self.rules, around, f"{sim.paths.state}/agent", sim.paths.lib, random.Random(0))
-        try:
-            sync.start()
-            yield sync
-        finally:
-            sync.close(5.0)
-            self.loop.close()
-        assert self.failures == []
-
-    def _put(self, key: Key, job: Callable[[Any], None], _today: bool) -> None:
-        self.asked.append(key.sort)
-        worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
-
-        def run() -> None:
-            if self.broken:  # as a worker that cannot open its node
-                self.sync.unworked(key, "the state directory cannot be read")
-            else:
-                job(worker)
-
-        self.loop.tell(run)
-
-    def until(self, holds: Callable[[], Any], what: str) -> None:
-        limit = time.monotonic() + LIMIT
-        while not holds():
-            assert time.monotonic() < limit, f"not so after {LIMIT} s: {what}; {self.alarms.active()} {self.failures}"
-            self.loop.turn(0.05)
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path) as found:
-        found.join(0)
-        yield found
-
-
-@pytest.fixture
-def agent(sim: Sim, service: Served) -> Agent:
-    return Agent(sim, service.path)
-
-
-def reports(service: Served) -> dict[str, dict[str, Any]]:
-    return {item["report"]["nic"]: item["report"] for item in service.client().all("reports", node=NODES[0])}
-
-
-def shown(service: Served, uuid: str = UUIDS[0]) -> dict[str, Any] | None:
-    found = [item for item in service.client().all("nics") if item["nic"]["uuid"] == uuid]
-    return found[0] if found else None
+from tests.support.sync_agent import Agent, item_revision, one, reports, shown
 
 
 def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, service: Served) -> None:
@@ -120,20 +42,8 @@ def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, se
         agent.until(lambda: sync.machine.idle, "nothing is left")
         status = sync.status()
         assert status["registry"] == "in step" and status["registry marks"] == 0
+        assert agent.metrics.value("netcommon_registry_connected") == 1
     assert agent.alarms.active() == {}
-    assert agent.metrics.value("netcommon_registry_connected") == 1
-
-
-def one(number: int) -> Nic:
-    """Give one of several NICs of plain QEMU."""
-    more = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "MAC": f"aa:00:00:00:00:0{number + 1}"}
-    return nic("bridged", **more, INTERFACE_INDEX=str(number))
-
-
-def item_revision(service: Served) -> str:
-    item = shown(service)
-    assert item is not None
-    return str(item["revision"])
 
 
 def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: Agent, sim: Sim, service: Served) -> None:
@@ -250,3 +160,43 @@ def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:
         agent.until(lambda: sync.machine.line.reason, "nobody answers")
         assert "no registry is served" in str(sync.status()["registry"])
     assert sim.picture() == before
+
+
+def test_nothing_is_done_for_a_registry_that_the_node_has_left(
+    agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was to be tried again, nor what comes from it late, nor a look at the node; and there is no alarm of it."""
+    monkeypatch.setattr(driver, "ABOUT_SELDOM", 0.5)
+    monkeypatch.setattr(connection, "SILENT", 0.5)
+
+    def busy(*_args: object) -> None:
+        raise TryAgain("somebody is at work on it")
+
+    with agent.running() as sync:
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        before = sim.picture()
+        with monkeypatch.context() as patched:
+            patched.setattr(hands, "push", busy)
+            service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+            agent.until(lambda: sync.machine.jobs._later, "it is to be tried again")
+        agent.until(lambda: sync.machine.jobs._doing, "a worker is about to")
+        asked = list(agent.asked)
+        sync.close(0.0)
+        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(Key(driver.LOOK, "survey"), "no")):
+            tell()
+        agent.passes(2.0)
+        assert agent.asked == asked and sim.picture() == before
+        assert agent.alarms.active() == {} and agent.metrics.value("netcommon_registry_connected") == 0
+
+
+def test_what_cannot_be_written_as_json_is_asked_for_again(agent: Agent, sim: Sim, service: Served) -> None:
+    """Such as what a registry has nested deeper than this can: nothing of it ends the agent."""
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with agent.running() as sync:
+        sync._save({"nested": nested})
+    assert any("is asked for anew" in line for line in sim.lines)

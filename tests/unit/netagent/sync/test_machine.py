@@ -18,6 +18,7 @@ from netagent.sync.messages import (
     Ask,
     AskNode,
     Beat,
+    Check,
     Close,
     Did,
     Drop,
@@ -26,6 +27,8 @@ from netagent.sync.messages import (
     Failed,
     Failure,
     Hello,
+    Keep,
+    Left,
     Line,
     List,
     Local,
@@ -62,6 +65,9 @@ class Turned:
         self.alarms: dict[str, str] = {}
         self.ids = 0
         self.problem = ""
+        self.unclear: set[str] = set()  #: NICs of which nothing can be told
+        self.looks = 0
+        self.lost: list[tuple[str, str]] = []  # what is not on disk, when that is looked at
 
     def id(self) -> str:
         return new_id(self.now, self.chance.getrandbits(74))
@@ -76,10 +82,15 @@ class Turned:
         while found := self.machine.turn(self.now):
             for request in found:
                 if isinstance(request, Look):
-                    there = {uuid: self.here[uuid] for uuid in request.uuids if uuid in self.here}
-                    self.machine.take(Looked(there, frozenset(), About(version="1") if request.about else None, 5.0), self.now)
+                    self.looks += 1
+                    assert self.looks < 10_000, "the same is looked at again and again"
+                    there = {uuid: self.here[uuid] for uuid in request.uuids if uuid in self.here and uuid not in self.unclear}
+                    unclear = self.unclear.intersection(request.uuids)
+                    self.machine.take(Looked(there, frozenset(unclear), About(version="1") if request.about else None, 5.0), self.now)
                 elif isinstance(request, Survey):
                     self.machine.take(Surveyed(dict(self.here), self.problem, len(self.here)), self.now)
+                elif isinstance(request, Check):
+                    self.machine.take(Did(request.key, "", left=tuple(Left(key) for key in self.lost)), self.now)
                 elif isinstance(request, Alarm):
                     self.alarms = {**self.alarms, request.name: request.text}
                 elif not isinstance(request, Save):
@@ -135,8 +146,10 @@ class Turned:
                     self.tell(Answered(None, f"e:{100 + self.ids}"))
                 elif isinstance(request, AskNode):
                     self.tell(Answered({"reports": self.machine.outbox.after}))
+                elif isinstance(request, Apply | Keep):
+                    self.tell(Did(request.key, request.wanted.revision))
                 elif not isinstance(request, Watch | Close | Save | Hello | List):
-                    self.tell(Did(request.key, getattr(request, "revision", "") or request.wanted.revision))
+                    self.tell(Did(request.key, request.revision))
 
     def up(self, number: int, state: Any = "running", **fields: Any) -> str:
         uuid = NICS[number]
@@ -344,6 +357,7 @@ def test_a_refusal_is_reported_and_over_with_the_next_wish(turned: Turned) -> No
     turned.done()
     turned.told(nic(0, "e:11", "change", options=[{"name": "isolated", "value": "yes"}]), ready="e:11")
     turned.tell(Did(turned.take(Apply).key, "e:11", "the host \n refuses it"))
+    turned.tell(Did(turned.take(Keep).key, "e:11", up=True))
     turned.passes(1.0)
     assert turned.take(Send).body["nics"][0]["refused"] == "the host   refuses it"
     turned.tell(Answered(None, "e:50"))
@@ -356,7 +370,7 @@ def test_a_refusal_is_reported_and_over_with_the_next_wish(turned: Turned) -> No
 def test_an_option_that_this_version_does_not_know_is_refused_of_that_nic_alone(turned: Turned) -> None:
     uuid = turned.up(0)
     turned.begun(nic(0, options=[{"name": "of_tomorrow", "value": "1"}]), nic(1), options(2, "of_tomorrow"))
-    assert turned.machine.outbox.refused.keys() == {uuid} and "of_tomorrow" in turned.alarms["registry-refused"]
+    assert turned.machine.wishes.refused().keys() == {uuid} and "of_tomorrow" in turned.alarms["registry-refused"]
     assert turned.alarms.get("registry-lies", "") == ""
 
 
@@ -364,8 +378,8 @@ def test_the_operators_values_stay_where_a_nic_has_left(turned: Turned) -> None:
     """In one commit it is told as another's and leaves as ours: there is no moment without."""
     turned.begun(nic(0, master="ganeti:c"), reports=({"nic": NICS[0], "state": "running"},))
     turned.told(options(0, "isolated", revision="e:11"), leave(0, "e:11"), ready="e:11")
-    jobs = [each for each in turned.asked if isinstance(each, Apply | Drop)]
-    assert [type(each) for each in jobs] == [Apply] and jobs[0].wanted.options[0].name == "isolated"
+    jobs = [each for each in turned.asked if isinstance(each, Apply | Keep | Drop)]
+    assert [type(each) for each in jobs] == [Keep] and jobs[0].wanted.options[0].name == "isolated"
 
 
 # -- lies
@@ -452,6 +466,52 @@ def test_a_lie_is_forgiven_when_all_of_it_can_be_believed(turned: Turned) -> Non
     assert turned.alarms["registry-lies"] == ""
 
 
+def told_anew(turned: Turned, *lines: dict[str, Any], ready: str) -> None:
+    """Let the stream that is not believed end, and tell all of it again."""
+    turned.take(Close)
+    turned.tell(Ended(Failure("", "closed")))
+    turned.asked.clear()
+    turned.passes(20.0)
+    turned.take(Hello)
+    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+    turned.take(AskNode)
+    turned.tell(Answered({"reports": turned.machine.outbox.after}))
+    while any(isinstance(each, List) for each in turned.asked):
+        turned.take(List)
+        turned.tell(Answered([]))
+    assert turned.take(Watch).start == ""
+    turned.told(*lines, ready=ready)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_ready_that_was_too_high_is_over_when_all_is_told_as_of_an_earlier_one(turned: Turned, restarted: bool) -> None:
+    turned.begun(nic(0))
+    turned.told(ready="e:900000")
+    if restarted:
+        turned = Turned(kept=turned.machine.inbox.document())
+        turned.greeted()
+        assert turned.take(Watch).start == "e:900000"
+        turned.passes(1.0)
+        turned.done()
+    turned.told(nic(0, "e:300", "change"), ready="e:300")
+    assert "comes after" in turned.alarms["registry-lies"]
+    told_anew(turned, nic(0, "e:300"), ready="e:301")
+    assert turned.alarms["registry-lies"] == "" and str(turned.machine.inbox.ready) == "e:301"
+
+
+def test_a_registry_that_has_done_something_later_is_not_believed_as_of_an_earlier_revision(turned: Turned) -> None:
+    """Its machine may have been put back to an earlier state, which a new epoch has to say."""
+    turned.begun(nic(0))
+    turned.tell(Marked(turned.up(0)))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Answered(None, "e:500"))
+    turned.told(ready="e:501")
+    turned.told(ready="e:400")
+    told_anew(turned, nic(0), ready="e:400")
+    assert "comes after" in turned.alarms["registry-lies"] and str(turned.machine.inbox.ready) != "e:400"
+
+
 @pytest.mark.parametrize(
     "body", [None, [], {"epoch": "e"}, {"epoch": "", "actions": [], "abilities": []}, {"epoch": "e", "actions": [5], "abilities": []}]
 )
@@ -480,6 +540,7 @@ def test_what_a_service_cannot_do_is_left_alone_and_tried_again_hourly() -> None
     sent = []
     for _ in range(380):
         turned.passes(10.0)
+        turned.told()
         while turned.asked and not isinstance(turned.asked[0], Send | Ask):
             request = turned.asked.pop(0)
             can = {"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}
@@ -559,6 +620,21 @@ def test_a_twin_is_an_alarm_when_its_lease_would_have_ended(turned: Turned) -> N
     assert "another agent" in turned.alarms["registry-node"]
 
 
+def test_a_service_that_answers_and_whose_stream_tells_nothing_is_an_alarm(turned: Turned) -> None:
+    """Whoever listens there takes it, and no line ever comes: nothing that is wanted does."""
+    turned.begun(nic(0))
+    for _ in range(4):
+        assert turned.alarms.get("registry", "") == ""
+        turned.tell(Ended(Failure("", "the registry's stream was cut off: it comes too slowly")))
+        turned.take(Hello)
+        turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+        turned.passes(16.0)
+        turned.take(Watch)
+    assert "too slowly" in turned.alarms["registry"]
+    turned.told(ready="e:12")
+    assert turned.alarms["registry"] == ""
+
+
 # -- an hour apart
 
 
@@ -618,3 +694,35 @@ def test_a_network_comes_before_the_nics_in_it_and_one_that_cannot_be_kept_is_na
     turned.tell(Did(turned.take(SetNetwork).key, "e:12", touched=(NICS[0],)))
     assert turned.take(Apply).wanted.revision == "e:11", "what is up in it is set anew"
     assert turned.alarms["registry-refused"] == ""
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_what_could_not_be_told_is_looked_at_again_after_a_pause(turned: Turned, method: str) -> None:
+    turned.begun(*([nic(0)] if method == "PATCH" else []))
+    uuid = turned.up(0)
+    turned.here[uuid] = local = turned.here[uuid]._replace(fields={"instance": "web"})
+    if method == "POST":
+        turned.tell(Marked(uuid))
+        turned.passes(1.0)
+        turned.done()
+    before = turned.looks
+    turned.unclear.add(uuid)
+    turned.tell(Surveyed({uuid: local}, defined=1))  # it is not what the registry has
+    turned.told(ready="e:200")
+    turned.passes(60.0)
+    # one for its report, one for what is wanted of it, each after half to one and a half of the pause
+    assert 60 / 7.5 - 1 <= turned.looks - before <= 2 * (60 / 2.5 + 1)
+    turned.unclear.clear()
+    turned.passes(10.0)
+    if method == "PATCH":
+        turned.take(Send)
+        turned.tell(Answered(None, "e:201"))
+    assert turned.take(Ask).method == method
+
+
+def test_a_sign_of_life_after_something_was_told_ends_what_was_told(turned: Turned) -> None:
+    turned.begun(options(5, "isolated"))
+    turned.told(leave(5, what="options"), ready="e:10")
+    assert turned.take(Drop).key == ("nic", NICS[5])
+    turned.told(ready="e:10")
+    assert turned.asked == [] and turned.machine.line.since == turned.now

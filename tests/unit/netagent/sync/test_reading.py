@@ -22,6 +22,18 @@ def test_further_addresses_are_an_option() -> None:
     assert wanted_of(told(options=[own], addresses=["192.0.2.7"])).options == (Option("addresses", "192.0.2.9"),)
 
 
+def test_tags_are_a_ganeti_clusters_alone() -> None:
+    """What another master's NIC is tagged with the node knows before the registry."""
+    assert [wanted_of(told(master="ganeti:c1", tags=tags)).tags for tags in (["a", "b"], [])] == [("a", "b"), ()]
+    assert wanted_of(told(master="registry", tags=["a"])).tags is wanted_of(told(tags=["a"])).tags is None
+
+
+@pytest.mark.parametrize("wrong", ["a", [7], ["a b"], [""], ["a"] * 101, {}, ["é" * 200]])
+def test_tags_that_are_none(wrong: object) -> None:
+    with pytest.raises(Lie, match="tags"):
+        wanted_of(told(master="ganeti:c1", tags=wrong))
+
+
 @pytest.mark.parametrize("wrong", ["192.0.2.7", [7], [["192.0.2.7"]], ["192.0.2.7"] * 1000, {}])
 def test_addresses_that_are_none(wrong: object) -> None:
     with pytest.raises(Lie, match="addresses"):

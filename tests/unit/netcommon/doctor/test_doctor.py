@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from netcommon.doctor import LEVELS, Finding, files, findings, kernel, probe
+from netcommon.doctor.services import ABSENT
+from netcommon.host.api.datapath import BridgeState
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
 from netcommon.host.api.requests import AddRoute, AddRule, PutOvsPort, SetLink, SetSysctl
 from netcommon.host.simulated.host import MemoryHost
@@ -221,6 +223,22 @@ def test_bridged_frames_through_the_filters_of_routed_ones(ward: Ward) -> None:
     assert "bridge-nf-call-iptables=0" in finding.remedy
 
 
+def test_frames_of_one_bridge_through_the_filters_of_routed_ones(ward: Ward) -> None:
+    """A bridge's own setting is as good, where br_netfilter is there; and is not told twice."""
+    kernel = ward.host.kernel
+    kernel.bridge_states[ward.host.add_bridge("br0").index] = BridgeState(nf_call=(True, False, True))
+    ward.host.add_bridge("br1")
+    assert ward.found("netfilter") == []
+    kernel.settings.put("net/bridge/bridge-nf-call-iptables", "0")
+    (finding,) = ward.found("netfilter")
+    assert finding.remedy.endswith("ip link set dev br0 type bridge nf_call_iptables 0")
+    for name in ("iptables", "arptables"):
+        kernel.settings.put(f"net/bridge/bridge-nf-call-{name}", "1")
+    assert [finding.text.partition(" ")[0] for finding in ward.found("netfilter")] == [
+        f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "arptables")
+    ]
+
+
 class TestOvs:
     def serve(self, ward: Ward, answer: Callable[[dict[str, object]], object] | None) -> socket.socket:
         os.makedirs(os.path.dirname(ward.paths.ovsdb))
@@ -269,11 +287,15 @@ class TestOvs:
                 ("tap1", "", -1),
                 ("ovs0", "internal", 65534),
                 ("vx", "vxlan", -1),
+                ("eth7", "", -1),
             )
         ]
+        ward.host.switch.insert(OvsPort("eth7", "ovs0"))
         with self.serve(ward, lambda _: [{"rows": rows}]):
-            assert ward.found("leftovers") == [
+            found = [finding for finding in ward.all() if finding.topic in ("leftovers", "ovs") and finding.level != "ok"]
+            assert found == [
                 Finding("warning", "leftovers", "OVS port tap9: its device is gone", "ovs-vsctl del-port tap9"),
+                Finding("warning", "ovs", "OVS port eth7 on ovs0: its device is not there", ABSENT),
                 Finding("warning", "leftovers", "OVS port tap3 on ovs0: its device is gone", "netcommon gc"),
             ]
 
@@ -506,6 +528,15 @@ class TestLeftovers:
         assert f"tap0 is up, its alias says that it is NIC {UUID} web1/0, and no record" in finding.text
         ward.record(index)
         assert ward.found("leftovers") == []
+
+    def test_a_device_whose_record_a_newer_version_has_written(self, ward: Ward) -> None:
+        """It is on record: a restart of its guest would not make it readable."""
+        index = ward.tap("tap0")
+        ward.record(index)
+        ward.host.execute([SetLink(index, alias=f"{UUID} web1/0", up=True)], stop=True)
+        (path,) = (ward.root / "run/netcommon/nics").iterdir()
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
+        assert ward.found("leftovers") == [] and len(ward.found("records")) == 1
 
     @pytest.mark.parametrize("change", ["gone", "another"])
     def test_a_record_whose_device_is_gone(self, ward: Ward, change: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from netcommon.doctor import uplinks
@@ -43,6 +45,16 @@ def test_arp_for_a_guest_of_the_uplinks_network(sim: Sim) -> None:
 
 def test_a_guest_that_the_router_has_a_route_to(sim: Sim) -> None:
     sim.up(nic("routed", IP="10.7.0.5"))
+    assert found(sim) == []
+
+
+@pytest.mark.parametrize("destinations", [["0.0.0.0/0"], ["0.0.0.0/1", "128.0.0.0/1"]])
+def test_a_default_route_without_a_gateway(tmp_path: Path, destinations: list[str]) -> None:
+    """It leads to all addresses, such as through a tunnel: nobody there takes a guest's for one of the link's own."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("routed", IP="10.7.0.5"))
+    for destination in destinations:
+        sim.host.kernel.add_route(Route(AF_INET, 254, destination, sim.index("eth-br0"), 3))
     assert found(sim) == []
 
 

@@ -16,10 +16,14 @@ from netcommon.lifecycle import down as downs
 from netcommon.lifecycle import up as ups
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.context import Node
 from netcommon.lifecycle.gc import gc
+from netcommon.lifecycle.site_scripts import Scripts
+from runtime import wanted
 from runtime.errors import Interrupted
 from runtime.nic import Nic
 from runtime.record import UP
+from runtime.wanted import Wanted
 from tests.support.bootstrap import ROOT
 from tests.support.sim import Sim, nic
 
@@ -75,6 +79,42 @@ def test_an_up_stands_from_when_that_is_on_record(tmp_path: Path, monkeypatch: p
     assert len([line for line in sim.lines if "after the NIC's own work" in line]) == 2
 
 
+def test_a_signal_when_the_last_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change holds, and its file says so: that is what is answered."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    sim.up(guest(1))
+    keep, written = changes._keep, list[Wanted]()
+
+    def kept(node: Node, nic: Nic, before: Wanted, after: Wanted) -> None:
+        keep(node, nic, before, after)
+        written.append(after)
+        if len(written) == 2:
+            raise Interrupted("ended by signal 15")
+
+    monkeypatch.setattr(changes, "_keep", kept)
+    assert change(sim.node, guest(1).uuid, sim.call(), setting(sim.node, {"spoof_guard": "no"}, (), 0.0)).changed
+    assert wanted.read(sim.paths, guest(1).uuid, []) == written[-1] and written[-1].pending is None
+    assert [line for line in sim.lines if "ended by signal 15" in line] != []
+
+
+def test_ctrl_c_when_a_change_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record says that it holds, and so does the file."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    sim.up(guest(1))
+
+    def told(_attempt: BringUp, _record: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BringUp, "_announce", told)
+    with pytest.raises(KeyboardInterrupt):
+        change(sim.node, guest(1).uuid, sim.call(), setting(sim.node, {"spoof_guard": "no"}, (), 0.0))
+    there = wanted.read(sim.paths, guest(1).uuid, [])
+    assert there.pending is None and [each.option for each in there.local] == ["spoof_guard"]
+    assert [each.option for each in sim.record(guest(1).uuid).nic.wanted] == ["spoof_guard"]
+
+
 def test_gc_goes_on_with_no_other_nic(tmp_path: Path) -> None:
     sim = Sim(str(tmp_path))
     for number in (1, 2, 3):
@@ -84,7 +124,7 @@ def test_gc_goes_on_with_no_other_nic(tmp_path: Path) -> None:
     interrupting(sim, 0)
     with pytest.raises(Interrupted):
         gc(sim.node, sim.call())
-    assert len(sim.records()) == 3
+    assert len(sim.records()) == 2
     sim.host.fail = lambda _request: None
     gc(sim.node, sim.call())
     assert not sim.records()
@@ -111,6 +151,44 @@ def test_an_up_that_cleans_up_first_ends_at_each_request(tmp_path: Path) -> None
         if not came():
             break
     assert at > 5 and not came()
+
+
+@pytest.mark.parametrize("mode", ["routed, all options", "bridged, trunk", "openvswitch, guarded"])
+def test_a_down_ends_what_it_has_begun(mode: str, tmp_path: Path) -> None:
+    """At each request: the NIC is up as before, or down; there are no halves for gc to find."""
+    for at in range(60):
+        sim = Sim(str(tmp_path / str(at)))
+        sim.up(nic(mode))
+        was = sim.picture()
+        came = interrupting(sim, at)
+        try:
+            sim.down(nic(mode))
+            assert not came() or any("after the NIC's own work" in line for line in sim.lines), at
+        except Interrupted:
+            assert came()
+        sim.host.fail = lambda _request: None
+        if sim.records():
+            assert (sim.record().state, sim.picture()) == (UP, was), at
+        else:
+            assert sim.picture() == sim.before, at
+        if not came():
+            break
+    assert at > 1 and not came()
+
+
+def test_a_down_told_to_end_in_the_sites_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have begun, so the network does not stay as if nothing had."""
+
+    def told(_scripts: Scripts) -> None:
+        raise Interrupted("ended by signal 15")
+
+    sim = Sim(str(tmp_path))
+    sim.up(nic("routed, table"))
+    sim.node.store.write(sim.record()._replace(scripts=True))
+    monkeypatch.setattr(Scripts, "down", told)
+    with pytest.raises(Interrupted):
+        sim.down(nic("routed, table"))
+    assert sim.records() == [] and sim.picture() == sim.before
 
 
 def test_a_signal_while_the_answer_is_said() -> None:

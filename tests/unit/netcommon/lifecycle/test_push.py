@@ -189,7 +189,7 @@ def test_what_is_no_more_wanted_of_a_nic_that_is_up(tmp_path: Path) -> None:
     pushed(sim, rate_in="8mbit")
     was = sim.picture(), settled(sim)
     assert not drop(sim.node, UUIDS[0], sim.call())
-    assert retain(sim.node, (), (), sim.call()) == [] and end_due(sim.node, sim.call()) == []
+    assert retain(sim.node, (), (), sim.call()) == [(("nic", UUIDS[0]), "")] and end_due(sim.node, sim.call()) == []
     assert (sim.picture(), settled(sim)) == was and applied(sim.node, UUIDS[0], []) == "e:7"
 
 
@@ -256,6 +256,89 @@ def test_an_emulated_twin_follows_its_nic(tmp_path: Path) -> None:
     assert {sim.record(one.uuid).nic.revision for one in both} == {"e:7"} and wanted.uuids(sim.paths) == [REAL.uuid]
     end_due(*after(sim, 101))
     assert [sim.record(one.uuid).nic.wanted for one in both] == [(), ()]
+
+
+# -- tags
+
+
+def tagged(sim: Sim, number: int, *tags: str, uuid: str = UUIDS[0]) -> Pushed:
+    """Push a NIC of a Ganeti cluster with these tags."""
+    return push(sim.node, uuid, asked(number)._replace(tags=tags), sim.call())
+
+
+@pytest.mark.parametrize("mode", BASES)
+def test_a_tag_that_changes_reaches_a_nic_that_is_up(tmp_path: Path, mode: str) -> None:
+    """It is what a second up with that tag makes of it; the record has the tags, for whoever plans it anew."""
+    sim, fresh = machine(tmp_path / "a", mode), machine(tmp_path / "b", mode)
+    tags = "a netcommon:0:spoof_guard:no"
+    fresh.up(BASES[mode]._replace(tags=tuple(tags.split()), environment={**BASES[mode].environment, "TAGS": tags}))
+    was = sim.picture()
+    tagged(sim, 6, *BASES[mode].tags)
+    assert "spoof_guard is" in tagged(sim, 7, *tags.split()).text
+    assert sim.picture() == fresh.picture() != was and sim.record().nic.tags == fresh.record().nic.tags
+    assert sim.record().nic.environment["TAGS"] == tags
+    sim.requests()
+    assert not tagged(sim, 8, *reversed(tags.split())).changed and sim.requests() == [], "the order of tags says nothing"
+    assert tagged(sim, 9, *BASES[mode].tags).changed and sim.record().nic.tags == BASES[mode].tags and sim.picture() == was
+
+
+def test_what_its_hypervisor_has_said_since_stays(tmp_path: Path) -> None:
+    """An up brings the tags of today; what the registry was told before is not put in their place, whatever else changes."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", TAGS="a"))
+    assert not tagged(sim, 7, "netcommon:0:rate_in:8mbit").changed and sim.record().nic.tags == ("a",), "it may be older than the up"
+    sim.up(nic("bridged", TAGS="netcommon:0:rate_in:9mbit"))
+    to(sim, isolated="yes")
+    push(sim.node, UUIDS[0], asked(8, mcast_flood="no")._replace(tags=("netcommon:0:rate_in:8mbit",)), sim.call())
+    assert sim.record().nic.tags == ("netcommon:0:rate_in:9mbit",)
+    tagged(sim, 9, "netcommon:0:rate_in:7mbit")
+    assert sim.record().nic.tags == ("netcommon:0:rate_in:7mbit",)
+    pushed(sim, 10)
+    assert sim.record().nic.tags == ("netcommon:0:rate_in:7mbit",), "nobody says any more"
+
+
+def test_a_tag_that_is_refused_is_tried_again(tmp_path: Path) -> None:
+    """The NIC and what is kept are as before, so that the same push is the same change."""
+    sim = machine(tmp_path, "bridged")
+    tagged(sim, 6)
+    was = sim.picture(), settled(sim), wanted.all_of(sim.paths, [])
+    with pytest.raises(NicInvalid):
+        tagged(sim, 7, "netcommon:0:rate_in:fast")
+    sim.requests()
+    with sim.failing(0, Answer(errno.EPERM, "no"), times=1), pytest.raises(HostRefused):
+        tagged(sim, 7, "netcommon:0:rate_in:8mbit")
+    assert (sim.picture(), settled(sim), wanted.all_of(sim.paths, [])) == was
+    assert tagged(sim, 7, "netcommon:0:rate_in:8mbit").changed
+
+
+def test_a_networks_tag_reaches_the_nics_in_it(tmp_path: Path) -> None:
+    """Of a network of a Ganeti cluster; those of another master's count where its NICs are defined."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", NETWORK_NAME="blue", NETWORK_UUID=BLUE, NETWORK_TAGS="a"))
+    tags = {**SAID, "tags": ["a", "netcommon:rate_in:8mbit"]}
+    keep_network(sim.node, network_of(BLUE, "e:7", {**SAID, "tags": ["a"], "master": "ganeti:c1"}))
+    pushed(sim, 7)
+    for master, there in (("ganeti:c1", ("a", "netcommon:rate_in:8mbit")), ("registry", ("a", "netcommon:rate_in:8mbit"))):
+        keep_network(sim.node, network_of(BLUE, "e:8", {**tags, "master": master}))
+        pushed(sim, 7)
+        assert sim.record().nic.network.tags == there
+    assert [each.origin for each in given(sim.record().nic, sim.settings) if each.name == "rate_in"] != []
+    assert sim.record().nic.environment["NETWORK_TAGS"] == "a netcommon:rate_in:8mbit"
+    for revision, tags in (("e:9", ["a"]), ("e:10", [])):
+        keep_network(sim.node, network_of(BLUE, revision, {**SAID, "master": "ganeti:c1", "tags": tags}))
+        pushed(sim, 7)
+    assert sim.record().nic.network.tags == ()
+
+
+def test_an_emulated_twin_has_the_tags_of_its_nic(tmp_path: Path) -> None:
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    both = REAL, twin()
+    for one in both:
+        sim.up(one)
+    tagged(sim, 6, *REAL.tags, uuid=REAL.uuid)
+    tagged(sim, 7, "netcommon:0:rate_in:8mbit", uuid=REAL.uuid)
+    assert [sim.record(one.uuid).nic.tags for one in both] == [("netcommon:0:rate_in:8mbit",)] * 2
 
 
 # -- ends

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -288,3 +292,45 @@ class TestEach:
         assert all(line.isprintable() for line in lines)
         assert len(lines) == 200 + 2
         assert f"info: {tmp_path}/0: 302 more lines" in lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_a_script_is_started(number: int, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when the program runs, and nobody holds its number yet: it is ended as at any later moment."""
+
+    class Told(BaseException):
+        pass
+
+    def heed(_number: int, _frame: object) -> None:
+        raise Told
+
+    start = subprocess.Popen
+
+    def started(*arguments: Any, **more: Any) -> Any:
+        child = start(*arguments, **more)
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+        signal.raise_signal(number)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    before = signal.signal(number, heed)
+    try:
+        with pytest.raises(Told):
+            go("#!/bin/sh\necho $$ >{here}/pid\nexec sleep 60\n")
+        assert signal.getsignal(number) is heed
+    finally:
+        signal.signal(number, before)
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_no_pipe_to_be_had(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals come as before."""
+
+    def full(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(os, "pipe2", full)
+    with suppress(OSError):
+        go("#!/bin/sh\n")
+    assert signal.getsignal(signal.SIGTERM) is before

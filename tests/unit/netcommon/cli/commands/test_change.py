@@ -440,3 +440,13 @@ def test_unset_of_one_that_is_not_up_beside_one_that_is(cli: Cli) -> None:
     said = cli("change", "tap0", "tap1", "--unset", "rate_in").stdout
     assert "without rate_in" in said and "web1/1 on tap1: rate_in is none" in said
     assert list(Path(cli.paths.wanted).glob("*.json")) == []
+
+
+def test_repair_says_what_it_has_ended(two: Cli) -> None:
+    two("change", "tap0", "spoof_guard=no", "--for", "60s")
+    two.time += 61
+    foretold = two("repair", "--all", "--dry-run").stdout
+    assert "spoof_guard is true, was false  # their time is over" in foretold
+    said = two("repair", "--all").stdout.splitlines()
+    assert said == ["web1/0 on tap0: spoof_guard is true, was false (their time is over)", "web1/1 on tap1 is as it should be"]
+    assert two("repair", "--all").stdout.splitlines()[0] == "web1/0 on tap0 is as it should be"

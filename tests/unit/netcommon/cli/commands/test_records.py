@@ -300,7 +300,11 @@ def test_a_bridge_that_is_down(two: Cli) -> None:
     (finding,) = [row for row in two.json("doctor", status=1) if row["topic"] == "bridges"]
     assert (finding["level"], finding["text"], finding["remedy"]) == ("error", f"no network for web1/0: {why}", remedy)
     two.log.lines.clear()
-    assert two("repair", "tap0").stdout == "web1/0 on tap0 is as it should be\n" and two.host.requests == []
+    said = f"web1/0 on tap0 is as it should be, but not all of its traffic passes, which repair does not mend: {why}: {remedy}\n"
+    for words in (["repair", "tap0"], ["repair", "tap0", "--dry-run"]):
+        assert two(*words).stdout == said and two.host.requests == []
+    for command in ("tree", "top --once"):
+        assert "drifted (1)" in two(*command.split()).stdout, command
     two("down", "tap0", "--force")
     two.log.lines.clear()
     two("up", "tap0")

@@ -369,6 +369,16 @@ def test_frames_that_br_netfilter_hands_to_others_chains(sim: Sim) -> None:
     assert br_netfilter(sim) == []
 
 
+def test_br_netfilter_of_one_bridge_is_named_by_its_own_setting(sim: Sim) -> None:
+    sim.up(nic("bridged", IP="10.0.0.5"))
+    chain(sim, IP, "docker", "fwd", 2, "", verdict(0))
+    sim.host.kernel.settings.put("net/bridge/bridge-nf-call-iptables", "0")
+    with_state(sim, "br0", BridgeState(nf_call=(True, False, False)))
+    way = walked(sim, build(Wanted("aa:00:00:00:00:01", source="10.0.0.5")))
+    (said,) = [step.does for step in way.steps if step.meets == "br_netfilter of bridge br0"]
+    assert said.startswith("with nf_call_iptables of br0=1 it passes chains")
+
+
 def test_a_policy_of_drop_is_met_by_br_netfilter_once(sim: Sim) -> None:
     """However many ports a bridge floods, and in chains that have no rules."""
     sim.up(nic("bridged", IP="10.0.0.5"))

@@ -1,0 +1,50 @@
+"""SIGTERM to a command of many NICs: what it has begun of one is done, and nothing is begun of the next."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from netcommon.cli import signals
+from netcommon.lifecycle import change as changes
+from netcommon.lifecycle.context import Call, Node
+from runtime.errors import Interrupted
+from tests.support.cli import Cli
+
+
+@pytest.fixture
+def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Heed signals as the command does."""
+    monkeypatch.setattr(signals, "_came", [])
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]
+    signals.take()
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("command", [["gc"], ["repair", "--all"]])
+@pytest.mark.usefixtures("heeded")
+def test_what_is_over_is_ended_of_no_other_nic(command: list[str], two: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes when the first one's change holds, and its file says so."""
+    two("change", "tap0", "tap1", "spoof_guard=no", "--for", "60s")
+    two.time += 61
+    give_back, told = changes.give_back, list[str]()
+
+    def signalled(node: Node, call: Call) -> None:
+        if not told:
+            told.append("once")
+            signal.raise_signal(signal.SIGTERM)
+        give_back(node, call)
+
+    monkeypatch.setattr(changes, "give_back", signalled)
+    with pytest.raises(Interrupted):
+        two(*command)
+    assert sorted(holds(two)) == [False, True]
+
+
+def holds(cli: Cli) -> list[bool]:
+    """Tell of each NIC whether it still has what was changed of it."""
+    return ["set by change" in cli("explain", name).stdout for name in ("tap0", "tap1")]
