@@ -9,6 +9,7 @@ import json
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from tests.support import bootstrap
 from tests.support.netns import wait_until
 
 HOST = "127.0.0.1"
+PREFIX = b"netcommon/registry/"
 
 
 def program() -> str:
@@ -136,10 +138,34 @@ class Cluster:
 
     def keys(self, member: Member | None = None) -> dict[str, bytes]:
         """Give all keys and values of the registry that etcd holds, as it says them itself."""
-        first, last = b"netcommon/registry/", b"netcommon/registry0"
-        found = self.ask("kv/range", {"key": text(first), "range_end": text(last)}, member)
+        found = self.ask("kv/range", {"key": text(PREFIX), "range_end": text(b"netcommon/registry0")}, member)
         pairs = ((base64.b64decode(each["key"]), base64.b64decode(each.get("value", ""))) for each in found.get("kvs", []))
-        return {key.removeprefix(first).decode(): value for key, value in pairs}
+        return {key.removeprefix(PREFIX).decode(): value for key, value in pairs}
+
+    def history(self, file: Path, member: Member) -> None:
+        """Write all that etcd has ever held of the registry, as a member tells it by itself, to a file with the tables of SQLite's."""
+        newest = int(self.ask("kv/range", {"key": text(b"a")}, member)["header"]["revision"])
+        request = json.dumps({"create_request": {"key": "AA==", "range_end": "AA==", "start_revision": "1"}}).encode()
+        rows: list[tuple[int, int, str, bytes | None]] = []
+        with socket.create_connection((HOST, member.client), 30) as connection, connection.makefile("rb") as lines:
+            head = f"POST /v3/watch HTTP/1.0\r\nContent-Length: {len(request)}\r\n\r\n"
+            connection.sendall(head.encode() + request)
+            at = 0
+            for line in lines:
+                for event in json.loads(line)["result"].get("events", []) if line.startswith(b"{") else []:
+                    pair = event["kv"]
+                    at, key = int(pair["mod_revision"]), base64.b64decode(pair["key"])
+                    value = None if event.get("type") == "DELETE" else base64.b64decode(pair.get("value", ""))
+                    if key.startswith(PREFIX):
+                        rows.append((at, len(rows), key.removeprefix(PREFIX).decode(), value))
+                if at >= newest:
+                    break
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE items (key TEXT, value BLOB)")
+            database.execute("CREATE TABLE versions (revision INTEGER, place INTEGER, key TEXT, value BLOB)")
+            database.executemany("INSERT INTO versions VALUES (?, ?, ?, ?)", rows)
+            database.executemany("INSERT INTO items VALUES (?, ?)", self.keys(member).items())
+            database.commit()
 
     def said(self) -> bytes:
         """Give what etcd says of the registry in it; b"" where it says nothing."""
@@ -170,6 +196,18 @@ def stopped(*members: Member) -> Iterator[None]:
     finally:
         for member in members:
             member.signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def unheard(member: Member) -> Iterator[None]:
+    """Let the others hear nothing of a member while the context lasts: what it listens on for them is dropped. Clients still reach it."""
+    rules = "".join(f"add rule inet unheard output tcp {side} {member.peer} drop\n" for side in ("dport", "sport"))
+    table = "add table inet unheard\nadd chain inet unheard output { type filter hook output priority 0; }\n"
+    subprocess.run(["nft", "-f", "-"], input=table + rules, text=True, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["nft", "delete", "table", "inet", "unheard"], check=True)
 
 
 def text(value: bytes) -> str:
