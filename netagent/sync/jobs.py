@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.sync.messages import Apply, Did, DropNetwork, Keep, Retain, SetNetwork
+from netagent.sync.messages import Apply, Did, Drop, DropNetwork, Keep, Retain, SetNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,16 @@ class Jobs:
     def waits(self, key: Key) -> bool:
         """Tell whether anything about a thing is still to be done."""
         return key in self._todo or key in self._doing
+
+    def repeat(self, key: Key) -> bool:
+        """Let what is being done about a NIC be done once more: it may have stopped behind the look at it. Tell whether any job waits.
+
+        Not a job that changes a NIC that is up: that itself is what has happened to the NIC.
+        """
+        job = self._doing.get(key)
+        if key not in self._todo and isinstance(job, Keep | Drop):
+            self._todo[key] = job
+        return self.waits(key)
 
     def start(self, now: float) -> Iterator[Doing]:
         """Give the jobs that are to be begun."""

@@ -96,8 +96,7 @@ class Wishes:
 
     def marked(self, uuid: str) -> None:
         """Try again what waits until a NIC stops: something of it has changed."""
-        job = self._held.job((NIC, uuid))
-        if job is not None and not self._jobs.waits(job.key):
+        if not self._jobs.repeat((NIC, uuid)) and (job := self._held.job((NIC, uuid))) is not None:
             self._jobs.put(job)
 
     def settle(self, nics: Mapping[str, Local]) -> None:

@@ -14,14 +14,15 @@ import pytest
 from netagent.sync import held, wishes
 from netagent.sync.driver import Sync
 from netagent.sync.jobs import NEVER
-from netagent.sync.messages import Answered, Close, Did, Ended, Failure, Hello, Keep, Line, Wanted, Watch
+from netagent.sync.messages import Answered, Apply, Close, Did, Drop, Ended, Failure, Hello, Keep, Line, Marked, Wanted, Watch
 from netcommon.host.api.host import Answer
 from runtime import networks, wanted
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
 from tests.support.sync_agent import Agent, item_revision, reports, shown
-from tests.unit.netagent.sync.test_machine import Turned, options
+from tests.unit.netagent.sync.test_machine import Turned, leave, options
+from tests.unit.netagent.sync.test_machine import nic as told
 
 CLUSTER = "gnt.example.com"
 HOURLY = 3600.0
@@ -350,3 +351,23 @@ def test_what_was_lost_is_told_anew_when_the_disk_takes_anything_again(monkeypat
     turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": []}))
     turned.passes(20.0)
     assert turned.take(Watch).start == "" and not turned.alarms.get("registry-lies")
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_nic_that_stops_while_a_worker_finds_it_up_is_looked_at_once_more(left: bool) -> None:
+    turned = Turned()
+    turned.begun(told(0))
+    if left:
+        turned.told(leave(0, "e:11"), ready="e:11")
+        kind: type = Drop
+    else:
+        turned.told(told(0, "e:11", "change"), ready="e:11")
+        turned.tell(Did(turned.take(Apply).key, "e:11", "the host refuses it", host=True))
+        kind = Keep
+    job = turned.take(kind)
+    turned.tell(Marked(job.key[1]))
+    assert not [each for each in turned.asked if isinstance(each, kind)], "one at a time"
+    turned.tell(Did(job.key, "e:11", up=True))
+    assert turned.take(kind) == job
+    turned.tell(Did(job.key, "e:11"), Marked(job.key[1]))
+    assert not [each for each in turned.asked if isinstance(each, kind)], "it is held"

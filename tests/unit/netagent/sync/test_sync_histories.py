@@ -20,7 +20,7 @@ from tests.support.sample import sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
 
 HISTORIES = 10_000
-SAMPLE = 60
+SAMPLE = 150
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
 
 

@@ -288,7 +288,7 @@ def test_the_guard(tmp_path: object, options: str, present: tuple[str, ...], abs
     [
         (f"{COUNTED}, priority=7,arp,in_port=2 actions=drop", "priority=7,arp actions=drop", 2, 3),
         (" cookie=0x7, table=5, actions=NORMAL", "table=5 actions=NORMAL", 0, 0),
-        (" cookie=0x7, in_port=LOCAL actions=drop", "actions=drop", 0, 0),
+        (" cookie=0x7, in_port=LOCAL actions=drop", "actions=drop", 65534, 0),
         (" cookie=0x7, idle_timeout=5, priority=7 actions=drop", "idle_timeout=5,priority=7 actions=drop", 0, 0),
         (" cookie=0x7, n_packets=n/a, priority=7,in_port=1,udp actions=load:0x1->NXM_NX_REG1[],drop", None, 1, 0),
     ],
