@@ -64,6 +64,13 @@ def identities(path: str, ends: Iterable[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def in_place(path: str, files: dict[str, tuple[int, int]]) -> None:
+    """Raise Unavailable where a file, or its log, is no longer what was opened: what is committed would be gone with it."""
+    if identities(path, ("", "-wal")) != files:
+        what = f"{escaped(path)} or its log was moved, removed or replaced while it was open"
+        raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
+
+
 def examine(path: str) -> None:
     """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
     if not os.path.exists(path):

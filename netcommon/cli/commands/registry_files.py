@@ -97,9 +97,7 @@ def restore(app: App, file: str, as_json: bool) -> None:
 
 
 @click.command("move")
-@click.option(
-    "--to", "where", required=True, metavar="ADDRESS", help="The etcd, which must hold nothing; as in [registry] store."
-)
+@click.option("--to", "where", required=True, metavar="ADDRESS", help="The etcd, which must hold nothing; as in [registry] store.")
 @json_option
 @click.pass_obj
 def move(app: App, where: str, as_json: bool) -> None:
