@@ -92,6 +92,7 @@ class EtcdStore:
             raise HostRefused(f"a copy to {place} was not finished", "begin it again: netcommon registry move, or restore")
         self.client, self._facts = client, found
         self._watches: list[EtcdWatch] = []
+        self._over = False  # it has become another registry
 
     @classmethod
     def create(cls, place: Place, epoch: str) -> EtcdStore:
@@ -156,6 +157,8 @@ class EtcdStore:
 
     def _range(self, body: Document, low: bytes, high: bytes, limit: int, revision: int = 0) -> Range:
         """Read keys. Raises Ahead, Compacted for a revision that etcd, or the epoch, has not."""
+        if self._over:
+            raise self._another_epoch()
         if revision:
             if revision < self._facts.revision:
                 raise Compacted(self._facts.revision)
@@ -255,9 +258,11 @@ class EtcdStore:
         if start <= self._facts.revision:
             raise Compacted(self._facts.revision)
         try:  # how etcd says that what is before has been forgotten, or has not been
-            self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
+            found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
         except Ahead as ahead:
             raise Ahead(start, ahead.newest) from None
+        if not found.pairs or found.pairs[0].revision != self._facts.revision:
+            raise self._another_epoch()
         return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
 
     def _begun(self, request: Document) -> Stream:
@@ -273,9 +278,8 @@ class EtcdStore:
             except (Cut, Garbled) as error:
                 stream.close()
                 why = f"{stream.where}: {error}"
-                if FORBIDDEN in why:
-                    self.client.forget_token()  # which may have ended: etcd does not tell that from what nobody has allowed
-                else:
+                self.client.forget_token()  # it may have ended, which etcd's versions say in one way or another, if at all
+                if FORBIDDEN not in why:
                     self.client.next_member(stream.where)
             except BaseException:
                 stream.close()
@@ -350,6 +354,7 @@ class EtcdStore:
         self.close()
 
     def _another_epoch(self) -> Unavailable:
+        self._over = True
         what = f"the registry in {self.client.place} is another than it was: it was moved or restored"
         return Unavailable(f"{what}; systemctl restart netcommon-registry opens what is there")
 

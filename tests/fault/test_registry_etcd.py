@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from netregistry.stores.base import Batch, Changed, Compacted, Conflict, Delete, Expect, Put, Unavailable, Unknown
-from netregistry.stores.etcd import EtcdStore
+from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
 from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import HostRefused
 from tests.support.authority import authority
@@ -250,6 +250,27 @@ def test_compaction_while_a_watcher_is_away(one: Cluster) -> None:
         assert refused.value.floor == last
 
 
+@pytest.mark.parametrize("first", ["commit", "watch", "list"])
+def test_a_store_whose_registry_was_replaced_does_nothing_more(one: Cluster, first: str) -> None:
+    """Another registry, even of the same keys: what is planned by the one before must not count in it."""
+    with opened(one) as store, store.watch("", store.newest() + 1) as watch, EtcdStore(one.place) as other:
+        put(store, "a", b"1")
+        assert watch.next(5.0).changes
+        begun(other.client, Facts("second", True, "", 0), facts(other.client), clear=True)
+        acts: dict[str, Callable[[], object]] = {
+            "commit": lambda: put(store, "a", b"2"),
+            "watch": lambda: watch.next(0.0),
+            "list": lambda: store.watch("", store.list("").revision + 1),  # as who has to read all anew does
+        }
+        acts |= {"later list": lambda: store.list(""), "get": lambda: store.get("a"), "newest": store.newest}
+        for act in (acts.pop(first), *acts.values()):
+            with pytest.raises(Unavailable, match="another than it was"):
+                act()
+        assert one.keys() == {}
+        with EtcdStore(one.place) as after:
+            assert after.epoch == "second" and after.list("").items == ()
+
+
 # -- who is let in
 
 
@@ -295,6 +316,9 @@ def test_user_and_password_and_a_token_that_ends(tmp_path: Path) -> None:
             store.client._token = token  # a watch does not say that a token has ended
             with store.watch("", done) as other:
                 assert other.next(0.0).revision == done
+            store.client._token = token
+            store._begun({"key": "AA==", "range_end": "AA=="}).close()  # where it has ended right before
+            assert store.client._token != token
         for wrong, what in (
             (known._replace(password=secret(tmp_path, "wrong")), "does not let 'root' in"),
             (known._replace(user="nobody", password=secret(tmp_path)), "does not let 'nobody' in"),
