@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,13 @@ def test_a_damaged_file_of_a_nic_is_not_plain(data: bytes) -> None:
 
 
 def mixed(stored: Any, changes: list[tuple[int, Any]]) -> Any:
-    """Give JSON with parts of it, by number in their order, in another shape."""
+    """Give JSON with parts of it, by number in their order, in another shape. What was drawn stays as it is: it is drawn again."""
+    stored = deepcopy(stored)
     for number, value in changes:
         places = list(walked(stored))
         if places:
             whole, name = places[number % len(places)]
-            whole[name] = value
+            whole[name] = deepcopy(value)
     return stored
 
 
