@@ -39,6 +39,11 @@ class Member:
         if self.process is not None:
             self.process.send_signal(number)
 
+    def stands_still(self) -> bool:
+        """Tell whether all its threads have stopped: each goes on until the signal has reached it."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir() if self.process is not None else ()
+        return all((thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+
     def kill(self) -> None:
         """End it without a warning, also while it is stopped; what it has on disk stays."""
         if self.process is not None:
@@ -191,6 +196,8 @@ def stopped(*members: Member) -> Iterator[None]:
     """Let members stand still (SIGSTOP) while the context lasts."""
     for member in members:
         member.signal(signal.SIGSTOP)
+    for member in members:
+        wait_until(member.stands_still, 10, f"{member.name} stands still")
     try:
         yield
     finally:
