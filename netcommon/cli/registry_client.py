@@ -29,6 +29,16 @@ def file_of(app: App) -> str:
     return app.root.rstrip("/") + str(import_module("netregistry.stores.files").FILE)
 
 
+def store_of(app: App) -> str:
+    """Give what keeps the registry: the etcd that the settings name, or the file. Raises SettingsInvalid: neither is guessed."""
+    return app.settings().registry_store or file_of(app)
+
+
+def in_etcd(app: App) -> bool:
+    """Tell whether the settings say that an etcd keeps the registry."""
+    return store_of(app) != file_of(app)
+
+
 def served(app: App) -> bool:
     """Tell whether a service runs: it has the file then."""
     return bool(import_module("netregistry.client").served(socket_of(app)))

@@ -47,6 +47,7 @@ class Settings(NamedTuple):
     agent_hook_socket: bool = True
     agent_metrics_file: str = ""  #: "": none
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
+    registry_store: str = ""
     registry_sync: bool = True
     registry_compare_delay: float | str = "auto"  #: seconds; "auto": 120 to 600 by chance
     registry_compare_interval: float = 3600.0

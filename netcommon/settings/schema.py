@@ -12,7 +12,21 @@ from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.settings.network_types import Host, Resolvers, Routes, Search
-from netcommon.settings.types import REPAIRS, Delay, Domain, FilePath, Listen, Listens, Names, Parameters, Servers, Template, Urls, Zones
+from netcommon.settings.types import (
+    REPAIRS,
+    Delay,
+    Domain,
+    EtcdAddress,
+    FilePath,
+    Listen,
+    Listens,
+    Names,
+    Parameters,
+    Servers,
+    Template,
+    Urls,
+    Zones,
+)
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -104,6 +118,7 @@ KEYS: tuple[Key, ...] = (
         "the metrics for node_exporter's textfile collector; none: no file",
     ),
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
+    Key("registry", "store", "registry_store", EtcdAddress(), "the etcd that keeps the registry which this machine serves; none: a file"),
     Key("registry", "sync", "registry_sync", Truth(), "a node that has joined a registry speaks with it; the agent does"),
     Key(
         "registry",

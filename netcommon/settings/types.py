@@ -252,7 +252,23 @@ class FilePath(NamedTuple):
         return value
 
 
+class EtcdAddress(NamedTuple):
+    """The address of an etcd; "" for none. All but its beginning is read by who speaks to it (netregistry.stores.etcd_place)."""
+
+    @property
+    def expected(self) -> str:
+        return 'an address such as "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379?ca=/etc/netregistry/ca.pem", or ""'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or len(value) > LONGEST_ADDRESS:
+            raise ValueError
+        if value and not value.startswith("etcd://"):
+            raise ValueError
+        return value
+
+
 LONGEST = 64  #: characters of an extension's name
+LONGEST_ADDRESS = 4096  #: characters of an etcd's address
 
 
 class Parameters(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from netregistry.authority.x509 import make_authority
 from netregistry.local import Local
 from netregistry.model.history import Identity
 from netregistry.request import Call, new_id
-from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, RecordUnreadable
 from runtime.folder import Folder
 
@@ -50,12 +51,12 @@ def forget(folder: str, label: str) -> None:
             there.flush()
 
 
-def begin(path: str, folder: str) -> str:
+def begin(where: str, folder: str) -> str:
     """Make the first authority of a registry that no service has open; give its fingerprint. Raises HostRefused, TryAgain, Unavailable."""
     made = make_authority(time.time())
     keep(folder, made)
     body = made.authority._replace(made=0.0)._asdict()
-    with SqliteStore(path) as store:
+    with contextlib.closing(opened(where)) as store:
         local = Local(store, time.time)
         chance = int.from_bytes(os.urandom(10), "big") >> 6
         call = Call(new_id(local.core.moment, chance), "authority.add", "", body)

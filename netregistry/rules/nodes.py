@@ -13,7 +13,7 @@ from netregistry.refusal import Refused
 from netregistry.request import Done, matched, revision
 from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
-from netregistry.stores.base import Delete, Expect, Put
+from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -134,7 +134,10 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     changes: list[Put | Delete] = [Put(key, dump(Reports(request, view.epoch, now, about)))]
     changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
-    return Commit((Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))), tuple(changes))
+    commit = Commit((Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))), tuple(changes))
+    if commit_size(*commit) > LARGEST:
+        raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
+    return commit
 
 
 def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: float) -> Commit:

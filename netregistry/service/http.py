@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import secrets
 import time
@@ -175,8 +176,9 @@ class Service:
             return _json(200, document(self._version))
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
-        body, revision = await self.turn(self._look, route, dict(request.match_info), wanted)
-        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision))
+        body, revision, age = await self.turn(self._look, route, dict(request.match_info), wanted)
+        old = {"Age": str(math.ceil(age))} if age else {}  # RFC 9111, 5.1: the store cannot say whether it is so still
+        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | old)
 
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
         """Tell who asks; by a certificate that may count no more. Raises Refused."""
@@ -191,16 +193,19 @@ class Service:
             raise Refused("forbidden", detail, master=one.role, reason="another")
         return Identity(one.role, one.name, request.remote or ""), one
 
-    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str]:
-        """Give the JSON of what is looked at. In the registry's turn."""
-        reader = self._registry.reader
+    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str, float]:
+        """Give the JSON of what is looked at, its revision, and for how many seconds nobody knows whether it is so.
+
+        In the registry's turn.
+        """
+        reader, age = self._registry.reader, self._registry.catch_up()
         if route.name == "status":
             found = reader.status(self._registry.leads, self._registry.streams.count)
         elif route.name in ("abilities", "settings"):
             found = getattr(reader, route.name)()
         else:
             found = getattr(reader, route.name)(place.get("uuid", wanted))
-        return _encoded(found.body), found.revision
+        return _encoded(found.body), found.revision, age
 
     # -- changes
 

@@ -23,6 +23,7 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.stores.base import Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
@@ -80,7 +81,7 @@ class Registry:
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
-        self._ticked = passed()
+        self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
 
@@ -100,6 +101,15 @@ class Registry:
     def answer(self, call: Call, who: Identity) -> Response:
         """Answer a request. Raises Unavailable where the store cannot be used."""
         return self.local.answer(call, who)
+
+    def catch_up(self) -> float:
+        """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
+        try:
+            self.local.catch_up()
+        except Unavailable:
+            return self._passed() - self._current
+        self._current = self._passed()
+        return 0.0
 
     # -- certificates
 
@@ -131,6 +141,7 @@ class Registry:
                 raise Refused("invalid", "a node's stream is its sign of life: it names its agent's incarnation", field="incarnation")
         elif incarnation:
             raise Refused("forbidden", "a sign of life is the node's alone", field="incarnation", master=f"node:{node}")
+        self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
         channel = Channel(node, incarnation, wake, credential)
@@ -150,13 +161,14 @@ class Registry:
             raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
-        if not self._kept(who.name, incarnation):
+        lease = self._lease(who.name, incarnation)
+        if not (lease and self.store.keep(lease)):
             self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
 
-    def _kept(self, node: str, incarnation: str) -> bool:
-        """Let a node that is alive stay so; False where it is not."""
+    def _lease(self, node: str, incarnation: str) -> int:
+        """Give the lease of a node that is alive by it; 0 where it has none."""
         before = self._lives.get(node)
-        return before is not None and before[0] == incarnation and self.local.view.alive(node) is not None and self.store.keep(before[1])
+        return before[1] if before is not None and before[0] == incarnation and self.local.view.alive(node) is not None else 0
 
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
@@ -185,8 +197,11 @@ class Registry:
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        for node, incarnation in self.streams.nodes().items():
-            if self._kept(node, incarnation):
+        nodes = self.streams.nodes()
+        leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
+        kept = self.store.keep_all(tuple(filter(None, leases.values())))
+        for node, incarnation in nodes.items():
+            if leases[node] in kept:
                 continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
@@ -230,6 +245,8 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
+        except Unavailable as error:
+            self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0
             self.local.close()

@@ -24,8 +24,7 @@ from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.service.tls import Door, Listening, listened
-from netregistry.stores.files import swept
-from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
@@ -42,14 +41,13 @@ NOWHERE = Listening()
 ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
-def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: Log, others: Listening = NOWHERE) -> None:
-    """Serve the registry in the file ``path`` on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
+def run(where: str, listen: str, version: str, environ: Mapping[str, str], log: Log, others: Listening = NOWHERE) -> None:
+    """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
 
-    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file.
+    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
     """
-    store = SqliteStore(path)
+    store = opened(where)
     try:
-        swept(path)
         asyncio.run(_run(store, listen, version, Notifier(environ), log, others))
     finally:
         store.close()

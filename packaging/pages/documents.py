@@ -411,7 +411,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-install": (1, Install, ("install",)),
     "netcommon-registry": (1, Registry, (*LISTING, *LOOKING)),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
-    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
+    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore", "registry move")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
     "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),
     "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),

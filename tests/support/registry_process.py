@@ -21,22 +21,38 @@ T = TypeVar("T")
 
 
 class Registry:
-    """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it."""
+    """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it.
 
-    def __init__(self, folder: Path) -> None:
+    ``store``: the etcd that keeps it, where it is there already.
+    """
+
+    def __init__(self, folder: Path, store: str = "") -> None:
         self._root = folder
         self.socket = folder / "run/netregistry/socket"
         self.socket.parent.mkdir(mode=0o700, parents=True)
         self._process: subprocess.Popen[bytes] | None = None
-        subprocess.run(self._command("init"), check=True, capture_output=True)
+        if store:
+            self.kept_by(store)
+        else:
+            self.command("init")
 
-    def _command(self, word: str) -> list[str]:
-        return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", word]
+    def kept_by(self, store: str) -> None:
+        """Let the settings name an etcd."""
+        config = self._root / "etc/netcommon/config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(f'[registry]\nstore = "{store}"\n')
+
+    def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of the registry's."""
+        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=120)
+
+    def argv(self, *words: str) -> list[str]:
+        return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", *words]
 
     def start(self) -> None:
         """Start the service, and wait until it answers."""
         with open(self._root / "log", "ab") as log:
-            self._process = subprocess.Popen(self._command("serve"), stdout=log, stderr=log)
+            self._process = subprocess.Popen(self.argv("serve"), stdout=log, stderr=log)
         wait_until(self._answers, 30, "the registry answers")
 
     def _answers(self) -> bool:
@@ -49,6 +65,12 @@ class Registry:
         self.signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait(10)
+            self._process = None
+
+    def ended(self) -> None:
+        """Wait until it has ended as it was told to."""
+        if self._process is not None:
+            assert self._process.wait(30) == 0
             self._process = None
 
     def signal(self, number: int) -> None:

@@ -17,7 +17,18 @@ from netcommon import __version__
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_certificates, registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, authority_keys, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
+from netcommon.cli.registry_client import (
+    as_root,
+    authority_keys,
+    client,
+    node_of,
+    show_list,
+    socket_of,
+    store_of,
+    text,
+    uuid_of,
+    whole,
+)
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 from runtime.moment import local_time
@@ -48,12 +59,12 @@ for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.v
 def init(app: App, as_json: bool) -> None:
     """Make a registry that holds nothing, and its authority.
 
-    It is a file in /var/lib/netregistry. The authority lets other machines in; its key is in the folder authority beside the file. A
-    registry that is there stays as it is.
+    It is a file in /var/lib/netregistry, or in the etcd that [registry] store names. The authority lets other machines in; its key is in
+    the folder /var/lib/netregistry/authority. A registry that is there stays as it is.
     """
     as_root(app)
-    path, without = file_of(app), ""
-    epoch = import_module("netregistry.stores.files").begin(path)
+    path, without = store_of(app), ""
+    epoch = import_module("netregistry.stores.opening").begin(path)
     try:
         registry_certificates.library("netregistry.authority.key_files").begin(path, authority_keys(app))
     except HostRefused as error:
@@ -67,8 +78,9 @@ def init(app: App, as_json: bool) -> None:
 
 
 @registry.command("serve")
+@click.option("--store", default="", metavar="ADDRESS", help="The etcd that keeps it; [registry] store by default.")
 @click.pass_obj
-def serve(app: App) -> None:
+def serve(app: App, store: str) -> None:
     """Serve the registry, until SIGTERM.
 
     It listens on /run/netregistry/socket, for root alone, and by TLS where [registry] listen says. It stays in the foreground:
@@ -89,7 +101,7 @@ def serve(app: App) -> None:
         os.mkdir(folder, 0o700)
     addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
     others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
-    module.run(file_of(app), socket_of(app), __version__, app.environ, app.log, others)
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others)
 
 
 def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:

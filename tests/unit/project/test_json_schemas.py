@@ -77,6 +77,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "init"), 69, "error"),
     (("registry", "backup", "copy"), 0, "registry-file"),
     (("registry", "restore", "none"), 69, "error"),
+    (("registry", "move", "--to", "etcd://192.0.2.1"), 69, "error"),
     (("registry", "import", "none"), 69, "error"),
     (("registry", "import", "/dev/null"), 64, "error"),
     (("registry", "import", "lines"), 69, "registry-import"),
