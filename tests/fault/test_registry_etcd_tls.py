@@ -28,9 +28,9 @@ INCARNATION = "13264fb6-0667-415f-9a43-786dc01cbf24"
 
 
 @pytest.fixture
-def etcd(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "etcd", 1) as made:
-        yield made
+def etcd(etcds: dict[int, Cluster]) -> Cluster:
+    etcds[1].anew()
+    return etcds[1]
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from netregistry.stores.base import (
     Watch,
 )
 from tests.contract.stores.conftest import Engine
+from tests.support.sample import FULL
 
 
 def put(store: Store, key: str, value: bytes) -> int:
@@ -335,7 +336,7 @@ class Step(NamedTuple):
 STEPS = st.builds(Step, st.lists(KEYS, max_size=2, unique=True), st.integers(0, 2), st.one_of(CHANGES, CHANGES, st.none()))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=60 if FULL else 20)
 @given(st.lists(STEPS, max_size=25), st.data())
 def test_any_history(fresh: Callable[[], Store], steps: list[Step], data: st.DataObject) -> None:
     """Hold the store against a list of all that it ever held, after each step."""
