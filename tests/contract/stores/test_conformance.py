@@ -30,8 +30,11 @@ from netregistry.stores.base import (
     Unavailable,
     Watch,
 )
-from tests.contract.stores.conftest import Engine
-from tests.support.sample import FULL
+from tests.contract.stores.conftest import ENGINES, Engine
+from tests.support.sample import FULL, sample
+
+#: Etcd's time passes as it does, for many seconds: one member and three in a full run, three otherwise.
+LEASES = pytest.mark.parametrize("engine", sample(ENGINES, 2), indirect=True)
 
 
 def put(store: Store, key: str, value: bytes) -> int:
@@ -244,6 +247,7 @@ def test_all_of_it_is_there_after_a_restart(engine: Engine) -> None:
     assert put(again, "c", b"") > newest
 
 
+@LEASES
 def test_leases(engine: Engine) -> None:
     store = engine.store
     lease, other = store.grant(10 * engine.second), store.grant(100)
@@ -279,6 +283,7 @@ def test_many_leases_are_kept_at_once(store: Store) -> None:
     assert store.keep_all([]) == frozenset() and len(now(store)) == 30
 
 
+@LEASES
 def test_a_key_written_without_its_lease_stays(engine: Engine) -> None:
     lease = engine.store.grant(10 * engine.second)
     engine.store.commit([], [Put("a", b"1", lease), Put("b", b"1", lease)])
@@ -286,6 +291,7 @@ def test_a_key_written_without_its_lease_stays(engine: Engine) -> None:
     engine.passes(11, lambda: now(engine.store) == {"a": b"2"})
 
 
+@LEASES
 def test_a_lease_begins_anew_after_a_restart(engine: Engine) -> None:
     lease = engine.store.grant(10 * engine.second)
     engine.store.commit([], [Put("a", b"", lease)])
