@@ -27,9 +27,9 @@ def read(path: Path) -> Counts:
 
 def slowest(path: Path, most: int) -> list[tuple[str, float]]:
     """Give the modules whose tests took the longest together, and their seconds; none where pytest was ended before it could write it."""
-    spent: collections.Counter[str] = collections.Counter()
+    spent: dict[str, float] = collections.defaultdict(float)
     if path.exists():
         for case in ElementTree.parse(path).getroot().iter("testcase"):  # noqa: S314 - pytest's own file
             module = ".".join(part for part in case.get("classname", "").split(".") if not part[:1].isupper())
             spent[module] += float(case.get("time", 0))
-    return spent.most_common(most)
+    return sorted(spent.items(), key=lambda each: each[1], reverse=True)[:most]
