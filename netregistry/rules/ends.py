@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from netregistry.model.claim import Claim
 from netregistry.model.nic import Nic
 from netregistry.request import Done
+from netregistry.rules import holders
 from runtime import validate
 
 if TYPE_CHECKING:
@@ -77,4 +78,6 @@ def wanted(view: View, now: float) -> tuple[str, ...]:
         found.append("quarantine.end")
     if next(orphans(view), None) is not None:
         found.append("claims.sweep")
+    if next(holders.over(view, now), None) is not None:
+        found.append("certificates.sweep")
     return tuple(found)
