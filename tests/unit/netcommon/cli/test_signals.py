@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from netcommon.cli import signals
+from netcommon.host.api.host import View
 from netcommon.lifecycle import change as changes
+from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.context import Call, Node
+from netcommon.log import Log
 from runtime.errors import Interrupted
+from runtime.record import Record
 from tests.support.cli import Cli
+from tests.support.ganeti_guest import A, B, Guest
 
 
 @pytest.fixture
@@ -43,6 +49,28 @@ def test_what_is_over_is_ended_of_no_other_nic(command: list[str], two: Cli, mon
     with pytest.raises(Interrupted):
         two(*command)
     assert sorted(holds(two)) == [False, True]
+
+
+@pytest.mark.usefixtures("heeded")
+def test_no_other_nic_is_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes when the first one is on record, and is told of: it is adopted to the end, and the next is as it was."""
+    cli = Cli(tmp_path)
+    cli.host.add_bridge("br0")
+    guest, arrived, told = Guest(cli), run_effects.arrived, list[str]()
+    for number, uuid in enumerate((A, B)):
+        guest.nic(uuid, descriptor=20 + number)
+        guest.tap(f"tap{number}", 20 + number)
+
+    def signalled(node: Node, record: Record, log: Log, seen: View | None = None, first: bool = False) -> None:
+        if not told:
+            told.append(record.uuid)
+            signal.raise_signal(signal.SIGTERM)
+        arrived(node, record, log, seen=seen, first=first)
+
+    monkeypatch.setattr(run_effects, "arrived", signalled)
+    with pytest.raises(Interrupted):
+        guest.adopt()
+    assert told == [A] and [record.uuid for record in cli.app().node().store.all()[0]] == [A]
 
 
 def holds(cli: Cli) -> list[bool]:

@@ -98,6 +98,29 @@ def test_a_signal_when_the_last_file_is_written(tmp_path: Path, monkeypatch: pyt
     assert [line for line in sim.lines if "ended by signal 15" in line] != []
 
 
+def test_a_signal_before_the_last_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change holds, and is answered as done: it is kept before the call ends, and a reboot does not forget it."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    sim.up(guest(1))
+    keep, came = changes._keep, list[Wanted]()
+
+    def kept(node: Node, nic: Nic, before: Wanted, after: Wanted) -> None:
+        came.append(after)
+        if len(came) == 2:
+            raise Interrupted("ended by signal 15")
+        keep(node, nic, before, after)
+
+    monkeypatch.setattr(changes, "_keep", kept)
+    assert change(sim.node, guest(1).uuid, sim.call(), setting(sim.node, {"spoof_guard": "no"}, (), 0.0)).changed
+    there = wanted.read(sim.paths, guest(1).uuid, [])
+    assert there.pending is None and [each.option for each in there.local] == ["spoof_guard"]
+    sim.reboot()
+    sim.tap("tap1")
+    sim.up(guest(1))
+    assert [each.option for each in sim.record(guest(1).uuid).nic.wanted] == ["spoof_guard"]
+
+
 def test_ctrl_c_when_a_change_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record says that it holds, and so does the file."""
     sim = Sim(str(tmp_path))
