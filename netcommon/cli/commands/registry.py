@@ -148,16 +148,16 @@ def find(app: App, part: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def conflicts(app: App, as_json: bool) -> None:
-    """List MACs and addresses that more than one NIC wants."""
+    """List MACs and addresses that several NICs want or have."""
     with client(app) as asked:
         items, revision = whole(asked, "conflicts")
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["conflict"]
         _kind, scope, what = one["claim"].split("/", 2)
-        return what, scope, one["holder"], text(one["contenders"])
+        return what, scope, one["holder"], text(one["contenders"]), text(one.get("reported", ()))
 
-    show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY"), row, as_json, "no conflicts")
+    show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY", "REPORTED OF"), row, as_json, "no conflicts")
 
 
 @registry.command("history")
