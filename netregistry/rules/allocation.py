@@ -2,12 +2,15 @@
 
 Of MACs the lowest is counted from a place by chance and round the end: other registries, and Ganeti by itself, may give out MACs of the
 same prefix.
+
+What a guest is reported with is not given out, whether it is wanted or not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netregistry import use
 from netregistry.model import keys, kinds
 from netregistry.refusal import Refused
 
@@ -30,7 +33,9 @@ def address(draft: Draft, network: Network, family: int) -> str:
     for number in _candidates(pool, bounds):
         found = kinds.text(number, family)
         key = keys.address(network.uuid, found)
-        if number not in excluded and not draft.touched(key) and key not in draft.view.unreadable:
+        if number in excluded or draft.touched(key) or key in draft.view.unreadable:
+            continue
+        if next(use.users(draft, key, options=True), None) is None:
             return found
     raise _full(f"{network.name} has no free IPv{family} address", pool, bounds, excluded)
 
@@ -48,7 +53,7 @@ def mac(draft: Draft, prefix: str, scope: str) -> str:
     chosen = {key.rpartition("/")[2] for key in (*draft.written("macs"), *unreadable)}
     for number in _candidates(pool, ((start, last), (first, start - 1))):
         found = ":".join(f"{each:02x}" for each in number.to_bytes(OCTETS, "big"))
-        if number and found not in chosen:
+        if number and found not in chosen and not draft.using(found):
             return found
     raise _full(f"no MAC that begins with {prefix} is free", pool, ((first, last),), frozenset())
 

@@ -9,13 +9,13 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
 
 from netregistry.model import keys
+from netregistry.model.nic import Nic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from netregistry.model.claim import Claim
     from netregistry.model.network import Network
-    from netregistry.model.nic import Nic
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -24,7 +24,10 @@ CLAIMS = ("macs", "addresses")  #: found as long as no NIC has them and they are
 
 
 class Index:
-    """For each key of KINDS, and of CLAIMS, the text that it is found by; kept by ``hear`` as a view is."""
+    """For each key of KINDS, and of CLAIMS, the text that it is found by; kept by ``hear`` as a view is.
+
+    A NIC is found by what it wants, and by what it is reported with.
+    """
 
     def __init__(self, view: View) -> None:
         self.changed = dict.fromkeys(KINDS, 0)  #: how often what something of a kind is found by has
@@ -35,7 +38,7 @@ class Index:
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
         if batch is None:
-            self._texts = {kind: {key: text(value) for key, value in view.all(kind).items()} for kind in KINDS}
+            self._texts = {kind: {key: text(value, view) for key, value in view.all(kind).items()} for kind in KINDS}
             self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
             self.changed = {kind: count + 1 for kind, count in self.changed.items()}
             for kind in CLAIMS:
@@ -43,15 +46,17 @@ class Index:
             return
         for change in batch.changes:
             if (kind := keys.kind(change.key)) in KINDS:
-                self._put(kind, change.key, view.get(change.key))
+                self._put(view, kind, change.key)
+            elif kind == "seen":
+                self._put(view, "nics", keys.nic(change.key.rpartition("/")[2]))
             elif kind in CLAIMS:
                 self._texts[kind].pop(change.key, None)
                 if words := of_claim(change.key, view.get(change.key)):
                     self._texts[kind][change.key] = words
 
-    def _put(self, kind: str, key: str, value: Any) -> None:
-        texts, order = self._texts[kind], self._sorted[kind]
-        words = text(value) if value is not None else None
+    def _put(self, view: View, kind: str, key: str) -> None:
+        texts, order, value = self._texts[kind], self._sorted[kind], view.get(key)
+        words = text(value, view) if value is not None else None
         if words == texts.get(key):
             return
         self.changed[kind] += 1
@@ -75,9 +80,13 @@ class Index:
                     yield kind, key, next((word for word in words.split("\n") if part in word), "")
 
 
-def text(value: Any) -> str:
+def text(value: Any, view: View) -> str:
     """Give the words by which something is found, one a line, in lower case."""
-    return "\n".join(word for word in _words(value) if word).lower()
+    words = dict.fromkeys(_words(value))
+    if isinstance(value, Nic):
+        for seen in view.members("seen", value.uuid):
+            words |= dict.fromkeys(view.get(seen).uses)
+    return "\n".join(word for word in words if word).lower()
 
 
 def of_claim(key: str, claim: Claim | None) -> str:
