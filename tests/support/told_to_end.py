@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,9 +63,14 @@ class Lines:
         return self._line if counts else None
 
     def _line(self, frame: FrameType, event: str, _argument: object) -> Any:
-        if event == "line" and not self.where and self._which():
+        if event == "line" and not self.where and self._which() and not _nothing(frame):
             self.count += 1
             if self.count == self.at + 1:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 raise Interrupted(SIGNAL)
         return self._line
+
+
+def _nothing(frame: FrameType) -> bool:
+    """Tell whether the line is a ``try:`` alone: no signal is heeded there, and the interpreter counts it to no block."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() == "try:"
