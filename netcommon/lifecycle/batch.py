@@ -23,7 +23,7 @@ from netcommon.lifecycle.up import up, with_kept
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
 from runtime.errors import Interrupted, NetcommonError, typed
-from runtime.record import REVERTING, UP
+from runtime.record import APPLYING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -249,8 +249,11 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
             except Exception as error:
                 results[number] = typed(error)
     except BaseException as error:
-        for number, record in going.items():
-            ready[number].attempt.roll_back(record, error)
+        for number, one in enumerate(ready):
+            # what is on disk tells which have begun: a signal may come when that is written, and nothing else says so yet
+            there = None if number in results else node.store.read(one.attempt.nic.uuid)
+            if there is not None and there.state == APPLYING:
+                one.attempt.roll_back(there, error)
         raise
     return [results[number] for number in range(len(ready))]
 

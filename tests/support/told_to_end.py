@@ -10,9 +10,9 @@ from typing import Any
 
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request
+from netcommon.host.simulated.host import MemoryHost
 from runtime.errors import Interrupted
 from tests.support.bootstrap import ROOT
-from tests.support.sim import Sim
 
 SIGNAL = "ended by signal 15"
 
@@ -21,21 +21,24 @@ PROGRAM = tuple(f"{ROOT}/{folder}/" for folder in ("netcommon/lifecycle", "netco
 
 
 @contextmanager
-def at_request(sim: Sim, number: int) -> Iterator[Callable[[], bool]]:
-    """Let the request ``number`` from now on (from 0) be the one that the signal comes before; tells whether it came to that."""
+def at_request(host: MemoryHost, number: int, ends: type[BaseException] = Interrupted) -> Iterator[Callable[[], bool]]:
+    """Let the request ``number`` from now on (from 0) be the one that the signal comes before; tells whether it came to that.
+
+    ``ends``: what that raises.
+    """
     left = [number]
 
     def fail(_request: Request) -> Answer | None:
         left[0] -= 1
         if left[0] == -1:
-            raise Interrupted(SIGNAL)
+            raise ends(SIGNAL)
         return None
 
-    sim.host.fail = fail
+    host.fail = fail
     try:
         yield lambda: left[0] < 0
     finally:
-        sim.host.fail = lambda _request: None
+        host.fail = lambda _request: None
 
 
 class Lines:

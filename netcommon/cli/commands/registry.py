@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from netcommon import __version__
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.commands import registry_certificates, registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
@@ -200,6 +201,7 @@ def watch(app: App, name: str, start: str) -> None:
     """
     with client(app) as asked:
         uuid = node_of(asked, name)["node"]["uuid"]
+        signals.take_no_ctrl_c()
         try:
             for line in asked.watch(uuid, start):
                 click.echo(json.dumps(line))

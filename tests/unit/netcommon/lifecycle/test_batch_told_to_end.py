@@ -64,7 +64,7 @@ def test_down_before_each_request(tmp_path: Path) -> None:
     left = []
     for number in range(60):
         sim = all_up(tmp_path / f"{number}")
-        with at_request(sim, number) as told, suppress(Interrupted):
+        with at_request(sim.host, number) as told, suppress(Interrupted):
             down(sim)
         left.append(whole(sim))
         if not told():

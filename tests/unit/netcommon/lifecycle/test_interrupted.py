@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -228,6 +229,29 @@ call.run("kvm-ifup", lambda door, environ, argv: 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_hook_takes_back_what_it_has_begun(number: signal.Signals) -> None:
+    """A terminal's signals reach the hooks of a QEMU that runs in it; what the caller ignores is no signal."""
+    code = f"""
+import os, signal
+from netcommon.doors import call
+def work(door, environ, argv):
+    try:
+        os.kill(os.getpid(), {int(number)})
+        return 0
+    finally:
+        os.kill(os.getpid(), {int(number)})
+        print("undone", flush=True)
+call.run("kvm-ifup", work)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (75, "undone\n", f"netcommon: error: ended by signal {int(number)}\n")
+    if number != signal.SIGTERM:
+        ignoring = f"import signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n{code}"
+        done = subprocess.run([sys.executable, "-c", ignoring], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "undone\n", "")
 
 
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGALRM"])

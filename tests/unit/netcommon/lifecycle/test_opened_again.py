@@ -65,7 +65,7 @@ def test_the_way_back_of_a_change_that_was_cut_off(tmp_path: Path, moved: str, b
     for life in sample(lives, 2):
         for number in count():
             sim = killed(tmp_path / f"{life}-{number}", before, after, life) or pytest.fail("it was not killed")
-            with at_request(sim, number) as told, suppress(Interrupted):
+            with at_request(sim.host, number) as told, suppress(Interrupted):
                 BACK[by](sim, after)
             assert is_up(sim), (life, number)
             came += told()
