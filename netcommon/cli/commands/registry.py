@@ -132,7 +132,8 @@ def status(app: App, as_json: bool) -> None:
 def find(app: App, part: str, as_json: bool) -> None:
     """Find by any part of a name, MAC, address or UUID.
 
-    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine.
+    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine. Addresses and MACs may be written in
+    any way: 2001:0DB8::0:1, 00-00-5E-00-00-01. A network is found by each address that it gives to nobody, too.
     """
     with client(app) as asked:
         page = asked.get("find", text=part, limit=MOST_FOUND).body
