@@ -30,6 +30,7 @@ from runtime.errors import HostRefused, NetcommonError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from netregistry.service.http import Front
     from netregistry.service.registry import Log
     from netregistry.stores.base import Store
 
@@ -41,19 +42,37 @@ NOWHERE = Listening()
 ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
-def run(where: str, listen: str, version: str, environ: Mapping[str, str], log: Log, others: Listening = NOWHERE) -> None:
+def run(
+    where: str,
+    listen: str,
+    version: str,
+    environ: Mapping[str, str],
+    log: Log,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> None:
     """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
+
+    ``front``: makes what is served beside the API.
 
     Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
     """
     store = opened(where)
     try:
-        asyncio.run(_run(store, listen, version, Notifier(environ), log, others))
+        asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front))
     finally:
         store.close()
 
 
-async def _run(store: Store, listen: str, version: str, notifier: Notifier, log: Log, others: Listening) -> None:
+async def _run(
+    store: Store,
+    listen: str,
+    version: str,
+    notifier: Notifier,
+    log: Log,
+    others: Listening,
+    front: Callable[[Service], Front] | None,
+) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,7 +80,7 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     limits = within(Limits())
     if limits != Limits():
         log.warning(f"there are descriptors for {limits.connections} connections, {limits.streams} of them streams: raise LimitNOFILE")
-    async with serving(store, listen, version, log, limits, others) as service:
+    async with serving(store, listen, version, log, limits, others, front) as service:
         gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         where = ", ".join((listen, *(f"{address} port {port}" for address, port in others.addresses)))
         log.info(f"serving the registry on {where}, epoch {store.epoch}")
@@ -81,11 +100,19 @@ async def _alive(notifier: Notifier, service: Service) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(store: Store, listen: str, version: str, log: Log, limits: Limits, others: Listening = NOWHERE) -> AsyncIterator[Service]:
+async def serving(
+    store: Store,
+    listen: str,
+    version: str,
+    log: Log,
+    limits: Limits,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
     registry = Registry(store, version, log, limits, keys=others.keys)
     service = Service(registry, version, limits)
-    runner = web.AppRunner(service.application(), access_log=None)
+    runner = web.AppRunner(service.application(front(service) if front is not None else None), access_log=None)
     await runner.setup()
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
@@ -136,7 +163,7 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         try:
             yield service
         finally:
-            service.stopping = True
+            service.stop()
             for task in (*doors, *clocks):
                 task.cancel()
             tls.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from netregistry.client import Client
+from netregistry.pages.front import Pages
 from netregistry.service.http import Service
 from netregistry.service.limits import Limits
 from netregistry.service.serve import NOWHERE, serving
@@ -117,7 +118,7 @@ def served(folder: Path, limits: Limits | None = None, store: Store | None = Non
     failed: list[BaseException] = []
 
     async def run() -> None:
-        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others) as service:
+        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others, Pages) as service:
             made.append(service)
             ready.set()
             while not ended.is_set():

@@ -62,7 +62,7 @@ class Secured:
         if items:
             authority = x509.read_authority(items[-1]["authority"]["certificate"])
             before = authority, key_files.key(self.keys, authority.id)
-        made = x509.make_authority(self.local.service._registry.local.core.now(), before)
+        made = x509.make_authority(self.local.service.registry.local.core.now(), before)
         key_files.keep(self.keys, made)
         body = {"certificate": made.authority.certificate, "cross": made.authority.cross}
         self.local.client().change("POST", "authorities", body)

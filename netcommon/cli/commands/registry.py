@@ -89,7 +89,7 @@ def serve(app: App, store: str) -> None:
     as_root(app)
     settings = app.settings()
     try:
-        module = import_module("netregistry.service.serve")
+        module, pages = import_module("netregistry.service.serve"), import_module("netregistry.pages.front")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != LIBRARY:
             raise
@@ -101,7 +101,7 @@ def serve(app: App, store: str) -> None:
         os.mkdir(folder, 0o700)
     addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
     others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
-    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others)
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages)
 
 
 def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:

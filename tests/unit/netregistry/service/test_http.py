@@ -402,7 +402,7 @@ def test_what_is_looked_at_while_the_store_is_away_says_how_old_it_is(service: S
     def away() -> None:
         raise Unavailable("no majority")
 
-    monkeypatch.setattr(service.service._registry.local, "catch_up", away)
+    monkeypatch.setattr(service.service.registry.local, "catch_up", away)
     said = service.say("GET", "/v1/networks")
     assert said.status == 200 and len(said.body["items"]) == 1 and int(said.headers["Age"]) >= 1
     monkeypatch.undo()
